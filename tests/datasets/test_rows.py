@@ -82,6 +82,7 @@ def test_methods_of_the_library_datasets_are_refused() -> None:
 def test_class_labels_name_numbers() -> None:
     """int2str and str2int are inverse functions."""
     label = three().features["n"]
+    assert label is not None
     assert label.int2str(1) == "y"
     assert label.str2int("y") == 1
 

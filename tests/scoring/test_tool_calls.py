@@ -108,7 +108,7 @@ def test_source_calls_are_split_outside_brackets_and_strings(language: Any) -> N
     assert (first.name, second.name) == ("A.b", "c")
     assert first.arguments["x"] == "f(1, 2)"
     assert first.arguments["y"] == "a, (b"
-    assert first.arguments["z"].startswith("new HashMap<String,Integer>(){{")
+    assert str(first.arguments["z"]).startswith("new HashMap<String,Integer>(){{")
     assert first.arguments["w"] == "{a: [1, 2]}"
     for broken in ("f(x=1", 'f(x="a)', "f(x=1))", "f(x=1, x=2)"):
         with pytest.raises(UnreadableAnswer, match="cannot be read"):

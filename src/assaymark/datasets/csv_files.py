@@ -24,12 +24,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from assaymark import settings
 from assaymark.datasets.rows import Row, Rows
 from assaymark.errors import DataError
 from assaymark.records import Skipped
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+    from pyarrow import RecordBatch, Table
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
 __all__ = [
     "BLOCK_BYTES",
@@ -123,6 +129,8 @@ def arrow_input(path: Path) -> Iterator[Path | io.BufferedReader]:
         yield file
 
 
+Read = TypeVar("Read")
+
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 LARGEST_BLOCK = 2**30
 KEPT_SECONDS = 86_400
@@ -134,9 +142,9 @@ _TOO_LONG = "straddling object"
 class CsvOptions:
     """pyarrow's options: parse and convert, and those of reading without the block size."""
 
-    parse: Any
-    convert: Any
-    read: Callable[[int], Any]  # block size in bytes -> ReadOptions
+    parse: "ParseOptions"
+    convert: "ConvertOptions"
+    read: "Callable[[int], ReadOptions]"  # of a block size in bytes
 
 
 class BatchFile:
@@ -153,7 +161,7 @@ class BatchFile:
             n_rows += self._reader.get_batch(number).num_rows
             self._ends.append(n_rows)
         self.n_rows = n_rows
-        self._last: tuple[int, object] = (-1, None)
+        self._last: tuple[int, RecordBatch | None] = (-1, None)
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows from `start` up to `stop`."""
@@ -166,12 +174,12 @@ class BatchFile:
             start += part.num_rows
         return rows
 
-    def column(self, name: str) -> Iterator[Any]:
+    def column(self, name: str) -> Iterator[object]:
         """Yield a column's values."""
         for number in range(len(self._ends)):
             yield from self._reader.get_batch(number).column(self.names.index(name)).to_pylist()
 
-    def _batch(self, number: int) -> Any:
+    def _batch(self, number: int) -> "RecordBatch":
         if self._last[0] != number:
             self._last = (number, self._reader.get_batch(number))
         return self._last[1]
@@ -319,7 +327,7 @@ def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
                 return
 
 
-def _next_lines(reader: Any) -> list[CsvLine]:
+def _next_lines(reader: "Reader") -> list[CsvLine]:
     """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
     before = csv.field_size_limit(LARGEST_CELL)
     try:
@@ -332,7 +340,7 @@ def _next_lines(reader: Any) -> list[CsvLine]:
         csv.field_size_limit(before)
 
 
-def _next_record(reader: Any) -> list[str] | None:
+def _next_record(reader: "Reader") -> list[str] | None:
     """Return the next record, of any size; the limit on cells is global to the process, so it is restored at once."""
     before = csv.field_size_limit(LARGEST_CELL)
     try:
@@ -341,7 +349,7 @@ def _next_record(reader: Any) -> list[str] | None:
         csv.field_size_limit(before)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> io.TextIOWrapper:
     try:
         if path.suffix == ".gz":
             return open_packed_text(path, newline="")
@@ -350,7 +358,7 @@ def _opened(path: Path) -> Any:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _decoded(path: Path, read: Any) -> Any:
+def _decoded(path: Path, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except UnicodeDecodeError as error:
@@ -468,7 +476,7 @@ def _csv_options(delimiter: str, read: Mapping[str, object], handler: object) ->
     )
 
 
-def _table(path: Path, options: CsvOptions) -> Any:
+def _table(path: Path, options: CsvOptions) -> "Table":
     from pyarrow import csv as arrow_csv
 
     with arrow_input(path) as file:
@@ -520,7 +528,7 @@ def _whole(paths: Sequence[Path]) -> int:
     return min(largest + 1, 2**31 - 1)
 
 
-def _refuse_bytes(path: Path, table: Any) -> None:
+def _refuse_bytes(path: Path, table: "Table") -> None:
     """Raise ValueError if a column is not UTF-8 text, which pyarrow would return as bytes."""
     import pyarrow as pa
 

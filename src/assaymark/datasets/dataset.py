@@ -1,13 +1,15 @@
 """A loaded data set: named splits of rows, and a hash of the bytes from which they were read."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.datasets.rows import Rows
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
+
+DataOrigin = Literal["local", "hub", "files", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,8 @@ class LoadedDataset:
 
     splits: Mapping[str, Rows]
     content_hash: str  # sha256 over the digests of the split files
-    origin: Literal["local", "hub", "files", "memory"]
+    origin: DataOrigin
     revision: str | None = None
-    features: Mapping[str, Any] = field(default_factory=dict)  # ClassLabel if known
     folder: Path | None = None  # of its files, to which paths of images in its rows are relative; None: not here
 
 

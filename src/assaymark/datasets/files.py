@@ -7,17 +7,20 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark import settings
 from assaymark.datasets.csv_files import open_packed_text, read_csv
-from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
+from assaymark.datasets.dataset import DataOrigin, DatasetSpec, LoadedDataset, Splits
 from assaymark.datasets.rows import ClassLabel, Row, Rows
 from assaymark.errors import DataError
 from assaymark.limits.nesting import parse_json
-from assaymark.records import Skipped
+from assaymark.records import JsonValue, Skipped
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 
 def file_digest(path: Path) -> str:
@@ -62,7 +65,9 @@ _UNREADABLE = (OSError, ValueError, LookupError, EOFError, TypeError, OverflowEr
 READABLE = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
-def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None, *, skip_bad_rows: bool = False) -> Rows:
+def read_files(
+    paths: Sequence[Path], options: Mapping[str, JsonValue] | None = None, *, skip_bad_rows: bool = False
+) -> Rows:
     """Return the rows of several files of one format, concatenated.
 
     `skip_bad_rows` leaves out lines of CSV and JSON lines files that are no rows; they are in `Rows.skipped`.
@@ -103,7 +108,7 @@ def _read_parquet(paths: Sequence[Path]) -> Rows:
     return Rows.of_table(table, class_labels(table.schema.metadata or {}))
 
 
-def read_table(path: Path) -> Any:
+def read_table(path: Path) -> "Table":
     """Return a Parquet file as a pyarrow table.
 
     `pyarrow.parquet.read_table` returns the same table, but imports pyarrow.dataset and with it pandas, which takes
@@ -330,7 +335,7 @@ def folder_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
     return None
 
 
-def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: Any) -> LoadedDataset:
+def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: DataOrigin) -> LoadedDataset:
     options = {key: value for key, value in spec.kwargs if key != "data_files"}
     readers = {split: _reader(paths, options, spec.skip_bad_rows) for split, paths in by_split.items()}
     parts = [(f"{split}/{i}", file_digest(path)) for split, paths in by_split.items() for i, path in enumerate(paths)]
@@ -339,5 +344,5 @@ def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: A
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin, folder=folder)
 
 
-def _reader(paths: Sequence[Path], options: Mapping[str, object], skip_bad_rows: bool) -> Any:
+def _reader(paths: Sequence[Path], options: Mapping[str, JsonValue], skip_bad_rows: bool) -> Callable[[], Rows]:
     return lambda: read_files(paths, options, skip_bad_rows=skip_bad_rows)

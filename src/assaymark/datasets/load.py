@@ -6,11 +6,11 @@ The configurations of a data set: folders of local files, else those that the li
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark import settings
 from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
@@ -27,6 +27,9 @@ from assaymark.datasets.files import (
 from assaymark.datasets.rows import Rows
 from assaymark.errors import DataError, MissingExtra
 from assaymark.hub_access import hub_or_cache
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 __all__ = ["configurations_of"]
 
@@ -92,7 +95,7 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     return of_splits(spec, by_split)
 
 
-def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
+def of_splits(spec: DatasetSpec, by_split: "Mapping[str, Dataset]") -> LoadedDataset:
     """Return a data set from the `datasets.Dataset` of each split."""
     sources: set[str] = set()
     for split in by_split.values():
@@ -107,7 +110,7 @@ def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), "hub", revision)
 
 
-def _reader(split: Any) -> Any:
+def _reader(split: "Dataset") -> Callable[[], Rows]:
     def read() -> Rows:
         table = split.data.table if split._indices is None else split.flatten_indices().data.table  # noqa: SLF001
         return Rows.of_table(table, class_labels(table.schema.metadata or {}))
@@ -115,7 +118,7 @@ def _reader(split: Any) -> Any:
     return read
 
 
-def _fingerprint(split: Any) -> str:
+def _fingerprint(split: "Dataset") -> str:
     import hashlib
 
     digest = hashlib.sha256()

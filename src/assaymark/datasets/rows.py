@@ -7,10 +7,13 @@ training split needs only some of its rows.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from assaymark.errors import DataError, install_line
 from assaymark.records import Skipped
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 Row = dict[str, Any]
 _BLOCK = 256  # rows decoded together
@@ -31,6 +34,9 @@ class ClassLabel:
         return self.names.index(name)
 
 
+Features = Mapping[str, ClassLabel | None]  # of the columns; None: it is not known to be a label
+
+
 class NoSuchMethod(DataError, AttributeError):
     """A task file called a method that only `datasets.Dataset` has."""
 
@@ -38,28 +44,28 @@ class NoSuchMethod(DataError, AttributeError):
 class Rows(Sequence[Row]):
     """One split. Rows are decoded on first access and cached; do not modify them."""
 
-    def __init__(self, n_rows: int, read: Callable[[int, int], list[Row]], features: Mapping[str, object]) -> None:
+    def __init__(self, n_rows: int, read: Callable[[int, int], list[Row]], features: Features) -> None:
         self._n_rows = n_rows
         self._read = read
         self._features = dict(features)
         self._known: dict[int, Row] = {}
-        self.table: Any = None  # the pyarrow table from which the rows are decoded, if any
+        self.table: Table | None = None  # the pyarrow table from which the rows are decoded, if any
         self.skipped = Skipped()  # what was left out when the file was read
         self.places: Callable[[Sequence[int]], list[str]] = _row_numbers  # where rows stand in their file
         self._column: Callable[[str], Iterator[object]] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, object]], features: Mapping[str, object] | None = None) -> "Rows":
+    def of(cls, rows: Sequence[Mapping[str, object]], features: Features | None = None) -> "Rows":
         """Return rows from memory; columns that a row lacks are None."""
-        names: dict[str, object] = dict.fromkeys(name for row in rows for name in row)
+        names: dict[str, ClassLabel | None] = dict.fromkeys(name for row in rows for name in row)
         names.update(features or {})
         whole = [{name: row.get(name) for name in names} for row in rows]
         return cls(len(whole), lambda start, stop: whole[start:stop], names)
 
     @classmethod
-    def of_table(cls, table: Any, features: Mapping[str, object] | None = None) -> "Rows":
+    def of_table(cls, table: "Table", features: Features | None = None) -> "Rows":
         """Return the rows of a pyarrow table."""
-        names: dict[str, Any] = dict.fromkeys(table.column_names)
+        names: dict[str, ClassLabel | None] = dict.fromkeys(table.column_names)
         names.update(features or {})
 
         def read(start: int, stop: int) -> list[Row]:
@@ -111,14 +117,14 @@ class Rows(Sequence[Row]):
     @overload
     def __getitem__(self, key: slice) -> list[Row]: ...
     @overload
-    def __getitem__(self, key: str) -> list[Any]: ...
-    def __getitem__(self, key: int | slice | str) -> Row | list[Row] | list[Any]:
+    def __getitem__(self, key: str) -> list[object]: ...
+    def __getitem__(self, key: int | slice | str) -> Row | list[Row] | list[object]:
         """Return a row, a list of rows, or (by name) a column."""
         if isinstance(key, str):
             if key not in self._features:
                 raise DataError(f"no column '{key}'; the columns are {', '.join(self._features)}")
             if self.table is not None:  # no need to decode the other columns
-                return cast("list[Any]", self.table[key].to_pylist())
+                return cast("list[object]", self.table[key].to_pylist())
             if self._column is not None:
                 return list(self._column(key))
             return [row[key] for row in self]
@@ -132,7 +138,7 @@ class Rows(Sequence[Row]):
         return (self._row(i) for i in range(self._n_rows))
 
     @property
-    def features(self) -> Mapping[str, Any]:
+    def features(self) -> Features:
         """The columns by name; the value is a ClassLabel if it is known, else None."""
         return self._features
 
@@ -232,7 +238,7 @@ def _row_numbers(indices: Sequence[int]) -> list[str]:
     return [f"row {index + 1}" for index in indices]
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return tuples as lists, as a table would return them."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import SupportsFloat
 
 from assaymark.datasets.rows import Rows
 from assaymark.errors import DataError, UnknownName
@@ -160,13 +160,15 @@ def _agreed(values: Sequence[object], sides: Mapping[str, str]) -> object:
     return verdict if verdict == other else "tie (inconsistent)"
 
 
-def _numbered(value: Any, sides: Mapping[str, str]) -> object:
+def _numbered(value: object, sides: Mapping[str, str]) -> object:
     """Return a verdict on numbered sides: 1, 2, a preference from 1 to 2, or a side's column.
 
     Ratings use wins and ties only, so a preference in between counts for the nearer side.
     """
-    if value in sides:
+    if isinstance(value, str) and value in sides:
         return sides[value]
+    if not isinstance(value, str | SupportsFloat):
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -84,11 +84,10 @@ def init_task(source: str, options: InitOptions) -> WrittenTask:
 
 
 def _comments(source: str, made: NewTask, file: Path) -> list[str]:
-    like = made.task["metadata"].get("like")
     same = made.task["fewshot_split"] == made.task["test_split"]
     return [
         f"Made of {source}: {made.guess}.",
-        *([f"Prompt, examples and metrics are those of {like}."] if like else []),
+        *([f"Prompt, examples and metrics are those of {made.like}."] if made.like else []),
         *(["Few-shot examples are drawn from the evaluated rows; others: data_files, fewshot_split"] if same else []),
         f"Check it: assaymark task check {file.name}",
         f"Run it:   assaymark run --model_args pretrained=DIR --tasks {file.name}",
@@ -98,8 +97,7 @@ def _comments(source: str, made: NewTask, file: Path) -> list[str]:
 
 
 def _group_comments(made: NewTask) -> list[str]:
-    known, own = (made.group or {})["task"]
     return [
-        f"{known} and {own} in one average, with one subject more than the published benchmark.",
-        f"Only the value of {known}, which is shown below it, is comparable with published ones.",
+        f"{made.joined} and {made.task['task']} in one average, with one subject more than the published benchmark.",
+        f"Only the value of {made.joined}, which is shown below it, is comparable with published ones.",
     ]

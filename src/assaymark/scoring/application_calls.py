@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from assaymark.scoring.metric import APPLICATION_CALL, metric
 
 __all__ = ["ScoredCall", "cost", "latency_s", "n_tokens"]
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class ScoredCall(Protocol):
@@ -22,7 +20,10 @@ class ScoredCall(Protocol):
     def n_tokens(self) -> int | None: ...  # noqa: D102
 
 
-def _of_calls(formula: str) -> Callable[[F], F]:
+Measure = Callable[[ScoredCall], float | None]
+
+
+def _of_calls(formula: str) -> Callable[[Measure], Measure]:
     return metric(of=APPLICATION_CALL, formula=formula, higher_is_better=False, scale="number", bounds=(0.0, math.inf))
 
 

@@ -18,7 +18,7 @@ Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker: ast_eval
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.errors import MalformedSample
 from assaymark.records import ScoreStatus
@@ -57,7 +57,7 @@ class ExpectedCall:
     """A call that is right: the function, and the acceptable values of each parameter."""
 
     name: str
-    allowed: Mapping[str, Sequence[Any]]
+    allowed: Mapping[str, Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,11 @@ def _n_calls(n: int) -> str:
 class _CallChecker:
     """Checks calls against one expected call."""
 
-    def __init__(self, declared: Mapping[str, Any], wanted: ExpectedCall, language: Language, name: str) -> None:
-        parameters = declared.get("parameters") or {}
-        self._properties: Mapping[str, Any] = parameters.get("properties") or {}
-        self._required: Sequence[str] = parameters.get("required") or ()
+    def __init__(self, declared: Mapping[str, object], wanted: ExpectedCall, language: Language, name: str) -> None:
+        parameters = declared.get("parameters")
+        schema = parameters if isinstance(parameters, Mapping) else {}
+        self._properties: Mapping[str, object] = schema.get("properties") or {}
+        self._required: Sequence[str] = schema.get("required") or ()
         self._wanted, self._language, self._name = wanted, language, name
 
     def fault_of(self, call: FunctionCall) -> CallFault | None:
@@ -186,7 +187,7 @@ def _kind_of(declared: object, language: Language) -> _Kind:
     return _Kind(name, kinds[name], None if known is None else kinds[known], known)
 
 
-def _converted(value: object, kind: _Kind) -> Any:
+def _converted(value: object, kind: _Kind) -> object:
     """Return a value with the conversions that are allowed: tuple to list, integer to float."""
     if isinstance(value, tuple) and kind.name == "tuple":
         value = list(value)
@@ -230,7 +231,7 @@ def _type_of(values: Sequence[object]) -> type | None:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind) -> CallFault | None:
+def _fault_of_value(where: str, value: object, allowed: Sequence[object], kind: _Kind) -> CallFault | None:
     """Return why a value of the right type is none of the acceptable ones."""
     declared = kind.value or type(value)
     stated = _type_of(allowed)
@@ -239,13 +240,13 @@ def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind)
         is_variable = False
     if is_variable:
         is_right = value in allowed
-    elif declared is dict:
+    elif isinstance(value, dict):
         return _fault_of_dict(where, value, allowed)
-    elif declared is list and (kind.item is dict or _are_dicts(value, kind)):
+    elif isinstance(value, list) and (kind.item is dict or _are_dicts(value, kind)):
         return _fault_of_dicts(where, value, allowed)
-    elif declared is str:
+    elif isinstance(value, str):
         is_right = _plain(value) in [_plain(each) for each in allowed if isinstance(each, str)]
-    elif declared is list:
+    elif isinstance(value, list):
         is_right = [_plain(each) for each in value] in [
             [_plain(each) for each in other] for other in allowed if isinstance(other, list | tuple | str)
         ]
@@ -254,12 +255,12 @@ def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind)
     return None if is_right else CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
 
 
-def _are_dicts(value: Any, kind: _Kind) -> bool:
+def _are_dicts(value: list[object], kind: _Kind) -> bool:
     """Return whether a list whose elements have no declared type consists of objects."""
     return kind.item_name is None and bool(value) and all(isinstance(each, dict) for each in value)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return a text as texts are compared; another value as it is."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
@@ -277,7 +278,7 @@ def _fault_of_dict(where: str, value: Mapping[str, object], allowed: Sequence[ob
     return fault
 
 
-def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any]) -> CallFault | None:
+def _fault_of_keys(where: str, value: Mapping[str, object], other: Mapping[str, Sequence[object]]) -> CallFault | None:
     for key, each in value.items():
         if key not in other:
             return CallFault("wrong_value", f"{where}: the key '{key}' is not expected")
@@ -289,11 +290,11 @@ def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any
     return None
 
 
-def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) -> CallFault | None:
+def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[object]) -> CallFault | None:
     """Compare a list of objects with acceptable lists, in order."""
     fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
     for other in allowed:
-        if len(value) != len(other):
+        if not isinstance(other, Sequence) or len(value) != len(other):
             continue
         pairs = zip(value, other, strict=True)
         faults = [
@@ -368,7 +369,7 @@ class CallAnswer:
     calls: tuple[FunctionCall, ...]
     unreadable: CallFault | None  # why the calls could not be read
     expected: Sequence[ExpectedCall]
-    functions: Sequence[Mapping[str, Any]]
+    functions: Sequence[Mapping[str, object]]
     rules: CallMatchRules
 
 

@@ -12,13 +12,13 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 from assaymark.python_source import parse_python
 
 __all__ = ["UnreadableCall", "java_calls", "python_call_text", "python_calls", "source_call_text"]
 
-Call = tuple[str, dict[str, Any]]  # a function's name, and its arguments by name
+Call = tuple[str, dict[str, object]]  # a function's name, and its arguments by name
 
 LARGEST_POWER = 64  # of a computed argument, such as 2**10
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -79,7 +79,7 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr) -> object:
     """Return the value of an argument; names, and calls without named arguments, are their own text."""
     match node:
         case ast.Constant(value=value):
@@ -102,14 +102,16 @@ def _value(node: ast.expr) -> Any:
     raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a value")
 
 
-def _computed(node: ast.expr) -> Any:
+def _computed(node: ast.expr) -> object:
     """Return the result of arithmetic with numbers, and of texts that are joined; anything else is not a value."""
     if not isinstance(node, ast.BinOp):
         return _value(node)
     left, right, kind = _computed(node.left), _computed(node.right), type(node.op)
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    is_small = kind is not ast.Pow or (abs(left) <= 1e6 and abs(right) <= LARGEST_POWER if numbers else False)
-    if kind in _OPERATORS and is_small and (numbers or (kind is ast.Add and type(left) is type(right) is str)):
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        is_allowed = kind is not ast.Pow or (abs(left) <= 1e6 and abs(right) <= LARGEST_POWER)
+    else:
+        is_allowed = kind is ast.Add and type(left) is type(right) is str
+    if kind in _OPERATORS and is_allowed:
         return _OPERATORS[kind](left, right)
     raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a value")
 
@@ -119,7 +121,7 @@ def python_call_text(name: str, arguments: Mapping[str, object]) -> str:
     return source_call_text(name, {key: repr(value) for key, value in arguments.items()})
 
 
-def source_call_text(name: str, arguments: Mapping[str, str]) -> str:
+def source_call_text(name: str, arguments: Mapping[str, object]) -> str:
     """Return a call whose arguments are source texts."""
     return f"{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
 

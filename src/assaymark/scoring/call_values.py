@@ -10,7 +10,6 @@ Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/ast_eval/
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 __all__ = ["JAVASCRIPT_KINDS", "JAVA_KINDS", "java_text", "java_value", "javascript_text", "javascript_value"]
 
@@ -38,7 +37,7 @@ LONGEST = 10_000  # characters of an argument that are read; longer ones stay te
 _INTEGER = r"-?\d+"
 _DECIMAL = r"-?\d+(?:\.\d+)?"
 _SCIENTIFIC = _DECIMAL + r"(?:[eE][+-]?\d+)?"
-Read = Callable[[str], Any]
+Read = Callable[[str], object]
 
 
 def _number(pattern: str, convert: Read) -> Read:
@@ -233,13 +232,13 @@ def java_text(value: object, kind: str, item: str | None = None) -> str:
     return value if isinstance(value, str) else _java_source(value, kind)
 
 
-def _java_source(value: Any, kind: str | None) -> str:
+def _java_source(value: object, kind: str | None) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         return f"'{value}'" if kind == "char" else f'"{value}"'
     ending = {"long": "L", "float": "f"}.get(kind or "", "")
-    return f"{float(value) if kind in ('float', 'double') else value}{ending}"
+    return f"{float(value) if kind in ('float', 'double') and isinstance(value, int | float) else value}{ending}"
 
 
 def _array_source(value: object, item: str | None) -> str:

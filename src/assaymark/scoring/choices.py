@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, TypeVar, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
-from assaymark.records import Score
+from assaymark.records import JsonValue, Score
 from assaymark.registry import nearest
 from assaymark.scoring.metric import (
     BESIDE_CHOICES,
@@ -34,7 +34,6 @@ from assaymark.scoring.metric import (
 from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
 from assaymark.scoring.values import ScoreValue
 
-F = TypeVar("F", bound=Callable[..., object])
 Gold = int | str | Sequence[int]
 
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
@@ -71,6 +70,9 @@ class ChoiceAnswer:
         return _accuracy(self, self.nats, np.ones(len(self.choices)))
 
 
+OfChoices = Callable[[ChoiceAnswer], ScoreValue]
+
+
 def score_choices(
     nats: Sequence[float],
     greedy: Sequence[bool],
@@ -79,7 +81,7 @@ def score_choices(
     gold: Gold,
     metrics: Iterable[str] | None = None,
     n_tokens: Sequence[int] | None = None,
-    functions: Mapping[str, Callable[[ChoiceAnswer], ScoreValue]] | None = None,
+    functions: Mapping[str, OfChoices] | None = None,
 ) -> dict[str, ScoreValue]:
     """Score one multiple-choice sample.
 
@@ -243,7 +245,9 @@ def _near_ties(
 # ------------------------------------------------------------- the metrics, in the order of lm-eval's results files
 
 
-def _over_choices(formula: str, *, needs: tuple[Need, ...] = (), **rare: Unpack[RareFacts]) -> Callable[[F], F]:
+def _over_choices(
+    formula: str, *, needs: tuple[Need, ...] = (), **rare: Unpack[RareFacts]
+) -> Callable[[OfChoices], OfChoices]:
     """Declare an accuracy: whether the best choice, by some measure, is gold."""
     return metric(of=MULTIPLE_CHOICE, formula=formula, scale="right or wrong", needs=needs, picks_choice=True, **rare)
 
@@ -504,7 +508,7 @@ class RotatedAnswer:
     credits: tuple[float, ...]  # by rotation, tied best choices sharing it
     n_right: int
     n_choices: int
-    detail: Mapping[str, Any]
+    detail: Mapping[str, JsonValue]
 
 
 @metric(

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from assaymark.errors import MalformedSample, PlanError, UnknownName
 from assaymark.limits.regexes import compiled, findall, sub
@@ -70,7 +70,8 @@ def _letter_of(match: re.Match[str] | None, rule: str) -> ChosenLetter | None:
     return ChosenLetter(ord(match.group(1).upper()) - ord("A"), rule, match.group(0).strip())
 
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
+Text = TypeVar("Text")
 INVALID = "[invalid]"
 
 
@@ -82,14 +83,14 @@ class Filter(Protocol):
         ...
 
 
-class EachResponse:
+class EachResponse(Generic[Text]):
     """A step that handles every response by itself, regardless of its row."""
 
-    def one(self, text: Any) -> Any:
+    def one(self, text: Text) -> object:
         """Return the replacement of one response."""
         raise NotImplementedError
 
-    def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[list[Any]]:  # noqa: ARG002 - Filter
+    def apply(self, resps: Iterable[Sequence[Text]], docs: Sequence[Row]) -> list[list[object]]:  # noqa: ARG002 - Filter
         """Return the replacement of every response."""
         return [[self.one(text) for text in texts] for texts in resps]
 
@@ -101,7 +102,7 @@ class EachSample:
         """Return the replacement of one sample's responses."""
         raise NotImplementedError
 
-    def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[Any]:  # noqa: ARG002 - Filter
+    def apply(self, resps: Iterable[Sequence[object]], docs: Sequence[Row]) -> list[object]:  # noqa: ARG002 - Filter
         """Return the replacement of every sample's responses."""
         return [self.pick(responses) for responses in resps]
 
@@ -120,28 +121,28 @@ def _chosen(matches: Sequence[object], group_select: int, empty: str) -> str:
 
 
 @dataclass(frozen=True)
-class RegexFilter(EachResponse):
+class RegexFilter(EachResponse[object]):
     """Extract one match of a pattern; `group_select` counts matches, not groups (-1: the last)."""
 
     regex_pattern: str = r"#### (\-?[0-9\.\,]+)"
     group_select: int = 0
     fallback: str = INVALID
 
-    def one(self, text: Any) -> str:
+    def one(self, text: object) -> str:
         """Return the match or the fallback."""
         matches = findall(self.regex_pattern, text if isinstance(text, str) else "")
         return _chosen(matches, self.group_select, self.fallback) if matches else self.fallback
 
 
 @dataclass(frozen=True)
-class RegexPosFilter(EachResponse):
+class RegexPosFilter(EachResponse[str | Iterable[tuple[str, str]]]):
     """Extract the tags of `('token', 'TAG')` pairs."""
 
     regex_pattern: str = r"\['(.*?)'\]"  # accepted and unused, as in lm-eval
     group_select: int = 0
     fallback: tuple[str, ...] | list[str] | str | None = None
 
-    def one(self, text: Any) -> Any:
+    def one(self, text: str | Iterable[tuple[str, str]]) -> object:
         """Return the tags in order."""
         pairs = re.findall(r"\('([^']*)', '([^']*)'\)", text) if isinstance(text, str) else text
         fallback = ["invalid"] if self.fallback is None else self.fallback
@@ -149,7 +150,7 @@ class RegexPosFilter(EachResponse):
 
 
 @dataclass(frozen=True)
-class RemoveWhitespaceFilter(EachResponse):
+class RemoveWhitespaceFilter(EachResponse[str]):
     """Strip both ends."""
 
     def one(self, text: str) -> str:
@@ -158,7 +159,7 @@ class RemoveWhitespaceFilter(EachResponse):
 
 
 @dataclass(frozen=True)
-class LowercaseFilter(EachResponse):
+class LowercaseFilter(EachResponse[str]):
     """Convert to lower case."""
 
     def one(self, text: str) -> str:
@@ -167,7 +168,7 @@ class LowercaseFilter(EachResponse):
 
 
 @dataclass(frozen=True)
-class UppercaseFilter(EachResponse):
+class UppercaseFilter(EachResponse[str]):
     """Convert to upper case."""
 
     def one(self, text: str) -> str:
@@ -176,13 +177,13 @@ class UppercaseFilter(EachResponse):
 
 
 @dataclass(frozen=True)
-class MapFilter(EachResponse):
+class MapFilter(EachResponse[object]):
     """Replace each response by a table."""
 
     mapping_dict: Mapping[object, object] = field(default_factory=dict)
     default_value: object = None
 
-    def one(self, text: Any) -> Any:
+    def one(self, text: object) -> object:
         """Return the table's value for the response, else the default."""
         return self.mapping_dict.get(text, self.default_value)
 
@@ -224,7 +225,7 @@ class CustomFilter:
 
     filter_fn: Callable[[object, object], object]
 
-    def apply(self, resps: Any, docs: Sequence[Row]) -> Any:
+    def apply(self, resps: object, docs: Sequence[Row]) -> object:
         """Return what the function returns."""
         return self.filter_fn(resps, docs)
 
@@ -243,7 +244,7 @@ class MultiChoiceRegexFilter:
     ignore_punctuation: bool = False
     regexes_to_ignore: Sequence[str] | None = None
 
-    def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[list[str]]:
+    def apply(self, resps: Iterable[Sequence[object]], docs: Sequence[Mapping[str, Sequence[str]]]) -> list[list[str]]:
         """Return, for each response, the letter in brackets, or the fallback."""
         regex = compiled(self.regex_pattern)
         return [
@@ -282,13 +283,13 @@ def _punctuation() -> dict[int, None]:
 
 
 @dataclass(frozen=True)
-class ChoiceLetterFilter(EachResponse):
+class ChoiceLetterFilter(EachResponse[object]):
     """Extract the letter that an answer names (`choice_letter`), as a capital."""
 
     letters: str = "ABCDEFGHIJ"
     fallback: str = INVALID
 
-    def one(self, text: Any) -> str:
+    def one(self, text: object) -> str:
         """Return the letter or the fallback."""
         letter = extract_choice_letter(text if isinstance(text, str) else "", len(self.letters))
         return self.fallback if letter is None else self.letters[letter.index]
@@ -314,7 +315,7 @@ _SPAN_LABELS = {
 
 
 @dataclass(frozen=True)
-class FormatSpanFilter(EachResponse):
+class FormatSpanFilter(EachResponse[str]):
     """Normalise named entities to `label: value $ label: value`."""
 
     def one(self, text: str) -> str:
@@ -356,16 +357,16 @@ class Pipeline:
     name: str
     steps: tuple[Filter, ...]
 
-    def apply(self, responses: Sequence[Sequence[Any]], rows: Sequence[Row]) -> list[Any]:
+    def apply(self, responses: Sequence[Sequence[object]], rows: Sequence[Row]) -> list[object]:
         """Return each sample's filtered answer. Raises: PlanError if a step changes the number of samples."""
-        current: Any = [list(texts) for texts in responses]
+        current: list[object] = [list(texts) for texts in responses]
         for step in self.steps:
             current = list(step.apply(current, rows))
         if len(current) != len(responses):
             raise PlanError(f"filter '{self.name}' returned {len(current)} answers for {len(responses)} samples")
-        return list(current)
+        return current
 
-    def apply_one(self, responses: Sequence[Any], row: Row) -> Any:
+    def apply_one(self, responses: Sequence[object], row: Row) -> object:
         """Return one sample's filtered answer."""
         return self.apply([responses], [row])[0]
 
@@ -376,16 +377,16 @@ class Pipeline:
         return tuple(dict.fromkeys([INVALID, *(text for text in values if isinstance(text, str))]))
 
 
-def build_filter(function: str | type[Any] | Callable[..., Any], options: Mapping[str, Any] | None = None) -> Filter:
+def build_filter(function: object, options: Mapping[str, object] | None = None) -> Filter:
     """Return one step, given by name or as a class or function of a task file.
 
     Raises: UnknownName; PlanError for options the step does not accept.
     """
     make = FILTERS.get(function) if isinstance(function, str) else function
-    if make is None:
+    if not callable(make):
         raise UnknownName("filter", str(function), nearest(str(function), FILTERS))
     if not isinstance(function, (str, type)):
-        return CustomFilter(function)
+        return CustomFilter(make)
     try:
         step: Filter = make(**(options or {}))
     except TypeError as error:
@@ -393,7 +394,7 @@ def build_filter(function: str | type[Any] | Callable[..., Any], options: Mappin
     return step
 
 
-def build_pipeline(name: str, steps: Iterable[Mapping[str, Any]]) -> Pipeline:
+def build_pipeline(name: str, steps: Iterable[Mapping[str, object]]) -> Pipeline:
     """Return the pipeline of a task file's `filter` entry: steps with `function` and further keys as options."""
     built = []
     for step in steps:

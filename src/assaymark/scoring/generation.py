@@ -8,16 +8,17 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeVar
+from typing import SupportsFloat, TypeVar, cast
 
 from assaymark.errors import MalformedSample, UnknownName
 from assaymark.limits.regexes import sub
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.scoring.metric import GENERATE, facts_of, metric
 from assaymark.scoring.metrics import computations
 from assaymark.scoring.values import ScoreValue
 
-MetricFunction = Callable[..., Any]
+MetricFunction = Callable[..., object]
 F = TypeVar("F", bound=MetricFunction)
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -34,7 +35,7 @@ class ExactMatchOptions:
     ignore_numbers: bool = False
 
     @classmethod
-    def from_mapping(cls, options: Mapping[str, Any]) -> "ExactMatchOptions":
+    def from_mapping(cls, options: Mapping[str, JsonValue]) -> "ExactMatchOptions":
         """Return the options in a task file's keys. Raises: UnknownName for an unknown key."""
         known = tuple(cls.__dataclass_fields__)
         for key in options:
@@ -112,14 +113,14 @@ def is_unparsed(prediction: object, fallbacks: Sequence[str] = ("[invalid]",)) -
     return isinstance(prediction, str) and (not prediction.strip() or prediction in fallbacks)
 
 
-def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, is_compared: bool) -> object:
+def _cast_gold(gold: object, prediction: object, *, multiple_targets: bool, is_compared: bool) -> object:
     """Convert the reference to the prediction's type, as lm-eval does: 42 becomes the text "42"."""
     if multiple_targets:
         return list(gold) if isinstance(gold, (list, tuple)) else [gold]
     if type(gold) is type(prediction) or not is_compared or isinstance(prediction, list):
         return gold
     try:
-        return type(prediction)(gold)
+        return cast("Callable[[object], object]", type(prediction))(gold)
     except (TypeError, ValueError) as error:
         raise MalformedSample(
             f"reference {gold!r} cannot be converted to {type(prediction).__name__}, the type of answer {prediction!r}"
@@ -139,9 +140,9 @@ def _call(function: MetricFunction, gold: object, prediction: object, options: M
 def _scored(
     name: str,
     function: MetricFunction,
-    prediction: Any,
-    gold: Any,
-    options: Mapping[str, Any],
+    prediction: object,
+    gold: object,
+    options: Mapping[str, object],
     *,
     multiple_targets: bool,
 ) -> dict[str, ScoreValue]:
@@ -153,23 +154,23 @@ def _scored(
         values = dict(value) if isinstance(value, Mapping) else {name: value}
         return {key: _as_score(item) for key, item in values.items()}
     is_match, detail = False, None
-    for option in gold:
+    for option in gold if isinstance(gold, list) else [gold]:
         value = _call(function, option, prediction, options)
-        item: Any = value[name] if isinstance(value, Mapping) else value
+        item = value[name] if isinstance(value, Mapping) else value
         if isinstance(item, ScoreValue):
             detail = item.detail
         is_match = is_match or bool(item.value if isinstance(item, ScoreValue) else item)
     return {name: ScoreValue(1.0 if is_match else 0.0, detail=detail)}
 
 
-def _as_score(value: Any) -> ScoreValue:
+def _as_score(value: object) -> ScoreValue:
     if isinstance(value, ScoreValue):
         return value
     if value is None:
         return ScoreValue(None)
     if isinstance(value, (list, tuple)):
         return ScoreValue(None, parts=tuple(value))
-    return ScoreValue(float(value))
+    return ScoreValue(float(cast("SupportsFloat", value)))
 
 
 # ------------------------------------------------------------- the metrics, in the order of lm-eval's results files

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.registry import nearest
@@ -17,7 +16,6 @@ from assaymark.scoring.metric import LOGLIKELIHOOD, ROLLING, metric
 from assaymark.scoring.metrics import computations, defaults_for
 from assaymark.scoring.values import ScoreValue
 
-F = TypeVar("F", bound=Callable[..., object])
 _FROM_ZERO = (0.0, math.inf)
 
 
@@ -75,7 +73,10 @@ def score_rolling(
     return result
 
 
-def _per_unit(formula: str, aggregation: str, preference: int | None = None) -> Callable[[F], F]:
+OfText = Callable[[TextAnswer], ScoreValue]
+
+
+def _per_unit(formula: str, aggregation: str, preference: int | None = None) -> Callable[[OfText], OfText]:
     """Declare a metric of whole texts' log-likelihoods per word or byte."""
     return metric(
         of=ROLLING,

@@ -21,7 +21,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from assaymark.errors import PlanError
 from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, kill_group, limited
@@ -134,7 +134,7 @@ class CallHistory:
     """
 
     classes: Sequence[str]
-    config: Mapping[str, Any]
+    config: Mapping[str, JsonValue]
     is_long: bool
     turns: Sequence[Sequence[Sequence[str]]]
     known: Mapping[int, str]
@@ -227,7 +227,7 @@ class Simulator:
             fault = {"reason": "over_limit", "turn": len(history.turns) - 1, "message": message}
         return Simulated(tuple(answer["results"]), fault)
 
-    def _answer_to(self, line: bytes) -> Mapping[str, Any]:
+    def _answer_to(self, line: bytes) -> Mapping[str, JsonValue]:
         """Return the process's answer to a job; it is started again where it has ended since the last one."""
         why = ""
         for _ in range(2):
@@ -240,7 +240,7 @@ class Simulator:
                 inward.flush()
                 answer = outward.readline()
                 if answer.endswith(b"\n"):
-                    return cast("Mapping[str, Any]", json.loads(answer))
+                    return cast("Mapping[str, JsonValue]", json.loads(answer))
             except OSError:
                 pass
             finally:

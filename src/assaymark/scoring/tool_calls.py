@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.records import canonical_json
@@ -36,10 +36,10 @@ class FunctionCall:
     """One call: the function's name and its arguments by name."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The call as JSON."""
         return {"name": self.name, "arguments": dict(self.arguments)}
 
@@ -119,7 +119,7 @@ def _json_calls(text: str) -> tuple[FunctionCall, ...]:
     return tuple(call for value in values for call in _of_json(value))
 
 
-def _values(text: str) -> Iterator[Any]:
+def _values(text: str) -> Iterator[object]:
     """Yield the JSON values at the beginning of a text; what follows the last one must be a text without calls."""
     if is_deeper(text, 100):
         raise ValueError("nested deeper than 100 levels")
@@ -134,7 +134,7 @@ def _values(text: str) -> Iterator[Any]:
             at += 1
 
 
-def _of_json(value: Any) -> Iterator[FunctionCall]:
+def _of_json(value: object) -> Iterator[FunctionCall]:
     """Yield the calls of a parsed value. Raises: UnreadableAnswer for one that is none."""
     if isinstance(value, list):
         for each in value:
@@ -142,12 +142,11 @@ def _of_json(value: Any) -> Iterator[FunctionCall]:
         return
     if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
         value = value["function"]
-    name = value.get("name") if isinstance(value, Mapping) else None
-    if not isinstance(name, str):
+    if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise UnreadableAnswer(
             f'{_shown(canonical_json(value))} is not a call; expected {{"name": ..., "arguments": ...}}'
         )
-    arguments: Any = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), {})
+    arguments: object = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), {})
     if isinstance(arguments, str):
         arguments = _json(arguments)
     if not isinstance(arguments, Mapping):

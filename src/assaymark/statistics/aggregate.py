@@ -23,9 +23,11 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.intervals import bca_ends
 
+Label = int | float | str
+
 
 def estimate_label_metric(
-    name: str, pairs: Sequence[tuple[Any, Any]], *, confidence: float = 0.95, draws: int = 10_000
+    name: str, pairs: Sequence[tuple[Label, Label]], *, confidence: float = 0.95, draws: int = 10_000
 ) -> IntervalEstimate:
     """Estimate f1 (of class 1) or mcc over (gold, predicted) pairs, with a BCa bootstrap interval.
 
@@ -143,7 +145,7 @@ def f1_counts(items: Items) -> tuple[float, float, float]:
     return both, sum(1 for _, predicted in items if predicted == 1), sum(1 for gold, _ in items if gold == 1)
 
 
-def f1_of_counts(hits: Any, predicted: Any, gold: Any) -> Any:
+def f1_of_counts(hits: float | Floats, predicted: float | Floats, gold: float | Floats) -> Floats:
     """Return 2 hits / (predicted + gold), 0 where the denominator is 0; numbers or arrays."""
     positives = np.asarray(predicted + gold, dtype=np.float64)
     return np.divide(2.0 * hits, positives, out=np.zeros_like(positives), where=positives > 0)

@@ -10,13 +10,13 @@ Correlation of two measurements of the same models, with an interval over models
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from assaymark.statistics.arrays import Floats
+from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import check_confidence
 
@@ -142,7 +142,7 @@ class Agreement:
 
 
 def krippendorff_alpha(
-    ratings: Sequence[Sequence[object]],
+    ratings: Sequence[Sequence[float | str | None]],
     level: Level = "nominal",
     *,
     confidence: float = 0.95,
@@ -183,7 +183,11 @@ def krippendorff_alpha(
 
 
 def cohen_kappa(
-    first: Sequence[Any], second: Sequence[Any], *, weights: Weights | None = None, confidence: float = 0.95
+    first: Sequence[float | str],
+    second: Sequence[float | str],
+    *,
+    weights: Weights | None = None,
+    confidence: float = 0.95,
 ) -> Agreement:
     """Return Cohen's kappa of two raters with its large-sample interval; weighted for ordered categories.
 
@@ -272,7 +276,7 @@ def stratified_kappa(
     return Agreement(kappa, max(kappa - half, -1.0), min(kappa + half, 1.0), stderr, method, n), chance
 
 
-def _codes(values: Sequence[Hashable]) -> Any:
+def _codes(values: Sequence[Hashable]) -> Ints:
     """Return whole numbers from 0 for values, in the order in which they first occur. Shape: [values]."""
     index_of: dict[Hashable, int] = {}
     return np.array([index_of.setdefault(value, len(index_of)) for value in values], dtype=np.int64)
@@ -293,7 +297,7 @@ def _agreement_weights(k: int, weights: Weights | None) -> Floats:
     return np.asarray(1.0 - (steps if weights == "linear" else steps**2), dtype=np.float64)
 
 
-def _value_counts(ratings: Sequence[Sequence[Any]], level: Level) -> tuple[Floats, Floats]:
+def _value_counts(ratings: Sequence[Sequence[float | str | None]], level: Level) -> tuple[Floats, Floats]:
     """Count each value in each unit. Shapes: counts [units, values]; values [values]."""
     lengths = {len(row) for row in ratings}
     if len(lengths) != 1:

@@ -8,7 +8,6 @@ differ from lm-eval's for size-weighted groups (`pooled_stderr`).
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ CHUNK = 1000
 _DRAWS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of doubles
 
 
-def stderr(aggregation: str, items: Sequence[Any], bootstrap_iters: int = 100_000) -> float | None:
+def stderr(aggregation: str, items: aggregate.Items, bootstrap_iters: int = 100_000) -> float | None:
     """Return the standard error that lm-eval prints with an aggregation; None if it prints "N/A".
 
     Source: lm-evaluation-harness 0.4.13, `stderr_for_metric` and `_compute_task_aggregations`.
@@ -75,7 +74,7 @@ def twister_of(seed: int) -> np.random.RandomState:
     return generator
 
 
-def _statistic(aggregation: str, items: Sequence[object]) -> Statistic:
+def _statistic(aggregation: str, items: aggregate.Items) -> Statistic:
     match aggregation:
         case "perplexity":
             values = np.asarray(items, dtype=np.float64)
@@ -113,7 +112,7 @@ def _nanmean(values: Floats) -> Statistic:
     return statistic
 
 
-def _f1(items: Sequence[Any]) -> Statistic:
+def _f1(items: aggregate.Items) -> Statistic:
     aggregate.check_two_classes(items)
     gold = np.array([g == 1 for g, _ in items])
     predicted = np.array([p == 1 for _, p in items])
@@ -128,7 +127,7 @@ def _f1(items: Sequence[Any]) -> Statistic:
     return statistic
 
 
-def _mcc(items: Sequence[Any]) -> Statistic:
+def _mcc(items: aggregate.Items) -> Statistic:
     labels = sorted({label for pair in items for label in pair})
     index_of = {label: index for index, label in enumerate(labels)}
     k = len(labels)

@@ -1,9 +1,11 @@
 """Conversion of outputs, scores and estimates to rows and back, without loss."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from sqlalchemy import RowMapping
 
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, Output, Score, ScoreStatus
@@ -17,7 +19,7 @@ from assaymark.store.packing import (
     unpack_json,
     unpack_optional,
 )
-from assaymark.store.schema import estimates, outputs, scores, with_checksum
+from assaymark.store.schema import StoredRow, estimates, outputs, scores, with_checksum
 
 OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
 
@@ -51,7 +53,7 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
     return with_checksum(outputs, row)
 
 
-def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
+def output_of(row: Sequence[Any], request_id: str, *, from_cache: bool = False) -> Output:
     """Return the output of a row whose columns are OUTPUT_COLUMNS."""
     return Output(
         request_id,
@@ -96,7 +98,7 @@ def parts_of(packed: bytes | None) -> tuple[object, ...] | None:
     return None if packed is None else tuple(unpack_json(packed))
 
 
-def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
+def score_of(row: RowMapping, request_id: str) -> Score:
     """Return the score of a row that also has its filter and metric."""
     return Score(
         request_id=request_id,
@@ -142,7 +144,7 @@ def repeated_details(details: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def estimate_of(row: Any) -> Estimate:
+def estimate_of(row: StoredRow) -> Estimate:
     """Return the estimate of a row of all columns."""
     return Estimate(
         task=row.task,

@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self, cast
+from typing import Protocol, Self, cast
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -408,7 +408,7 @@ class Database:
             uri += "&immutable=1"  # nobody is writing, and SQLite cannot create its files beside it
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
-    def _set_up_connection(self, connection: Any, _record: object) -> None:
+    def _set_up_connection(self, connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # transactions are begun by us, not implicitly by the driver
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")

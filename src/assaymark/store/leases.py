@@ -13,16 +13,16 @@ The database's clock, by which leases and jobs are timed: machines that share a 
 import threading
 import uuid
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, literal_column, select, update
 
 from assaymark import settings
 from assaymark.errors import LeaseLost, RunBusy, StoreError
 from assaymark.store.connection import Database
 from assaymark.store.liveness import Owner
 from assaymark.store.rows import RunWriter
-from assaymark.store.schema import attempts, run_leases, runs, with_checksum
+from assaymark.store.schema import StoredRow, attempts, run_leases, runs, with_checksum
 
 __all__ = ["Lease", "Leases", "clock_of", "drop", "holder_of", "lock", "now", "refuse_held"]
 
@@ -88,16 +88,16 @@ def _read(connection: Connection, run: int, *, for_update: bool = False) -> Leas
     return None if row is None else _lease_of(row, now(connection))
 
 
-def _row(connection: Connection, run: int, *, for_update: bool = False) -> Row[Any] | None:
+def _row(connection: Connection, run: int, *, for_update: bool = False) -> StoredRow | None:
     statement = select(run_leases).where(run_leases.c.run == run)
     return connection.execute(statement.with_for_update() if for_update else statement).one_or_none()
 
 
-def _lease_of(row: Row[Any], at: float) -> Lease:
+def _lease_of(row: StoredRow, at: float) -> Lease:
     return Lease(row.run, row.attempt, row.epoch, Owner.from_text(row.owner), row.expires - at)
 
 
-def _change(connection: Connection, row: Row[Any], **changes: object) -> None:
+def _change(connection: Connection, row: StoredRow, **changes: object) -> None:
     values = with_checksum(run_leases, {**row._asdict(), **changes})
     statement = update(run_leases).where(run_leases.c.run == row.run)
     connection.execute(statement.values(**{name: values[name] for name in (*changes, "checksum")}))

@@ -18,10 +18,11 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, Self
+from typing import Self, cast
 
 from assaymark.records import (
     Estimate,
+    EstimateDetails,
     JsonValue,
     LoglikelihoodQuery,
     Output,
@@ -470,8 +471,7 @@ class OutwardStore(Store):
 
 def _run_tasks(row: RunRow) -> _RunTasks:
     members: dict[str, set[str]] = {}
-    listed: Any = row.extra.get("groups", ())
-    for group in listed:
+    for group in row.extra.get("groups", ()):
         members[group["name"]] = set(group["members"])
     groups: dict[str, set[str]] = {}
     for name, own in members.items():
@@ -564,8 +564,8 @@ def _outward_detail(detail: JsonValue) -> JsonValue:
 def _outward_estimate(estimate: Estimate, withheld: Mapping[str, Withholding]) -> Estimate:
     if estimate.task not in withheld and not any(name in withheld for name in estimate.details.get("path", ())):
         return estimate
-    details: Any = {name: value for name, value in estimate.details.items() if name not in TEXT_DETAILS}
-    return replace(estimate, details=details)
+    details = {name: value for name, value in estimate.details.items() if name not in TEXT_DETAILS}
+    return replace(estimate, details=cast("EstimateDetails", details))
 
 
 def _outward_run(row: RunRow, withheld: Mapping[str, Withholding]) -> RunRow:

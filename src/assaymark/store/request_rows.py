@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select
 
 from assaymark.errors import HashMismatch, Permanent, names_under
 from assaymark.records import Request, Sample, n_outputs_of
@@ -23,7 +23,7 @@ from assaymark.store.request_texts import (
     store_texts,
 )
 from assaymark.store.runs import add_tasks, break_seal, next_id, run_number
-from assaymark.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
+from assaymark.store.schema import StoredRow, insert_rows, outputs, requests, run_tasks, scores, with_checksum
 from assaymark.store.sealed_rows import mark, recogniser
 
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
@@ -122,15 +122,18 @@ def unanswered(database: Database, run_id: str, run_requests: Sequence[Request])
 
 
 def _look_up(
-    connection: Connection, statement: Any, known: Mapping[str, int], run_requests: Iterable[Request]
-) -> dict[tuple[str, int, int], Any]:
+    connection: Connection,
+    statement: "Select[*tuple[object, ...]]",
+    known: Mapping[str, int],
+    run_requests: Iterable[Request],
+) -> dict[tuple[str, int, int], StoredRow]:
     """Return the stored rows of these requests, and of samples between them, by task, sample index and turn."""
     ranges: dict[str, tuple[int, int]] = {}
     for request in run_requests:
         index = request.sample_index
         first, last = ranges.get(request.task, (index, index))
         ranges[request.task] = (min(first, index), max(last, index))
-    rows: dict[tuple[str, int, int], Any] = {}
+    rows: dict[tuple[str, int, int], StoredRow] = {}
     for task, (first, last) in ranges.items():
         if task in known:
             values = {"run_task": known[task], "first": first, "last": last}
@@ -166,7 +169,7 @@ def _new_and_changed(
     return new, changed
 
 
-def _is_part_of(connection: Connection, request: Request, row: Any) -> bool:
+def _is_part_of(connection: Connection, request: Request, row: StoredRow) -> bool:
     """Return whether a request is the stored one without some of its queries, as `unanswered` returns it."""
     if not request.queries:  # `unanswered` omits such requests
         return False
@@ -191,7 +194,7 @@ def text_ids(pieces: str, form: int) -> list[int]:
         ) from error
 
 
-def restore(task: str, row: Any, loaded: Mapping[int, str]) -> Request:
+def restore(task: str, row: StoredRow, loaded: Mapping[int, str]) -> Request:
     """Return the request of a row whose texts were loaded."""
     *pieces, form = (loaded[number] for number in text_ids(row.pieces, row.form))
     return join_request((task, row.sample_index, row.turn), unpack_hash(row.sample_sha256), form, pieces)
@@ -252,7 +255,7 @@ def _copies(values: Sequence[Mapping[str, Any]], sources: Mapping[int, frozenset
             yield from ((row["run_task"], own) for own in sources.get(number, ()))
 
 
-def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: TextDigests) -> dict[str, Any]:
+def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: TextDigests) -> dict[str, object]:
     """Return the columns of a request's row that depend on the request alone."""
     request = item.split.request
     return {

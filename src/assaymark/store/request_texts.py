@@ -11,9 +11,9 @@ The table of texts: each is stored once, found by its SHA-256 when written and b
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select
 
@@ -23,6 +23,7 @@ from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
     ImagePart,
+    JsonValue,
     LoglikelihoodQuery,
     Message,
     Query,
@@ -187,9 +188,9 @@ def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, piece
         ) from error
 
 
-def _query_content(query: Query, number: Any) -> dict[str, object]:
+def _query_content(query: Query, number: Callable[[str], int]) -> dict[str, object]:
     if isinstance(query, LoglikelihoodQuery):
-        form: dict[str, Any] = {"index": query.index, "continuation": query.continuation}
+        form: dict[str, object] = {"index": query.index, "continuation": query.continuation}
         if query.segments is not None:
             form["segments"] = [number(segment) for segment in query.segments]
         if query.role != "choice":
@@ -203,7 +204,7 @@ def _query_content(query: Query, number: Any) -> dict[str, object]:
     return {"index": query.index, "generate": changed}
 
 
-def _query(form: Mapping[str, Any], pieces: Sequence[str]) -> Query:
+def _query(form: Mapping[str, JsonValue], pieces: Sequence[str]) -> Query:
     if "generate" in form:
         return GenerateQuery(form["index"], generation_settings(form["generate"]))
     if "rolling" in form:
@@ -217,7 +218,7 @@ def _query(form: Mapping[str, Any], pieces: Sequence[str]) -> Query:
     )
 
 
-def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
+def generation_settings(content: Mapping[str, JsonValue]) -> GenerationSettings:
     """Return generation settings of their JSON."""
     values = dict(content)
     if "stop" in values:
@@ -227,14 +228,14 @@ def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
     return GenerationSettings(**values)
 
 
-def _message_form(message: Message, number: object) -> list[object]:
+def _message_form(message: Message, number: Callable[[str], int]) -> list[object]:
     return [message.role, [_part_form(part, number) for part in message.parts]]
 
 
-def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) -> int | list[object]:
+def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Callable[[str], int]) -> int | list[object]:
     """Return the form of a part; an image's file is a piece of its own, in base64, so that it is stored once too."""
     if isinstance(part, TextPart):
-        return int(number(part.text))
+        return number(part.text)
     if isinstance(part, CallPart):
         return ["call", part.id, part.name, number(part.arguments)]
     if isinstance(part, ResultPart):
@@ -242,12 +243,12 @@ def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) 
     return [part.sha256, part.media_type, *([number(b64encode(part.data).decode())] if part.data else [])]
 
 
-def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
+def _message(form: Sequence[JsonValue], pieces: Sequence[str]) -> Message:
     role, parts = form
     return Message(role, tuple(_part(part, pieces) for part in parts))
 
 
-def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
+def _part(form: int | Sequence[JsonValue], pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
     """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
 
     Raises: ValueError for an image that is not the one that its hash names.

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import TypeAlias
 
-from sqlalchemy import Connection, Select, bindparam, case, delete, exists, func, insert, or_, select, tuple_
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, exists, func, insert, or_, select, tuple_
 
 from assaymark.errors import HashMismatch, UnknownName
 from assaymark.records import Estimate, JsonValue, Output, Sample, Score, ScoreStatus
@@ -23,12 +23,15 @@ from assaymark.store.request_rows import restore, task_numbers, text_ids
 from assaymark.store.request_texts import chunks, load_texts
 from assaymark.store.rows import GeneratedRow, SampleRecord, SampleScoreRow
 from assaymark.store.runs import change_row, run_number
-from assaymark.store.schema import estimates, outputs, requests, run_tasks, runs, scores, scorings
+from assaymark.store.schema import StoredRow, estimates, outputs, requests, run_tasks, runs, scores, scorings
 
 PAGE = 200  # requests read at once
 LISTED_AT_ONCE = 5000  # request ids in memory, so that memory does not grow with the run
 
 _STATUS = {status.value: status for status in ScoreStatus}
+
+# scoring, sample index, turn, value, status, parts, and detail where it is read
+ScoreRow: TypeAlias = "Row[int, int, int, float | None, str, bytes | None, *tuple[bytes | None, ...]]"
 
 _n_texts = func.count(outputs.c.text)
 _n_failed = func.count(outputs.c.error)
@@ -64,9 +67,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
-        by_task: dict[str, list[tuple[Any, list[Any]]]] = {
-            name: _scores_of_task(connection, number_of(tasks, name), details=details) for name in names
-        }
+        by_task = {name: _scores_of_task(connection, number_of(tasks, name), details=details) for name in names}
     for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
@@ -79,7 +80,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
                     row[3],
                     _STATUS[row[4]],
                     parts_of(row[5]),
-                    unpack_json(row[6]) if details else None,
+                    unpack_json(row[-1]) if details else None,
                 )
 
 
@@ -143,7 +144,7 @@ def _chosen_ids(database: Database, task: int, indices: Sequence[int]) -> Iterat
         yield from (row.id for row in chosen)
 
 
-def _listed_ids(database: Database, task: int, listed: Select[tuple[int, int, int]]) -> Iterator[int]:
+def _listed_ids(database: Database, task: int, listed: "Select[int, int, int]") -> Iterator[int]:
     """Yield the row ids of a task's requests, in order, reading them in parts."""
     last = (-1, -1)
     while True:
@@ -167,7 +168,7 @@ def number_of(tasks: Mapping[str, int], name: str) -> int:
     return tasks[name]
 
 
-def current_scorings(connection: Connection, task: int) -> list[Any]:
+def current_scorings(connection: Connection, task: int) -> list[StoredRow]:
     """Return the latest scoring of each filter and metric of a task."""
     of_task = (
         select(scorings)
@@ -177,7 +178,7 @@ def current_scorings(connection: Connection, task: int) -> list[Any]:
     return list({(row.filter, row.metric): row for row in connection.execute(of_task)}.values())
 
 
-def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list[tuple[Any, list[Any]]]:
+def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list[tuple[StoredRow, list[ScoreRow]]]:
     current = current_scorings(connection, task)
     columns = [scores.c.value, scores.c.status, scores.c.parts]
     if details:
@@ -188,7 +189,7 @@ def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list
         .where(requests.c.run_task == task, scores.c.scoring.in_([row.id for row in current]))
         .order_by(requests.c.sample_index, requests.c.turn)
     )
-    by_scoring: dict[int, list[Any]] = {row.id: [] for row in current}
+    by_scoring: dict[int, list[ScoreRow]] = {row.id: [] for row in current}
     for row in connection.execute(statement).all():
         by_scoring[row[0]].append(row)
     return [(row, by_scoring[row.id]) for row in current]
@@ -219,7 +220,7 @@ def _page(connection: Connection, task: int, name: str, ids: Sequence[int]) -> l
     ]
 
 
-def _sample(row: Any, task: str, loaded: Mapping[int, str]) -> Sample | None:
+def _sample(row: StoredRow, task: str, loaded: Mapping[int, str]) -> Sample | None:
     if row.sample_row is None:
         return None
     try:

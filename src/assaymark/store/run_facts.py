@@ -10,7 +10,6 @@ does not find them.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select, true
 
@@ -145,7 +144,9 @@ def _refuse_missing(run_ids: Sequence[str], existing: Collection[str]) -> None:
             raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
 
 
-def _estimates(numbers: Sequence[int] | None, tasks: Sequence[str] | None, *, primary_only: bool) -> Select[Any]:
+def _estimates(
+    numbers: Sequence[int] | None, tasks: Sequence[str] | None, *, primary_only: bool
+) -> "Select[int, *tuple[object, ...], int, int]":
     """Return the query for estimates of runs, or of all, in the order of the primary key, so that nothing is sorted.
 
     Runs are not joined, which takes as long as the reading.

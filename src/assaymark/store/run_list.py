@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import takewhile
-from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, func, select
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import Database
@@ -15,8 +14,8 @@ from assaymark.store.packing import pack_hash, unpack_json, unpack_optional, unp
 from assaymark.store.rows import AttemptRow, RunRow, RunWriter, StoredProgress
 from assaymark.store.run_facts import shown_runs
 from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
+from assaymark.store.schema import StoredRow, outputs, requests, run_tasks
 from assaymark.store.schema import attempts as attempt_table
-from assaymark.store.schema import outputs, requests, run_tasks
 from assaymark.store.schema import runs as run_table
 
 SHORTEST_SHOWN = 8
@@ -85,7 +84,7 @@ def _number_of_key(connection: Connection, key: str) -> int | None:
     return number
 
 
-def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
+def _find(listed: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredRow, str]:
     if match := _LAST.fullmatch(name):
         back = int(match[1] or 0)
         if back < len(listed):
@@ -105,7 +104,7 @@ def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], 
     raise UnknownName("run", name, shorts, "see `assaymark ls runs`")
 
 
-def _of_model(listed: Sequence[tuple[Row[Any], str]], name: str) -> list[tuple[Row[Any], str]]:
+def _of_model(listed: Sequence[tuple[StoredRow, str]], name: str) -> list[tuple[StoredRow, str]]:
     """Return the runs, not the audits, of the model with this name: whole, without its folder, or with an ellipsis.
 
     A name with an ellipsis, as narrow tables show it, stands for the only model that it fits.
@@ -131,7 +130,7 @@ def _fits(model: str, start: str, end: str) -> bool:
     )
 
 
-def _only(of_model: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
+def _only(of_model: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredRow, str]:
     if len(of_model) > 1:
         lines = []
         for row, short in of_model[:MOST_OF_MODEL]:
@@ -144,7 +143,7 @@ def _only(of_model: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any]
     return of_model[0]
 
 
-def _has_answers(connection: Connection, row: Row[Any]) -> bool:
+def _has_answers(connection: Connection, row: StoredRow) -> bool:
     if row.seal is not None:
         return True
     requested = outputs.join(requests, requests.c.id == outputs.c.request)
@@ -153,7 +152,7 @@ def _has_answers(connection: Connection, row: Row[Any]) -> bool:
     return connection.execute(first).first() is not None
 
 
-def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
+def _with_short_ids(connection: Connection) -> list[tuple[StoredRow, str]]:
     """Return every run, the latest first, with the shortest unique beginning of its id."""
     rows = connection.execute(select(run_table).where(shown_runs(connection))).all()
     ids = sorted(row.run_id for row in rows)
@@ -170,7 +169,7 @@ def _n_shared(text: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
 
 
-def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
+def _run_row(connection: Connection, row: StoredRow, short: str) -> RunRow:
     plan = plan_from_json(unpack_text(row.plan))
     counts = counts_of(connection, row.id) if row.seal is None else sealed_counts(row.seal)
     of_run = attempt_table.c.run == row.id
@@ -204,7 +203,7 @@ def _n_samples(connection: Connection, number: int) -> int:
     return int(connection.execute(first_turns).scalar_one())
 
 
-def _attempt_row(run_id: str, row: Row[Any], holder: RunWriter | None) -> AttemptRow:
+def _attempt_row(run_id: str, row: StoredRow, holder: RunWriter | None) -> AttemptRow:
     status = row.status
     if status == "running" and (holder is None or holder.attempt_id != row.number):
         status = "interrupted"

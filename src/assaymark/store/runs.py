@@ -24,6 +24,7 @@ from assaymark.store.packing import pack_hash, pack_json, pack_optional, pack_op
 from assaymark.store.rows import OpenRun
 from assaymark.store.run_facts import facts_row, sees_hidden, shown_runs
 from assaymark.store.schema import (
+    StoredRow,
     attempts,
     fact_sets,
     outputs,
@@ -98,18 +99,18 @@ _READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]]
 }
 
 
-def _known(record: type, content: Mapping[str, object]) -> dict[str, Any]:
+def _known(record: type, content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the arguments of a record; names without a field go into `unknown`."""
     names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
     unknown = tuple((name, value) for name, value in content.items() if name not in names)
     return {**{name: value for name, value in content.items() if name in names}, "unknown": unknown}
 
 
-def _pairs(content: Any) -> tuple[tuple[str, JsonValue], ...]:
+def _pairs(content: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
     return tuple((name, value) for name, value in content)
 
 
-def _task(content: Mapping[str, Any]) -> TaskPlan:
+def _task(content: Mapping[str, JsonValue]) -> TaskPlan:
     indices = content["sample_indices"]
     return TaskPlan(**{**_known(TaskPlan, content), "sample_indices": None if indices is None else tuple(indices)})
 
@@ -140,7 +141,7 @@ def run_number(connection: Connection, run_id: str) -> int:
     return number
 
 
-def change_row(connection: Connection, table: Table, row: Any, **changes: Any) -> None:
+def change_row(connection: Connection, table: Table, row: StoredRow, **changes: object) -> None:
     """Change columns of a row that was read with all columns, and update its checksum."""
     values = with_checksum(table, {**row._asdict(), **changes})
     this = [column == values[column.name] for column in table.primary_key.columns]
@@ -226,7 +227,7 @@ class Opening:
     rescoring: bool = False
     hidden: bool = False  # whether a run that is created is hidden from its first moment
 
-    def find(self, connection: Connection) -> Any:
+    def find(self, connection: Connection) -> StoredRow | None:
         """Return the row of the run, None if it does not exist.
 
         Raises: StoreError if it is hidden and the store was not opened for a reason.

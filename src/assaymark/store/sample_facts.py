@@ -12,12 +12,12 @@ without estimates (it was never summarised) `correct` is None.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, select, tuple_
 
 from assaymark.errors import HashMismatch
-from assaymark.records import ScoreStatus
+from assaymark.records import JsonValue, ScoreStatus
 from assaymark.store import leases
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_hash, unpack_json
@@ -27,6 +27,7 @@ from assaymark.store.rows import SampleFacts
 from assaymark.store.run_facts import shown_runs
 from assaymark.store.runs import run_number
 from assaymark.store.schema import (
+    StoredRow,
     estimates,
     fact_sets,
     insert_rows,
@@ -164,7 +165,7 @@ def derive(
         n_left = None if n_left is None else n_left - n
 
 
-def _facts_of(connection: Connection, task: FactTask, rows: Sequence[Any]) -> Iterator[SampleFacts]:
+def _facts_of(connection: Connection, task: FactTask, rows: Sequence[StoredRow]) -> Iterator[SampleFacts]:
     ends: dict[int, _Ends] = {}
     for some in chunks([row.id for row in rows]):
         for request, n_truncated, n_at_limit, n_failed in connection.execute(_ended, {"ids": some}):
@@ -182,7 +183,12 @@ def _facts_of(connection: Connection, task: FactTask, rows: Sequence[Any]) -> It
 
 
 def _facts(
-    task: FactTask, row: Any, ends: _Ends | None, form: Mapping[str, Any], category: str | None, snippet: str
+    task: FactTask,
+    row: StoredRow,
+    ends: _Ends | None,
+    form: Mapping[str, JsonValue],
+    category: str | None,
+    snippet: str,
 ) -> SampleFacts:
     status = row.score_status
     if status is None and ends is not None and ends.n_failed:
@@ -207,7 +213,7 @@ def _facts(
     )
 
 
-def _correct(task: FactTask, row: Any) -> float | None:
+def _correct(task: FactTask, row: StoredRow) -> float | None:
     """Return the share of a sample that is right; tied best choices share the credit, as in estimates."""
     if not task.is_share or row.score_status not in {"scored", "unparsed"}:
         return None
@@ -216,7 +222,7 @@ def _correct(task: FactTask, row: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
-def _parsed(text: str, what: str) -> Mapping[str, object]:
+def _parsed(text: str, what: str) -> Mapping[str, JsonValue]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -243,15 +249,18 @@ def question_of(row: Mapping[str, object]) -> str | None:
 def category_of(row: Mapping[str, object]) -> str | None:
     """Return the category or subject in a sample's row or its metadata, None if none of CATEGORY_FIELDS is there."""
     name = category_field(row)
-    metadata: Any = row.get("metadata")
-    return None if name is None else _one_line(str(row.get(name) or metadata[name]), CATEGORY_LENGTH)
+    return None if name is None else _one_line(str(_with_metadata(row)[name]), CATEGORY_LENGTH)
 
 
 def category_field(row: Mapping[str, object]) -> str | None:
     """Return the one of CATEGORY_FIELDS from which the category of a row is; None without one."""
-    metadata = row.get("metadata")
-    own = {**metadata, **row} if isinstance(metadata, Mapping) else row
+    own = _with_metadata(row)
     return next((name for name in CATEGORY_FIELDS if isinstance(own.get(name), str) and str(own[name]).strip()), None)
+
+
+def _with_metadata(row: Mapping[str, object]) -> Mapping[str, object]:
+    metadata = row.get("metadata")
+    return {**metadata, **row} if isinstance(metadata, Mapping) else row
 
 
 def snippet_of(text: str) -> str:
@@ -264,7 +273,7 @@ def _one_line(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def end_of_prompt(connection: Connection, task: str, row: Any) -> str:
+def end_of_prompt(connection: Connection, task: str, row: StoredRow) -> str:
     """Return the sample's own part of a prompt: the last message of the user, or the text after the shots."""
     numbers = text_ids(row.pieces, row.form)
     texts = load_texts(connection, numbers)
@@ -391,7 +400,7 @@ def _fill_some(connection: Connection, run: int) -> tuple[int, bool]:
     return AT_ONCE - n_left, True
 
 
-def _decides_alike(stored: Any, task: FactTask) -> bool:
+def _decides_alike(stored: StoredRow, task: FactTask) -> bool:
     return (stored.metric, stored.filter, bool(stored.is_share)) == (task.metric, task.filter, task.is_share)
 
 

@@ -7,7 +7,6 @@ from facts derived while reading, which is slower, since it reads the run's text
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, collate, func, select, tuple_
 
@@ -87,7 +86,7 @@ def sample_list(database: Database, run_id: str, wanted: SampleFilter, page: Pag
 
 
 def list_samples(
-    connection: Connection, run: int, wanted: SampleFilter, page: Page, matches: Select[Any] | None = None
+    connection: Connection, run: int, wanted: SampleFilter, page: Page, matches: "Select[int, int, int] | None" = None
 ) -> SamplePage:
     """Return a page of the list of samples, limited to those in `matches` if given."""
     text = searched(wanted.text) if wanted.text is not None else None
@@ -130,7 +129,7 @@ def _conditions(
     tasks: Sequence[FactTask],
     wanted: SampleFilter,
     text: str | None,
-    matches: Select[Any] | None,
+    matches: "Select[int, int, int] | None",
 ) -> Iterator[ColumnElement[bool]]:
     yield _facts.run_task.in_([task.id for task in tasks])
     if wanted.wrong_only:
@@ -163,7 +162,7 @@ def _derived(
     tasks: Sequence[FactTask],
     wanted: SampleFilter,
     text: str | None,
-    matches: Select[Any] | None,
+    matches: "Select[int, int, int] | None",
 ) -> Iterator[SampleFacts]:
     """Yield the same samples from facts derived while reading."""
     among: Collection[tuple[int, int, int]] | None = None

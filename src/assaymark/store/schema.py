@@ -28,6 +28,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     SmallInteger,
     String,
     Table,
@@ -35,6 +36,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from assaymark.errors import StoreError
 from assaymark.settings import FORMER_NAME
@@ -310,6 +312,8 @@ run_leases = Table(
     checksum_column(),
 )
 
+StoredRow = Row[*tuple[object, ...]]  # of a query; its columns are read by their names
+
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: value,
     int: lambda value: b"%d" % value,
@@ -362,7 +366,7 @@ def with_checksum(table: Table, row: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _compiled(statement: Insert, dialect: Dialect) -> Any:
+def _compiled(statement: Insert, dialect: Dialect) -> SQLCompiler:
     return statement.compile(dialect=dialect, column_keys=[column.name for column in statement.table.columns])
 
 
@@ -374,8 +378,7 @@ def insert_rows(connection: Connection, statement: Insert, rows: Sequence[Mappin
     if not rows:
         return
     compiled = _compiled(statement, connection.dialect)
-    if compiled.positional:
-        names = compiled.positiontup
+    if (names := compiled.positiontup) is not None:
         connection.exec_driver_sql(str(compiled), [tuple(row[name] for name in names) for row in rows])
     else:
         connection.exec_driver_sql(str(compiled), list(rows))

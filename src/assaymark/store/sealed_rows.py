@@ -21,13 +21,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from sqlalchemy import Column, Connection, String, Table, delete, insert, select
 
 from assaymark.store.packing import pack_json, unpack_json
 from assaymark.store.schema import (
     Blob,
+    StoredRow,
     checksum_column,
     insert_rows,
     metadata,
@@ -251,7 +251,7 @@ def drop_rows(connection: Connection, dataset_hash: str) -> None:
         connection.execute(delete(table).where(table.c.dataset_hash == dataset_hash))
 
 
-def _digests_of(row: Any) -> RowDigests:
+def _digests_of(row: StoredRow) -> RowDigests:
     content = unpack_json(bytes(row.content))
     texts = frozenset((anchor, n, digest) for anchor, n, digest in content["texts"])
     return RowDigests(row.digest_key, texts, frozenset(content["rows"]), content["is_searched"])

@@ -8,7 +8,6 @@ not open a benchmark.
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from sqlalchemy import Column, String, Table, Text, insert, select
 
@@ -16,7 +15,7 @@ from assaymark.records import Sample
 from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_json
-from assaymark.store.schema import Blob, checksum_column, metadata, upsert, with_checksum
+from assaymark.store.schema import Blob, StoredRow, checksum_column, metadata, upsert, with_checksum
 from assaymark.store.sealed_copies import find_copies, learn, stored_samples
 from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, stored_digests
 
@@ -147,11 +146,11 @@ class SealLog:
             return recogniser(connection)
 
 
-def _row_of(seal: SealedTask) -> dict[str, Any]:
+def _row_of(seal: SealedTask) -> dict[str, object]:
     content = asdict(seal)
     row = {"dataset_hash": content.pop("dataset_hash"), "task": content.pop("task"), "content": pack_json(content)}
     return with_checksum(sealed_tasks, row)
 
 
-def _seal_of(row: Any) -> SealedTask:
+def _seal_of(row: StoredRow) -> SealedTask:
     return SealedTask(row.task, row.dataset_hash, **unpack_json(bytes(row.content)))

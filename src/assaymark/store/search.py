@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -31,6 +30,7 @@ from sqlalchemy import column as named
 from sqlalchemy import table as table_named
 
 from assaymark.errors import HashMismatch, RunBusy, StoreError
+from assaymark.records import JsonValue
 from assaymark.store import sample_facts as facts
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_optional
@@ -41,6 +41,7 @@ from assaymark.store.sample_list import Page, SampleFilter, list_samples, search
 from assaymark.store.schema import (
     SEARCH_TABLE,
     SEARCH_TABLE_SQL,
+    StoredRow,
     outputs,
     requests,
     run_tasks,
@@ -103,7 +104,7 @@ def search_samples(database: Database, run_id: str, query: str, wanted: SampleFi
         return list_samples(connection, run, replace(wanted, text=typed), page)
 
 
-def _matches(connection: Connection, run: int, phrases: Sequence[str]) -> Select[Any]:
+def _matches(connection: Connection, run: int, phrases: Sequence[str]) -> "Select[int, int, int]":
     """Return the query for task, sample index and turn of the samples that have all phrases."""
     keys = select(requests.c.run_task, requests.c.sample_index, requests.c.turn)
     if connection.dialect.name == "sqlite":
@@ -220,14 +221,14 @@ def count_rows(connection: Connection, run: int) -> int:
     return int(connection.execute(select(func.count()).select_from(_search).where(mine)).scalar_one())
 
 
-def _requests_of(run: int) -> Select[Any]:
+def _requests_of(run: int) -> "Select[*tuple[object, ...]]":
     of_run = select(requests.c.id, requests.c.sample_row, requests.c.pieces, requests.c.form, requests.c.sample_index,
                     requests.c.turn, requests.c.sample_sha256, run_tasks.c.name)  # fmt: skip
     joined = of_run.join(run_tasks, run_tasks.c.id == requests.c.run_task).where(run_tasks.c.run == run)
     return joined.order_by(requests.c.id)
 
 
-def _documents(connection: Connection, rows: Sequence[Any]) -> Iterator[str]:
+def _documents(connection: Connection, rows: Sequence[StoredRow]) -> Iterator[str]:
     """Yield the document to index for each request: the texts of its sample's row, and the generated texts."""
     generated: dict[int, list[str]] = {}
     for some in chunks([row.id for row in rows]):
@@ -242,7 +243,7 @@ def _documents(connection: Connection, rows: Sequence[Any]) -> Iterator[str]:
         yield shown_text("\n".join([*own, *generated.get(row.id, ())])[:LONGEST_DOCUMENT])
 
 
-def _content(row_text: str) -> Any:
+def _content(row_text: str) -> JsonValue:
     try:
         return json.loads(row_text)
     except (ValueError, RecursionError) as error:

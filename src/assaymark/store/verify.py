@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
-from typing import Any, cast
+from typing import TypeVarTuple, cast
 
-from sqlalchemy import Connection, Row, Select, Table, and_, func, select
+from sqlalchemy import Connection, Select, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from assaymark.errors import HashMismatch, StoreError
@@ -26,6 +26,7 @@ from assaymark.store.run_facts import facts_row
 from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
 from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
 from assaymark.store.schema import (
+    StoredRow,
     attempts,
     estimates,
     fact_sets,
@@ -65,6 +66,9 @@ OWN_ROWS = (
     *(attempts, run_leases, run_tasks, outputs, scorings, scores),
     *(estimates, run_facts, fact_sets, sample_facts, search_sets, sealed_copies),
 )
+
+
+Columns = TypeVarTuple("Columns")  # of a query
 
 
 def verify(store: OpenStore, run_id: str | None = None) -> list[Problem]:
@@ -159,7 +163,7 @@ class _Verification:
 
     # ----------------------------------------------------------------------------------------- rows
 
-    def _mine(self, table: Table, statement: Select[Any]) -> Select[Any]:
+    def _mine(self, table: Table, statement: "Select[*Columns]") -> "Select[*Columns]":
         """Limit a statement to the run that is verified."""
         if self.number is None:
             return statement
@@ -170,14 +174,13 @@ class _Verification:
             return statement.where(table.c.request.in_(select(requests.c.id).where(requests.c.run_task.in_(tasks))))
         return statement.where((table.c.id if table is runs else table.c.run) == self.number)
 
-    def _read(self, table: Table, statement: Select[Any] | None = None) -> Iterator[Sequence[Row[Any]]]:
+    def _read(self, table: Table) -> Iterator[Sequence[StoredRow]]:
         """Yield a table's rows in batches, each value as the driver returns it."""
-        if statement is None:
-            statement = self._mine(table, select(table))
+        statement = self._mine(table, select(table))
         rows = self.connection.execute(statement.execution_options(yield_per=READ_AT_ONCE))
         yield from rows.partitions(READ_AT_ONCE)
 
-    def _check_rows(self, table: Table, check: Callable[[Row[Any]], None] | None = None) -> None:
+    def _check_rows(self, table: Table, check: Callable[[StoredRow], None] | None = None) -> None:
         keys = [column.name for column in table.primary_key.columns]
         for batch in self._read(table):
             for row in batch:
@@ -203,7 +206,7 @@ class _Verification:
                 rows = self.connection.execute(select(texts).where(texts.c.id.in_(some)))
                 self._derive(rows.all())
 
-    def _derive(self, rows: Sequence[Row[Any]]) -> None:
+    def _derive(self, rows: Sequence[StoredRow]) -> None:
         for row in rows:
             try:
                 derived = text_digest(unpack_text(row.content))
@@ -219,7 +222,7 @@ class _Verification:
     def _check_runs(self) -> None:
         self._check_rows(runs, self._check_run)
 
-    def _check_run(self, row: Row[Any]) -> None:
+    def _check_run(self, row: StoredRow) -> None:
         plan = plan_from_json(unpack_text(row.plan))
         key = unpack_hash(row.key)
         if plan.key != key:
@@ -250,7 +253,7 @@ class _Verification:
                 except UNREADABLE as error:
                     self.found("requests", name, str(error))
 
-    def _forms(self, batch: Sequence[Row[Any]]) -> dict[int, str]:
+    def _forms(self, batch: Sequence[StoredRow]) -> dict[int, str]:
         """Return the readable texts of the requests' forms, by id."""
         forms: dict[int, str] = {}
         for some in chunks(list({row.form for row in batch if row.form not in self.bad_texts})):
@@ -258,7 +261,7 @@ class _Verification:
             forms.update({number: unpack_text(content) for number, content in self.connection.execute(statement)})
         return forms
 
-    def _check_request(self, row: Row[Any], key: tuple[str, int, int], forms: dict[int, str]) -> None:
+    def _check_request(self, row: StoredRow, key: tuple[str, int, int], forms: dict[int, str]) -> None:
         name = "/".join(map(str, key))
         *pieces, form = text_ids(row.pieces, row.form)
         needed = [*pieces, form, *([] if row.sample_row is None else [row.sample_row])]
@@ -323,7 +326,7 @@ def _shown(value: object) -> str:
 DERIVED_AT_ONCE = 1000
 
 
-def derived_problems(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
+def derived_problems(connection: Connection, run: StoredRow) -> Iterator[Problem]:
     """Yield the mismatches between a run's derived rows and their sources; `run` is its row of `runs`."""
     for check in (_facts_of_run, _estimates, _facts_of_samples, _index):
         try:
@@ -332,7 +335,7 @@ def derived_problems(connection: Connection, run: Row[Any]) -> Iterator[Problem]
             continue
 
 
-def _facts_of_run(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
+def _facts_of_run(connection: Connection, run: StoredRow) -> Iterator[Problem]:
     derived = facts_row(run.id, plan_from_json(unpack_text(run.plan)))
     stored = connection.execute(select(run_facts).where(run_facts.c.run == run.id)).mappings().one_or_none()
     if stored is None:
@@ -344,7 +347,7 @@ def _facts_of_run(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
             return
 
 
-def _estimates(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
+def _estimates(connection: Connection, run: StoredRow) -> Iterator[Problem]:
     for row in connection.execute(select(estimates).where(estimates.c.run == run.id)).all():
         which = f"run {run.id}, position {row.position}"
         try:
@@ -358,7 +361,7 @@ def _estimates(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
                 yield Problem("estimates", which, f"{name} is {getattr(row, name)!r}, but {value!r} in its details")
 
 
-def _facts_of_samples(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
+def _facts_of_samples(connection: Connection, run: StoredRow) -> Iterator[Problem]:
     of_run = select(fact_sets).join(run_tasks, run_tasks.c.id == fact_sets.c.run_task).where(run_tasks.c.run == run.id)
     sets = {row.run_task: row for row in connection.execute(of_run).all() if row.is_complete}
     for task in fact_tasks(connection, run.id):
@@ -384,7 +387,7 @@ def _facts_of_task(connection: Connection, task: FactTask) -> Iterator[Problem]:
                 return
 
 
-def _stored(connection: Connection, run_task: int) -> Iterator[Row[Any]]:
+def _stored(connection: Connection, run_task: int) -> Iterator[StoredRow]:
     key = (sample_facts.c.sample_index, sample_facts.c.turn)
     of_task = select(*FACT_COLUMNS).where(sample_facts.c.run_task == run_task).order_by(*key)
     rows = connection.execute(of_task.execution_options(yield_per=DERIVED_AT_ONCE))
@@ -392,7 +395,7 @@ def _stored(connection: Connection, run_task: int) -> Iterator[Row[Any]]:
         yield from batch
 
 
-def _index(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
+def _index(connection: Connection, run: StoredRow) -> Iterator[Problem]:
     n = n_indexed(connection, run.id)
     if n is None or n < 0:
         return

@@ -113,7 +113,7 @@ def known_aliases() -> Aliases:
     exact: dict[str, tuple[str, ...]] = {}
     patterns: dict[str, tuple[str, ...]] = {}
     for old, new in parse_yaml(FILE).items():
-        values = (new,) if isinstance(new, str) else tuple(new or ())
+        values = (new,) if isinstance(new, str) else tuple(new) if isinstance(new, list) else ()
         if not values or not all(isinstance(value, str) for value in values):
             raise DataError(f"{FILE}: '{old}' stands for {new!r}; expected a name or a list of names")
         (patterns if "*" in old else exact)[old] = values

@@ -5,7 +5,6 @@ column has nothing that one of its templates needs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 
@@ -21,7 +20,7 @@ from assaymark.tasks.task import Task
 __all__ = ["fault_finder", "needed_columns", "template_columns"]
 
 LONGEST = 200  # characters of a reason
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 
 def fault_finder(task: Task, layout: PromptFields, rows: Rows) -> Callable[[Row], str | None]:

@@ -23,7 +23,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, UsageError
 from assaymark.limits.nesting import parse_json
@@ -253,7 +252,7 @@ def _check_file(path: Path, most: int) -> None:
         raise DataError(f"{path} has {path.stat().st_size:,} bytes; expected at most {most:,}")
 
 
-def _content(path: Path, most: int, form: str) -> tuple[dict[str, Any], int]:
+def _content(path: Path, most: int, form: str) -> tuple[dict[str, object], int]:
     """Return what a file of a format says, and the format's number."""
     _check_file(path, most)
     try:
@@ -267,7 +266,7 @@ def _content(path: Path, most: int, form: str) -> tuple[dict[str, Any], int]:
     return content, number
 
 
-def _text(path: Path, content: dict[str, Any], name: str) -> str:
+def _text(path: Path, content: dict[str, object], name: str) -> str:
     value = content.get(name, "")
     if not isinstance(value, str) or len(value) > 1000:
         raise DataError(f"{path}: {name} is {value!r:.80}; expected a text")

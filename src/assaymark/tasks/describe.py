@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.records import (
@@ -55,7 +54,7 @@ class MetricText:
     formula: str
     aggregation: str
     higher_is_better: bool
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class TaskOutline:
     """A description of a task from its files and card; needs neither data nor scoring packages."""
 
     task: Task
-    card: Mapping[str, Any] | None
+    card: Mapping[str, object] | None
     request_type: str
     filters: tuple[FilterText, ...]
     metrics: tuple[MetricText, ...]

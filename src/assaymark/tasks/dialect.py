@@ -10,11 +10,12 @@ function: from there on it is treated as a `!function` of the task file, its mod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from assaymark.datasets import DatasetSpec
 from assaymark.errors import DataError
 from assaymark.limits.regexes import compiled
+from assaymark.records import JsonValue
 from assaymark.registry import Registry, nearest
 from assaymark.scoring.filters import FILTERS
 from assaymark.scoring.metric import Metric, facts_of
@@ -24,9 +25,11 @@ from assaymark.tasks.images import refuse_unfit_image_keys
 from assaymark.tasks.spec_hash import file_of, hash_spec
 from assaymark.tasks.task import (
     FewshotSpec,
+    Field,
     FilterSpec,
     FilterStep,
     FunctionRef,
+    GenerationBy,
     MetricSpec,
     Origin,
     OutputType,
@@ -120,12 +123,12 @@ MEANING: Mapping[type, str] = {
 }
 
 
-METRICS: Registry[Any] = Registry("metrics", "metric")
-STEPS: Registry[Any] = Registry("filters", "filter")
-AGGREGATED: Registry[Any] = Registry("aggregations", "aggregation")
+METRICS: Registry[object] = Registry("metrics", "metric")
+STEPS: Registry[object] = Registry("filters", "filter")
+AGGREGATED: Registry[object] = Registry("aggregations", "aggregation")
 
 
-def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
+def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, object]:
     """Return a task file's mapping with references in place of names that other packages, or user files, declare.
 
     Args:
@@ -135,7 +138,7 @@ def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) ->
     Raises: DataError for a name that a folder declares twice, or that a broken file may declare.
     """
 
-    def find(kind: Kind, registry: Registry[Any], name: str) -> FunctionRef | None:
+    def find(kind: Kind, registry: Registry[object], name: str) -> FunctionRef | None:
         if (place := registry.places().get(name)) is not None:
             return FunctionRef(place.target.replace(":", "."), None)
         declaration = find_declaration(kind, name, folders)
@@ -147,7 +150,7 @@ def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) ->
     def metric_of(item: object) -> object:
         return _replaced(item, "metric", lambda name: find("metrics", METRICS, name), is_own_metric)
 
-    def step_of(item: object) -> Any:
+    def step_of(item: object) -> object:
         return _replaced(item, "function", lambda name: find("filters", STEPS, name), FILTERS.__contains__)
 
     metrics = [metric_of(item) for item in _items(spec.get("metric_list"))]
@@ -165,14 +168,15 @@ def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) ->
 def folders_of_registered(spec: Mapping[str, object]) -> tuple[Path, ...]:
     """Return the folders of the modules that `with_registered` put into a mapping: their code may be imported."""
     places = {place.target.replace(":", ".") for registry in (METRICS, STEPS) for place in registry.places().values()}
-    steps = [step for pipeline in _items(spec.get("filter_list")) for step in _items(pipeline.get("filter"))]
+    pipelines = [each for each in _items(spec.get("filter_list")) if isinstance(each, Mapping)]
+    steps = [step for pipeline in pipelines for step in _items(pipeline.get("filter")) if isinstance(step, Mapping)]
     values = [item.get("metric") for item in _items(spec.get("metric_list")) if isinstance(item, Mapping)]
-    values += [step.get("function") for step in steps if isinstance(step, Mapping)]
+    values += [step.get("function") for step in steps]
     files = [file_of(ref) for ref in values if isinstance(ref, FunctionRef) and ref.file is None and ref.path in places]
     return tuple(dict.fromkeys(file.resolve().parent for file in files if file is not None))
 
 
-def _items(listed: object) -> list[Any]:
+def _items(listed: object) -> list[object]:
     return list(listed) if isinstance(listed, list | tuple) else []
 
 
@@ -191,11 +195,11 @@ CODE_METRIC = "assaymark.tasks.code_metrics.pass_at_k"
 class _TaskReader:
     """One file's mapping with its path, for error messages."""
 
-    def __init__(self, spec: Mapping[str, Any], source: Path) -> None:
+    def __init__(self, spec: Mapping[str, object], source: Path) -> None:
         self.spec = spec
         self.source = source
 
-    def fail(self, key: str, value: Any, expected: str) -> DataError:
+    def fail(self, key: str, value: object, expected: str) -> DataError:
         return DataError(f"{self.source}: {key} is {value!r:.200}; expected {expected}")
 
     def check(self, spec: Mapping[str, object], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
@@ -209,11 +213,29 @@ class _TaskReader:
                 meanings = [MEANING[kind] for kind in allowed if kind in MEANING]
                 raise self.fail(f"{within}{key}", value, " or ".join(dict.fromkeys(meanings)))
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> object:
         return self.spec.get(key, default)
 
+    # of keys that `check` has passed:
 
-def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, trusted: Sequence[Path] = ()) -> Task:
+    def text(self, key: str) -> str | None:
+        value = self.spec.get(key)
+        return value if isinstance(value, str) else None
+
+    def function(self, key: str) -> FunctionRef | None:
+        value = self.spec.get(key)
+        return value if isinstance(value, FunctionRef) else None
+
+    def field(self, key: str) -> Field:
+        value = self.spec.get(key)
+        return value if isinstance(value, str | int | float | list | dict | FunctionRef) else None
+
+    def mapping(self, key: str) -> Mapping[str, JsonValue]:
+        value = self.spec.get(key)
+        return value if isinstance(value, Mapping) else {}
+
+
+def task_from_spec(spec: Mapping[str, object], source: Path, origin: Origin, trusted: Sequence[Path] = ()) -> Task:
     """Return the task that a file's mapping (after includes) describes.
 
     Raises: DataError naming file, key, value and what was expected.
@@ -223,15 +245,16 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
     if isinstance(spec.get("valid_until"), date):
         spec = {**spec, "valid_until": str(spec["valid_until"])}  # YAML reads 2027-01-31 as a date; JSON has none
     reader = _TaskReader(spec, source)
-    if not isinstance(spec.get("task"), str):
-        raise reader.fail("task", spec.get("task"), "the task's name")
+    name = spec.get("task")
+    if not isinstance(name, str):
+        raise reader.fail("task", name, "the task's name")
     if "class" in spec:
-        return _python_task(reader, origin, trusted)
+        return _python_task(name, reader, origin, trusted)
     reader.check(spec, KEYS)
     output_type, splits = _checked(reader)
-    prompt, filters, metadata = _prompt(reader), _filters(reader), _metadata(reader)
+    prompt, filters, metadata = _prompt(reader), _filters(reader), reader.mapping("metadata")
     return Task(
-        name=spec["task"],
+        name=name,
         version=str(metadata.get("version", "Yaml")),
         output_type=output_type,
         dataset=_dataset(reader),
@@ -244,16 +267,16 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         origin=origin,
         metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters), trusted),
         filters=filters,
-        alias=reader.get("task_alias"),
-        description=reader.get("description") or "",
+        alias=reader.text("task_alias"),
+        description=reader.text("description") or "",
         num_fewshot=_num_fewshot(reader) if (prompt.turns, prompt.tools, prompt.messages) == (None, None, None) else 0,
         repeats=_repeats(reader),
-        generation_kwargs=reader.get("generation_kwargs"),
+        generation_kwargs=None if reader.get("generation_kwargs") is None else reader.mapping("generation_kwargs"),
         generation_by=_generation_by(reader),
-        also_loglikelihood=reader.get("also_loglikelihood"),
-        process_docs=reader.get("process_docs"),
-        process_results=reader.get("process_results"),
-        custom_dataset=reader.get("custom_dataset"),
+        also_loglikelihood=reader.text("also_loglikelihood"),
+        process_docs=reader.function("process_docs"),
+        process_results=reader.function("process_results"),
+        custom_dataset=reader.function("custom_dataset"),
         metadata=metadata,
         tags=_tags(reader.get("tag")),
         trusted=(*trusted, *folders_of_registered(spec)),
@@ -268,18 +291,13 @@ def _sealing(reader: _TaskReader) -> Sealing | None:
             raise reader.fail(strange, reader.get(strange), "`private: true` beside it")
         return None
     fraction = reader.get("public_fraction", 0)
-    if not 0 <= fraction < 1:
+    if not isinstance(fraction, int | float) or not 0 <= fraction < 1:
         raise reader.fail("public_fraction", fraction, "a share of the rows, from 0 to below 1")
-    until = reader.get("valid_until") or ""
+    until = reader.text("valid_until") or ""
     try:
         return Sealing(float(fraction), date.fromisoformat(until).isoformat() if until else "")
     except ValueError:
         raise reader.fail("valid_until", until, "a date such as 2027-01-31") from None
-
-
-def _metadata(reader: _TaskReader) -> Mapping[str, Any]:
-    metadata = reader.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _checked(reader: _TaskReader) -> tuple[OutputType, SplitNames]:
@@ -297,13 +315,13 @@ def _checked(reader: _TaskReader) -> tuple[OutputType, SplitNames]:
     refuse_unfit_image_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
-    splits = SplitNames(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
+    splits = SplitNames(reader.text("training_split"), reader.text("validation_split"), reader.text("test_split"))
     if splits.evaluated is None:
         raise reader.fail("test_split", None, "test_split or validation_split: the rows to evaluate")
     return cast("OutputType", output_type), splits
 
 
-def _check_turns(reader: _TaskReader, output_type: str) -> None:
+def _check_turns(reader: _TaskReader, output_type: object) -> None:
     """Raise DataError for keys that a conversation cannot have besides its turns."""
     if output_type != "generate_until":
         raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for generated answers")
@@ -312,7 +330,7 @@ def _check_turns(reader: _TaskReader, output_type: str) -> None:
             raise reader.fail(key, reader.get(key), f"{plain} with doc_to_turns, which is the whole conversation")
 
 
-def _check_messages(reader: _TaskReader, output_type: str) -> None:
+def _check_messages(reader: _TaskReader, output_type: object) -> None:
     """Raise DataError for keys that a chat in a row cannot have besides its messages."""
     if output_type != "generate_until":
         raise reader.fail("output_type", output_type, "generate_until, as doc_to_messages is for generated answers")
@@ -324,16 +342,16 @@ def _check_messages(reader: _TaskReader, output_type: str) -> None:
             raise reader.fail(key, reader.get(key), f"{plain} with doc_to_messages, which are the whole chat")
 
 
-def _python_task(reader: _TaskReader, origin: Origin, trusted: Sequence[Path]) -> Task:
+def _python_task(name: str, reader: _TaskReader, origin: Origin, trusted: Sequence[Path]) -> Task:
     """Return a task that is a Python class; its requests are only known when the class is loaded."""
-    spec = reader.spec
-    if not isinstance(spec["class"], FunctionRef):
-        raise reader.fail("class", spec["class"], "!function <module>.<Class>")
+    spec, python_class = reader.spec, reader.get("class")
+    if not isinstance(python_class, FunctionRef):
+        raise reader.fail("class", python_class, "!function <module>.<Class>")
     return Task(
-        name=spec["task"],
+        name=name,
         version="Python",
         output_type="generate_until",
-        dataset=DatasetSpec(str(spec.get("dataset_path") or spec["task"])),
+        dataset=DatasetSpec(str(spec.get("dataset_path") or name)),
         splits=SplitNames(),
         prompt=PromptSpec(),
         fewshot=FewshotSpec(PromptSpec()),
@@ -343,27 +361,25 @@ def _python_task(reader: _TaskReader, origin: Origin, trusted: Sequence[Path]) -
         origin=origin,
         metrics=(),
         filters=(FilterSpec("none", (FilterStep("take_first"),)),),
-        python_class=spec["class"],
+        python_class=python_class,
         tags=_tags(spec.get("tag")),
         trusted=tuple(trusted),
     )
 
 
-def _tags(tag: str | list[str] | None) -> tuple[str, ...]:
-    if tag is None:
-        return ()
-    return (tag,) if isinstance(tag, str) else tuple(tag)
+def _tags(tag: object) -> tuple[str, ...]:
+    return (tag,) if isinstance(tag, str) else tuple(tag) if isinstance(tag, list) else ()
 
 
 def _dataset(reader: _TaskReader) -> DatasetSpec:
-    kwargs = dict(reader.get("dataset_kwargs") or {})
+    kwargs = dict(reader.mapping("dataset_kwargs"))
     revision = kwargs.pop("revision", None)
-    renamed = reader.get("rename_columns") or {}
+    renamed = reader.mapping("rename_columns")
     if not all(isinstance(name, str) for pair in renamed.items() for name in pair):
         raise reader.fail("rename_columns", renamed, "names of columns and what they are called in the task")
     return DatasetSpec(
-        reader.get("dataset_path") or "",
-        reader.get("dataset_name"),
+        reader.text("dataset_path") or "",
+        reader.text("dataset_name"),
         revision,
         tuple(sorted(kwargs.items())),
         reader.source.parent,
@@ -374,23 +390,23 @@ def _dataset(reader: _TaskReader) -> DatasetSpec:
 
 def _prompt(reader: _TaskReader) -> PromptSpec:
     return PromptSpec(
-        text=reader.get("doc_to_text"),
-        turns=reader.get("doc_to_turns"),
-        tools=reader.get("doc_to_tools"),
-        tools_in=reader.get("tools_in") or "template",
-        simulator=reader.get("simulator"),
-        messages=reader.get("doc_to_messages"),
-        target=reader.get("doc_to_target"),
-        choice=reader.get("doc_to_choice"),
-        image=reader.get("doc_to_image"),
-        gen_prefix=reader.get("gen_prefix"),
-        target_delimiter=reader.get("target_delimiter", " "),
-        fewshot_delimiter=reader.get("fewshot_delimiter", "\n\n"),
+        text=reader.field("doc_to_text"),
+        turns=reader.field("doc_to_turns"),
+        tools=reader.field("doc_to_tools"),
+        tools_in=reader.text("tools_in") or "template",
+        simulator=reader.text("simulator"),
+        messages=reader.field("doc_to_messages"),
+        target=reader.field("doc_to_target"),
+        choice=reader.field("doc_to_choice"),
+        image=reader.field("doc_to_image"),
+        gen_prefix=reader.field("gen_prefix"),
+        target_delimiter=str(reader.get("target_delimiter", " ")),
+        fewshot_delimiter=str(reader.get("fewshot_delimiter", "\n\n")),
     )
 
 
 def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
-    config = reader.get("fewshot_config") or {}
+    config = reader.mapping("fewshot_config")
     reader.check(config, FEWSHOT_KEYS, "fewshot_config.")
     sampler = config.get("sampler", "default")
     if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
@@ -410,38 +426,38 @@ def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
     return FewshotSpec(
         prompt=shot_prompt,
         sampler=sampler,
-        split=config.get("split", reader.get("fewshot_split")),
+        split=config.get("split", reader.text("fewshot_split")),
         samples=tuple(samples) if isinstance(samples, list) else samples,
-        process_docs=config.get("process_docs", reader.get("process_docs")),
+        process_docs=config.get("process_docs", reader.function("process_docs")),
     )
 
 
-def _generation_by(reader: _TaskReader) -> Mapping[str, object] | None:
-    by = reader.get("generation_by")
-    if by is None:
+def _generation_by(reader: _TaskReader) -> GenerationBy | None:
+    by = reader.mapping("generation_by")
+    if reader.get("generation_by") is None:
         return None
     values = by.get("values")
     settings = isinstance(values, dict) and all(isinstance(value, dict) for value in values.values())
     if by.keys() != {"column", "values"} or not isinstance(by["column"], str) or not settings:
         raise reader.fail("generation_by", by, "{column: NAME, values: {VALUE: {SETTING: ...}}}")
-    return cast("Mapping[str, Any]", by)
+    return GenerationBy(column=by["column"], values=by["values"])
 
 
 def _repeats(reader: _TaskReader) -> int:
-    repeats: int = reader.get("repeats", 1)
-    if repeats < 1:
+    repeats = reader.get("repeats", 1)
+    if not isinstance(repeats, int) or repeats < 1:
         raise reader.fail("repeats", repeats, "a whole number from 1")
     return repeats
 
 
 def _num_fewshot(reader: _TaskReader) -> int | None:
-    shots: int | None = reader.get("num_fewshot")
-    if shots is not None and shots < 0:
+    shots = reader.get("num_fewshot")
+    if shots is not None and (not isinstance(shots, int) or shots < 0):
         raise reader.fail("num_fewshot", shots, "a whole number from 0")
     return shots
 
 
-def _or(value: object, otherwise: object) -> Any:
+def _or(value: Field, otherwise: Field) -> Field:
     return otherwise if value is None else value
 
 
@@ -490,7 +506,7 @@ def _declared_facts(metric: object, trusted: Sequence[Path]) -> Metric | None:
     return facts_of(load_function(metric, trusted))
 
 
-def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
+def _declared_aggregation(metric: FunctionRef, facts: Metric) -> str | FunctionRef:
     """Return the aggregation that a user's metric names: a known one, or one of its own file, whose bytes are hashed.
 
     Raises: DataError for any other.
@@ -499,7 +515,7 @@ def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
 
     if facts.aggregation in AGGREGATIONS or facts.aggregation in AGGREGATED:
         return facts.aggregation
-    own = declarations_in(metric.file)
+    own = () if metric.file is None else declarations_in(metric.file)
     for each in own:
         if (each.kind, each.name) == ("aggregations", facts.aggregation):
             return each.function
@@ -523,7 +539,7 @@ def _scores_named(
 
 def _filters(reader: _TaskReader) -> tuple[FilterSpec, ...]:
     listed = reader.get("filter_list")
-    if listed is None:
+    if not isinstance(listed, list):
         return (FilterSpec("none", (FilterStep("take_first"),)),)
     filters = []
     for item in listed:
@@ -561,5 +577,5 @@ def map_functions(value: object, change: Callable[[FunctionRef], object]) -> obj
     if isinstance(value, Mapping):
         return {key: map_functions(part, change) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [map_functions(part, change) for part in cast("Sequence[Any]", value)]
+        return [map_functions(part, change) for part in value]
     return value

@@ -66,7 +66,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     return loaded
 
 
-def loader_of(task: Task) -> Callable[[Any], Any]:
+def loader_of(task: Task) -> Callable[[object], object]:
     """Return a function that replaces this task's FunctionRefs by functions and returns other values unchanged."""
     return lambda value: load_function(value, task.trusted) if isinstance(value, FunctionRef) else value
 

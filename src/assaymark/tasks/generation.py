@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import SupportsFloat
 
 from assaymark.errors import PlanError
 from assaymark.prompts.presets import PromptPreset
@@ -52,13 +52,15 @@ def answer_settings(
     Raises: PlanError for a value of a wrong type or out of its range.
     Source: lm-evaluation-harness 0.4.13 `normalize_gen_kwargs`.
     """
-    own, by = effective_kwargs(task, {}), task.generation_by or {}
+    own, by = effective_kwargs(task, {}), task.generation_by
 
     def settings(more: Mapping[str, object]) -> GenerationSettings:
         return _with_stops(settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats), preset)
 
-    of_value = {str(value): settings(more) for value, more in by.get("values", {}).items()}
-    return AnswerSettings(settings({}), by.get("column"), of_value)
+    if by is None:
+        return AnswerSettings(settings({}))
+    of_value = {str(value): settings(more) for value, more in by["values"].items()}
+    return AnswerSettings(settings({}), by["column"], of_value)
 
 
 def check_gen_kwargs(gen_kwargs: Mapping[str, object]) -> None:
@@ -113,13 +115,13 @@ def settings_of(name: str, generation_kwargs: Mapping[str, object], repeats: int
         raise PlanError(f"generation settings of {name}: {error}; seen {dict(generation_kwargs)!r:.200}") from error
 
 
-def _number(name: str, value: Any) -> float | None:
+def _number(name: str, value: object) -> float | None:
     """Return a number in its range. Raises: ValueError naming the setting, its value and the expected range."""
     if value is None:
         return None
     fits, words = _RANGES[name]
     try:
-        number = float(value)
+        number = float(value) if isinstance(value, str | SupportsFloat) else math.nan
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and fits(number)):

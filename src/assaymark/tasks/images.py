@@ -9,7 +9,7 @@ Columns of images in rows of one's own, in MMMU's layout: `image`, or `image_1` 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 from assaymark.datasets import Row, Rows
 from assaymark.datasets.images import ImageReader, image_part, is_image_value, sha256_of
@@ -71,7 +71,7 @@ def with_option_lists(rows: Rows) -> Rows:
     return rows.changed(change)
 
 
-def _listed(value: object) -> Any:
+def _listed(value: object) -> object:
     if isinstance(value, list):
         return value or None
     if not isinstance(value, str) or not (value.startswith("[") and value.endswith("]")):
@@ -83,7 +83,7 @@ def _listed(value: object) -> Any:
     return (parsed or None) if isinstance(parsed, list) and all(isinstance(each, str) for each in parsed) else value
 
 
-Given = Mapping[str, Any]  # a row
+Given = Mapping[str, object]  # a row
 _NUMBERED = re.compile(r"<image ([1-7])>")
 
 
@@ -124,7 +124,7 @@ class RowImage:
     __repr__ = __str__
 
 
-def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
+def with_images(rows: Rows, field: Field, folder: Path | None) -> Rows:
     """Return rows in which images are `RowImage`s.
 
     They are in the columns of `field`, in those called image or image_1, and where values have the Hub's form.
@@ -147,7 +147,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     return with_option_lists(rows).changed(change)
 
 
-def _row_image(value: object, column: str, reader: ImageReader) -> Any:
+def _row_image(value: object, column: str, reader: ImageReader) -> RowImage | list[RowImage]:
     if isinstance(value, list):
         return [RowImage(each, column, reader) for each in value if each is not None]
     return RowImage(value, column, reader)
@@ -169,13 +169,14 @@ class TaskImages:
 
         Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
         """
-        images = self._values(row)
-        for each in images:
+        parts = []
+        for each in self._values(row):
             if not isinstance(each, RowImage):
                 raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
-        return tuple(image.part() for image in images)
+            parts.append(each.part())
+        return tuple(parts)
 
-    def text(self, row: Given) -> Any:
+    def text(self, row: Given) -> object:
         """Return the question with a place for each image; an index into choices stays one.
 
         A stored row, which has its images by hash only, has the same text.
@@ -186,7 +187,7 @@ class TaskImages:
         plain = _NUMBERED.sub(PLACEHOLDER, own) if self._by_number is not None else own
         return check_places(plain, len(self._values(row)))
 
-    def _values(self, row: Given) -> list[Any]:
+    def _values(self, row: Given) -> list[object]:
         flat = [image for each in self._found(row) for image in (each if isinstance(each, list) else [each])]
         return [each for each in flat if each is not None]
 
@@ -203,7 +204,7 @@ class TaskImages:
         return row[column]
 
 
-def _finder(field: object, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
+def _finder(field: object, columns: Collection[str]) -> Callable[[Given], Sequence[object]]:
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]

@@ -86,12 +86,12 @@ class ChatColumns:
 
 def are_messages(value: object) -> bool:
     """Return whether a value of a row is a list of messages, in either form."""
-    return isinstance(value, list) and bool(value) and text_key(value) is not None
+    return text_key(value) is not None
 
 
-def text_key(value: list[object]) -> str | None:
+def text_key(value: object) -> str | None:
     """Return the key of the text in messages: `content`, ShareGPT's `value`, or None where they are no messages."""
-    keys = value[0].keys() if value and isinstance(value[0], Mapping) else ()
+    keys = value[0].keys() if isinstance(value, list) and value and isinstance(value[0], Mapping) else ()
     return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None
 
 

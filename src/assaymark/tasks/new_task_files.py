@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -35,7 +34,7 @@ _KEPT = (
     *("filter_list", "metric_list", "num_fewshot", "repeats"),
 )
 _PROMPT = ("doc_to_text", "doc_to_choice", "doc_to_target")
-Spec = dict[str, Any]
+Spec = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,8 @@ class NewTask:
     task: Spec
     group: Spec | None  # None where it is like no group
     guess: str  # for people
+    like: str = ""  # the task whose prompt and settings it has
+    joined: str = ""  # the group that it joins
 
 
 def new_task(
@@ -74,7 +75,9 @@ def new_task(
     model = selection.tasks[0]
     made = _like(model, spec, shape, like)
     group = next((each for each in selection.groups if each.name in selection.names), None)
-    return NewTask(made, None if group is None else _joined(group, selection, made), shape.guess)
+    if group is None:
+        return NewTask(made, None, shape.guess, model.name)
+    return NewTask(made, _joined(group, selection, made), shape.guess, model.name, group.name)
 
 
 def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> tuple[Spec, Shape]:
@@ -142,7 +145,7 @@ def _like(model: Task, spec: Spec, shape: Shape, like: str) -> Spec:
         made["description"] = _about(model, str(made["description"]), str(spec["task"]))
     if isinstance(model.fewshot.sampler, str) and model.fewshot.sampler != "default":
         made["fewshot_config"] = {"sampler": model.fewshot.sampler}
-    return {**made, "metadata": {**spec["metadata"], "like": model.name}}
+    return {**made, "metadata": {"version": "1.0", "like": model.name}}
 
 
 def _refuse_unlike(model: Task, spec: Spec, shape: Shape, like: str) -> None:

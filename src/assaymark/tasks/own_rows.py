@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets import DatasetSpec, Rows, load_dataset
 from assaymark.datasets.csv_files import sniff_delimiter
@@ -80,7 +79,7 @@ class OwnRows:
     rows: Rows
     shape: Shape
     builder: str  # dataset_path of a task file: csv, json or parquet
-    options: dict[str, Any]  # of dataset_kwargs: the delimiter, where it is not a comma
+    options: dict[str, object]  # of dataset_kwargs: the delimiter, where it is not a comma
     renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
 
 
@@ -126,8 +125,9 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
     Raises: DataError if the columns are none of the known sets, or rows are faulty.
     """
     own = rows_of_file(path, data)
+    task_name = name or name_of_rows(path)
     spec = {
-        "task": name or name_of_rows(path),
+        "task": task_name,
         "dataset_path": own.builder,
         "dataset_kwargs": {"data_files": {"test": path.name}, **own.options},
         "test_split": "test",
@@ -136,9 +136,7 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
         **({"rename_columns": own.renamed} if own.renamed else {}),
         **own.shape.spec,
     }
-    file_label = (
-        path.name if spec["task"] == name_of_rows(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
-    )
+    file_label = path.name if task_name == name_of_rows(path) else f"{Path(task_name).parent.as_posix()}/{path.name}"
     note = f"{file_label}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
     return task_from_spec(spec, path, "user"), [note]
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, UnknownName
 from assaymark.limits.yaml_documents import load_yaml
@@ -81,7 +80,7 @@ def _pair(spec: Mapping[str, object], key: str, where: str) -> tuple[str, str]:
     return value[0], value[1]
 
 
-def _mapping(path: Path) -> Mapping[str, Any]:
+def _mapping(path: Path) -> Mapping[str, object]:
     try:
         content = load_yaml(path.read_bytes())
     except (OSError, DataError) as error:
@@ -94,7 +93,8 @@ def _mapping(path: Path) -> Mapping[str, Any]:
 @cache
 def system_prompts() -> Mapping[str, str]:
     """Return the library's system prompts by name."""
-    return {str(name): str(item["text"]) for name, item in _mapping(LIBRARY / "system_prompts.yaml").items()}
+    items = _mapping(LIBRARY / "system_prompts.yaml").items()
+    return {name: str(item["text"]) for name, item in items if isinstance(item, Mapping)}
 
 
 def find_system_prompt(name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import AssaymarkError, DataError, MalformedSample, MissingExtra, PlanError
 from assaymark.limits.characters import exception_text
@@ -43,6 +43,10 @@ from assaymark.tasks.simulated_tasks import BoundSimulatedTask
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import MetricSpec, Task
 from assaymark.tasks.yaml_tasks import BoundYamlTask
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.task import Task as LmEvalTask
 
 __all__ = ["bind"]
 
@@ -81,7 +85,7 @@ class BoundPythonTask:
         self.not_circular = "it is a Python class of lm-eval" if options.circular else None
         self._theirs = _made(task)
         docs = self._theirs.eval_docs
-        self._docs: Sequence[Mapping[str, Any]] = docs
+        self._docs: Sequence[Mapping[str, object]] = docs
         self.n_original = len(docs)
         self.n_shots = n_shots_of(task, options)
         seed = options.profile.seed if options.seed is None else options.seed
@@ -93,7 +97,7 @@ class BoundPythonTask:
             MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
             for name, function in self._theirs.aggregation().items()
         )
-        self.aggregations: Mapping[str, Callable[..., Any]] = self._theirs.aggregation()
+        self.aggregations: Mapping[str, Callable[[Sequence[object]], object]] = self._theirs.aggregation()
 
     @property
     def plan(self) -> TaskPlan:
@@ -124,7 +128,7 @@ class BoundPythonTask:
         return self.request(self._samples[0], _plain_render).queries
 
     @cached_property
-    def _contexts(self) -> dict[int, Any]:
+    def _contexts(self) -> dict[int, str | list[object]]:
         return {}
 
     def samples(self) -> Sequence[Sample]:
@@ -195,7 +199,7 @@ class BoundPythonTask:
             n_shots=self.n_shots,
         )
 
-    def _context(self, sample: Sample, render: Render | None) -> Any:
+    def _context(self, sample: Sample, render: Render | None) -> str | list[object]:
         if sample.index not in self._contexts:
             for earlier in self._samples:
                 if earlier.index not in self._contexts:
@@ -204,9 +208,9 @@ class BoundPythonTask:
                     break
         return self._contexts[sample.index]
 
-    def _new_context(self, doc: Mapping[str, object], render: Render | None) -> Any:
+    def _new_context(self, doc: Mapping[str, object], render: Render | None) -> str | list[object]:
         options = self.options
-        return self._theirs.fewshot_context(
+        context: str | list[object] = self._theirs.fewshot_context(
             doc,
             num_fewshot=self.n_shots,
             system_instruction=options.system_instruction,
@@ -215,8 +219,9 @@ class BoundPythonTask:
             chat_template=_template(render) if options.apply_chat_template else None,
             gen_prefix=self._theirs.doc_to_prefix(doc),
         )
+        return context
 
-    def _query(self, index: int, instance: Any, context: Any) -> Query:
+    def _query(self, index: int, instance: "Instance", context: str | list[object]) -> Query:
         arguments = instance.arguments
         segments = None if arguments[0] == context else (arguments[0],)
         match instance.request_type:
@@ -247,7 +252,7 @@ class BoundPythonTask:
         return tuple(Score(request.id, n, v.value, parts=v.parts, detail=v.detail) for n, v in scored.items())
 
 
-def _made(task: Task) -> Any:
+def _made(task: Task) -> "LmEvalTask":
     if task.python_class is None:
         raise PlanError(f"task {task.name} is not a Python class")
     made = load_function(task.python_class, task.trusted)

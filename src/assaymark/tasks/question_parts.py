@@ -62,7 +62,7 @@ def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, object]]) -> Qu
         own = _read(layout, row)
         if own is None or not isinstance(own[0], str):
             raise PlanError("its choices are contexts, so there is no question that they share")
-        text, choices, _ = own
+        text, choices = own[0], own[1]
         options = {option.strip() for option in question_in(row, text, choices)[1]} if choices else set()
         before: dict[Path, str] = {}  # of a generated answer: what the prompt shows before each text
         for path, value in _texts(row):
@@ -102,7 +102,7 @@ def _labelled(before: Mapping[Path, str]) -> list[Path]:
     return [path for listed in lists if len(listed) > 1 for path in listed]
 
 
-def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str, Any]:
+def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str, object]:
     """Return a copy of a row with other texts at these paths."""
     changed = deepcopy(dict(row))
     for path, text in texts.items():
@@ -113,7 +113,7 @@ def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str
     return changed
 
 
-def _read(layout: PromptFields, row: Mapping[str, object]) -> tuple[Any, list[str], Any] | None:
+def _read(layout: PromptFields, row: Mapping[str, object]) -> tuple[object, list[str], object] | None:
     """Return a row's question, choices and target; None where a function of the task fails on it."""
     try:
         choices = [] if layout.choices is None else [str(choice) for choice in layout.choices(row)]

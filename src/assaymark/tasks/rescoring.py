@@ -8,10 +8,9 @@ In another prompt style (`prompts.prompt_styles`) a multiple-choice task keeps i
 that its runs are paired sample by sample; its hash includes the prompt style.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
@@ -52,13 +51,20 @@ PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
 COT_TOKENS = 512
 HELM_SHOTS = 5
 
-_SEPARATE: Mapping[str, Any] = {"target_delimiter": " ", "gen_prefix": None, "num_fewshot": 0}
-_CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
-    "letter": {"metric_list": [metric_item("acc")], "target_delimiter": " "},
-    "text": {"metric_list": [metric_item("acc"), metric_item("acc_norm")]},
+_METRICS: Mapping[PromptStyle, tuple[str, ...]] = {
+    "letter": ("acc",),
+    "text": ("acc", "acc_norm"),
+    "cot": ("exact_match",),
+    "helm-joint": ("exact_match",),
+    "helm-separate": ("acc_tokens_ties",),
+    "helm-separate-calibrated": ("acc_calibrated",),
+}
+_SEPARATE: Mapping[str, object] = {"target_delimiter": " ", "gen_prefix": None, "num_fewshot": 0}
+_CHANGES: Mapping[PromptStyle, Mapping[str, object]] = {
+    "letter": {"target_delimiter": " "},
+    "text": {},
     "cot": {
         "output_type": "generate_until",
-        "metric_list": [metric_item("exact_match")],
         "filter_list": [
             {
                 "name": "letter",
@@ -71,15 +77,14 @@ _CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
     },
     "helm-joint": {
         "output_type": "generate_until",
-        "metric_list": [metric_item("exact_match")],
         "generation_kwargs": {"until": [], "max_gen_toks": 1, "do_sample": False},
         "target_delimiter": " ",
         "fewshot_delimiter": "\n\n",
         "gen_prefix": None,
         "num_fewshot": HELM_SHOTS,
     },
-    "helm-separate": {**_SEPARATE, "metric_list": [metric_item("acc_tokens_ties")]},
-    "helm-separate-calibrated": {**_SEPARATE, "metric_list": [metric_item("acc_calibrated")]},
+    "helm-separate": _SEPARATE,
+    "helm-separate-calibrated": _SEPARATE,
 }
 
 
@@ -119,7 +124,8 @@ def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
         raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can have style {prompt_style}")
     if task.process_results is not None:
         raise PlanError(f"task {task.name} is scored by a function of its own, which fits its own prompt style only")
-    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style]}
+    metrics = [metric_item(name) for name in _METRICS[prompt_style]]
+    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style], "metric_list": metrics}
     return with_spec(replace(task, prompt_style=prompt_style), spec)
 
 
@@ -137,9 +143,9 @@ def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:
     """Return the group with the metrics that its tasks now have, weighted as before."""
     if not group.metrics:
         return group
-    names = [item["metric"] for item in _CHANGES[prompt_style]["metric_list"]]
     by_size = group.metrics[0].weight_by_size
-    return replace(group, metrics=tuple(GroupMetric(name, weight_by_size=by_size) for name in names))
+    own = tuple(GroupMetric(name, weight_by_size=by_size) for name in _METRICS[prompt_style])
+    return replace(group, metrics=own)
 
 
 _DECIDING = (TIES, *accuracies_over_choices())
@@ -185,7 +191,7 @@ SCORING_KEYS = frozenset({"filter_list", "metric_list", "process_results", "doc_
 _TAKES_PAIRS = frozenset({"take_first", "take_first_k"})  # filters that can be applied to log-likelihoods
 
 
-def read_item(text: str, option: str) -> str | Mapping[str, Any]:
+def read_item(text: str, option: str) -> str | Mapping[str, object]:
     """Return an item of a task file's list: a name, or the mapping in a YAML text or file.
 
     Raises: UsageError for text that begins like a mapping but is none.
@@ -214,7 +220,7 @@ def with_scoring(
 
     Raises: UnknownName for a filter that the task does not have; DataError for an invalid item.
     """
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     if filters:
         changes["filter_list"] = [_filter_item(task, item) for item in filters]
     if metrics:
@@ -224,27 +230,32 @@ def with_scoring(
     return with_spec(task, {**task.spec, **changes})
 
 
-def _filter_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, Any]:
+def _filter_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, object]:
     if isinstance(item, Mapping):
         return item
-    own = {str(each["name"]): each for each in task.spec.get("filter_list") or ()}
+    own: dict[str, Mapping[str, object]] = {str(each["name"]): each for each in _items(task, "filter_list")}
     own.setdefault("none", {"name": "none", "filter": [{"function": "take_first"}]})
     if item not in own:
         remedy = f"its filters: {', '.join(own)}; write a new one as {{name: last, filter: [{{function: regex, ...}}]}}"
         raise UnknownName(f"filter of task {task.name}", item, nearest(item, own), remedy)
-    filter_item: Mapping[str, Any] = own[item]
-    return filter_item
+    return own[item]
 
 
-def _metric_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, Any]:
+def _metric_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, object]:
     """Return the task's own item of that name, overridden by the new options, else the item as given."""
     requested = {"metric": item} if isinstance(item, str) else dict(item)
-    for own in task.spec.get("metric_list") or ():
+    for own in _items(task, "metric_list"):
         metric = own.get("metric")
         name = (metric.declared_as or metric.name) if isinstance(metric, FunctionRef) else str(metric)
         if requested.get("metric") in {name, *_score_names(task, metric)}:
             return {**own, **requested, "metric": metric}
     return requested
+
+
+def _items(task: Task, key: str) -> Iterable[Mapping[str, object]]:
+    """Return the items of a list in the task's file, which `dialect` has checked."""
+    listed = task.spec.get(key)
+    return listed if isinstance(listed, list) else ()
 
 
 def _score_names(task: Task, metric: object) -> set[str]:

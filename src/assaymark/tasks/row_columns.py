@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import csv_lines
@@ -111,7 +110,7 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     return QuestionColumns(question, answer, (), choices, passage, input_)
 
 
-def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], Any]) -> ChatColumns | None:
+def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], object]) -> ChatColumns | None:
     """Return the columns of a chat; None where no column has messages, or a question and an answer are texts.
 
     Args:
@@ -296,7 +295,7 @@ def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, float) and isnan(value))
 
 
-def options_of(row: Mapping[str, object], columns: QuestionColumns) -> Sequence[Any] | None:
+def options_of(row: Mapping[str, object], columns: QuestionColumns) -> Sequence[object] | None:
     """Return a row's options; None for a question without any."""
     if columns.options:
         return [row[column] for column in columns.options]

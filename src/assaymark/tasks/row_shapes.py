@@ -7,7 +7,6 @@ a question with an answer to generate; a question with tools; a text.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from assaymark.datasets import Rows
 from assaymark.errors import DataError
@@ -36,7 +35,7 @@ from assaymark.tasks.tool_use import fault_of_row
 
 __all__ = ["Shape", "check_of", "shape_of"]
 
-Spec = dict[str, Any]
+Spec = Mapping[str, object]
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
 
 
@@ -127,7 +126,7 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
     )
 
 
-def _first(rows: Rows, column: str) -> Any:
+def _first(rows: Rows, column: str) -> object:
     """Return a column's first value that is not missing."""
     return next((value for value in rows.values(column) if value is not None), None)
 

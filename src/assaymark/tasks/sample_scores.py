@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
-from typing import Any
+from typing import cast
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.characters import exception_text
@@ -18,6 +18,7 @@ from assaymark.prompts.few_shot import Shots
 from assaymark.prompts.prompter import Prompter, PromptFields
 from assaymark.prompts.questions import LETTERS
 from assaymark.prompts.rotations import rotated_layout, why_not_rotated
+from assaymark.prompts.templates import Row
 from assaymark.records import (
     BOUND,
     FIRST_TOKEN,
@@ -34,6 +35,7 @@ from assaymark.scoring import generation
 from assaymark.scoring.call_match import score_calls
 from assaymark.scoring.choices import (
     ChoiceAnswer,
+    Gold,
     gold_is_absent,
     of_first_tokens,
     score_choices,
@@ -57,6 +59,9 @@ from assaymark.tasks.functions import load_function, loader_of, published_seeds
 from assaymark.tasks.spec_hash import file_of
 from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
+
+Functions = Mapping[str, Callable[..., object]]  # the task's own metrics by name
+OwnScoring = Callable[[Row, Sequence[object]], Mapping[str, object]]  # lm-eval's process_results
 
 __all__ = ["RotatedPrompts", "circular_group", "circular_metrics", "why_not_circular"]
 
@@ -86,7 +91,7 @@ class RotatedPrompts:
         self._prompters: dict[int, Prompter] = {}  # by shift
 
     def queries(
-        self, row: Mapping[str, Any], shots: Shots, pool: Sequence[Any], render: Render | None
+        self, row: Row, shots: Shots, pool: Sequence[Row], render: Render | None
     ) -> Iterator[LoglikelihoodQuery]:
         """Yield one query per rotation 1, 2, ... and position, without index and delimiter.
 
@@ -126,9 +131,9 @@ class SampleScorer:
         self.tool_use = tool_use
         self.multiple_input = multiple_input
         self.multiple_targets = multiple_targets
-        self._loaded: tuple[list[Pipeline], Mapping[str, Callable[..., Any]], Callable[..., Any] | None] | None = None
+        self._loaded: tuple[list[Pipeline], Functions, OwnScoring | None] | None = None
 
-    def _load(self) -> tuple[list[Pipeline], Mapping[str, Callable[..., Any]], Callable[..., Any] | None]:
+    def _load(self) -> tuple[list[Pipeline], Functions, OwnScoring | None]:
         """Import the task's own code at the first sample that is scored."""
         if self._loaded is None:
             task, load = self.task, loader_of(self.task)
@@ -145,7 +150,9 @@ class SampleScorer:
             functions = {
                 metric.name: load_function(metric.function, task.trusted) for metric in task.metrics if metric.function
             }
-            process = load(task.process_results) if task.process_results is not None else None
+            process: OwnScoring | None = None
+            if task.process_results is not None:
+                process = load_function(task.process_results, task.trusted)
             self._loaded = (pipelines, functions, process)
         return self._loaded
 
@@ -212,7 +219,9 @@ class SampleScorer:
         if process is not None:
             values = self._own_values(process, sample, results)
         elif self.tool_use is not None:
-            values, status = self._of_calls(self.tool_use, sample, results[0], functions)
+            values, status = self._of_calls(
+                self.tool_use, sample, cast("str | Sequence[object]", results[0]), functions
+            )
         else:
             try:
                 values = self._values(request, sample, results, functions, lengths)
@@ -234,7 +243,7 @@ class SampleScorer:
         return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
     def _of_calls(
-        self, use: ToolUse, sample: Sample, answer: Any, functions: Mapping[str, Callable[..., Any]]
+        self, use: ToolUse, sample: Sample, answer: str | Sequence[object], functions: Functions
     ) -> tuple[dict[str, ScoreValue], ScoreStatus]:
         """Return the scores of an answer with calls; metrics of texts compare it with a right answer's text."""
         kwargs = {metric.name: metric.kwargs for metric in self.task.metrics}
@@ -251,9 +260,7 @@ class SampleScorer:
             scores |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)
         return scores, status
 
-    def _own_values(
-        self, process: Callable[..., Any], sample: Sample, results: Sequence[object]
-    ) -> dict[str, ScoreValue]:
+    def _own_values(self, process: OwnScoring, sample: Sample, results: Sequence[object]) -> dict[str, ScoreValue]:
         try:
             with published_seeds(sample.index):
                 made = process(sample.row, results)
@@ -267,18 +274,20 @@ class SampleScorer:
         self,
         request: Request,
         sample: Sample,
-        results: Sequence[Any],
-        functions: Mapping[str, Callable[..., Any]],
+        results: Sequence[object],
+        functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
         metrics = [metric.name for metric in self.task.metrics]
         match self.task.output_type:
             case "multiple_choice":
-                return self._choices(request, sample, results, functions, lengths)
+                pairs = cast("Sequence[tuple[float, bool]]", results)  # as `by_query` makes them
+                return self._choices(request, sample, pairs, functions, lengths)
             case "loglikelihood":
-                return score_loglikelihood(results[0][0], results[0][1], _known(metrics, defaults_for(LOGLIKELIHOOD)))
+                nats, is_greedy = cast("tuple[float, bool]", results[0])
+                return score_loglikelihood(nats, is_greedy, _known(metrics, defaults_for(LOGLIKELIHOOD)))
             case "loglikelihood_rolling":
-                return score_rolling(results[0], self.layout.target(sample.row), metrics)
+                return score_rolling(cast("float", results[0]), self.layout.target(sample.row), metrics)
             case "generate_until":
                 options = {metric.name: metric.kwargs for metric in self.task.metrics}
                 return generation.score_generation(
@@ -293,8 +302,8 @@ class SampleScorer:
         self,
         request: Request,
         sample: Sample,
-        results: Sequence[Any],
-        functions: Mapping[str, Callable[..., Any]],
+        results: Sequence[tuple[float, bool]],
+        functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
         options = {metric.name: metric.kwargs for metric in self.task.metrics}
@@ -319,7 +328,7 @@ class SampleScorer:
         rotated = [[nats_of[query.index] for query in rotation] for rotation in rotations]
         return own | score_rotations([[nats for nats, _ in conditional], *rotated], choices, gold)
 
-    def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Any]:
+    def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Gold]:
         choices = [str(choice) for choice in self.layout.choices(sample.row)] if self.layout.choices else []
         return choices, self.layout.text(sample.row) if self.multiple_input else self.layout.target(sample.row)
 
@@ -336,7 +345,7 @@ class SampleScorer:
         except MalformedSample as error:
             raise self._of(sample, error) from error
 
-    def _reference(self, sample: Sample) -> Any:
+    def _reference(self, sample: Sample) -> object:
         gold = self.layout.target(sample.row)
         if self.layout.choices is None:
             return gold
@@ -377,7 +386,7 @@ def _with_calls(output: Output) -> Output:
     return output if output.tool_calls is None else replace(output, text=text_of_tool_calls(output.tool_calls))
 
 
-def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
+def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[object]]:
     """Return query index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
     answers: dict[int, list[object]] = {query.index: [] for query in request.queries}
     kinds = {query.index: query for query in request.queries}
@@ -413,7 +422,7 @@ def as_value(value: object) -> ScoreValue:
     return ScoreValue(None, parts=(plain,), detail={"wrapped": True})
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):

@@ -4,10 +4,9 @@ Keys of a group that are not the group's own (and the keys beside a member) over
 group's override an inner's.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, UsageError
 from assaymark.tasks.dialect import task_from_spec
@@ -135,9 +134,9 @@ class Expander:
     def _add_group(
         self,
         name: str,
-        spec: Mapping[str, Any],
+        spec: Mapping[str, object],
         source: TaskSource,
-        overrides: Mapping[str, Any],
+        overrides: Mapping[str, object],
         chain: tuple[str, ...],
     ) -> str:
         if name in chain:
@@ -147,7 +146,7 @@ class Expander:
         inherited = {**{key: value for key, value in spec.items() if key not in _GROUP_KEYS}, **overrides}
         members = spec.get("task")
         children: list[str] = []
-        for member in [members] if isinstance(members, str) else members or []:
+        for member in members if isinstance(members, list) else [members] if members else []:
             children += self._add_member(member, name, source, inherited, (*chain, name))
         self._groups[name] = replace(group, children=tuple(dict.fromkeys(children)))
         return name
@@ -185,10 +184,10 @@ def _has_other_data(first: Task, second: Task) -> bool:
     return len(folders) > 1 and all(isinstance(kwargs, Mapping) and "data_files" in kwargs for kwargs in own)
 
 
-def _read_group(name: str, spec: Mapping[str, Any], source: TaskSource) -> Group:
+def _read_group(name: str, spec: Mapping[str, object], source: TaskSource) -> Group:
     metadata = spec.get("metadata")
     listed = spec.get("aggregate_metric_list") or []
-    items: Sequence[Any] = [listed] if isinstance(listed, Mapping) else listed
+    items = listed if isinstance(listed, list) else [listed]
     return Group(
         name=name,
         alias=str(spec.get("group_alias") or name),

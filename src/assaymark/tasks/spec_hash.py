@@ -9,7 +9,6 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets.files import file_digest
 from assaymark.python_source import parse_python
@@ -26,7 +25,7 @@ def hash_spec(spec: Mapping[str, object]) -> str:
     return content_hash(_plain(spec))
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, FunctionRef):
         file = file_of(value)
         return {"!function": value.path, "sha256": code_hash(file) if file is not None else None}

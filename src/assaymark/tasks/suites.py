@@ -5,10 +5,10 @@ frozen records here; its scores are computed in `suite_scores`. No leaderboard i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from assaymark.errors import DataError
 
@@ -16,7 +16,9 @@ Normalise = Literal["none", "chance", "minmax"]
 Aggregate = Literal["mean", "weighted", "winrate", "geometric"]
 Within = Literal["mean", "weighted"]
 PerSample = Literal["1/choices", "gold/choices"]
+PER_SAMPLE: tuple[PerSample, ...] = get_args(PerSample)
 Chance = float | PerSample | None
+Named = TypeVar("Named", bound=str)
 
 LARGEST = 1e100  # of a weight or the end of a range
 
@@ -53,7 +55,7 @@ class Suite:
     title: str
     profile: str
     members: tuple[Member, ...]
-    spec: Mapping[str, Any]  # the file, as JSON: stored with a run so that its composite needs no file
+    spec: Mapping[str, object]  # the file, as JSON: stored with a run so that its composite needs no file
     version: str = "1"
     aliases: tuple[str, ...] = ()
     normalise: Normalise = "none"
@@ -95,23 +97,24 @@ def is_suite(spec: Mapping[str, object]) -> bool:
     return "members" in spec and "task" not in spec and "group" not in spec
 
 
-def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
+def suite_from(spec: Mapping[str, object], source: Path | None = None) -> Suite:
     """Return the suite described by a mapping, from a file or a stored run.
 
     Raises: DataError naming the key and what was expected.
     """
     where = str(source or f"suite {spec.get('name')}")
     _refuse_strange(spec, _KEYS, where)
-    if not isinstance(spec.get("name"), str) or not spec.get("members"):
+    name, listed = spec.get("name"), spec.get("members")
+    if not isinstance(name, str) or not listed:
         raise DataError(f"{where}: a suite needs a `name` and at least one of `members`")
     if spec.get("missing", "refuse") != "refuse":
         raise DataError(f"{where}: missing is {spec['missing']!r}; expected refuse: the composite needs all members")
-    if not isinstance(spec["members"], list | tuple):
-        raise DataError(f"{where}: members is {spec['members']!r:.120}; expected a list of tasks with their metrics")
-    members = tuple(_member(member, where) for member in spec["members"])
+    if not isinstance(listed, list | tuple):
+        raise DataError(f"{where}: members is {listed!r:.120}; expected a list of tasks with their metrics")
+    members = tuple(_member(member, where) for member in listed)
     suite = Suite(
-        name=spec["name"],
-        title=str(spec.get("title") or spec["name"]),
+        name=name,
+        title=str(spec.get("title") or name),
         profile=str(spec.get("profile") or "lm-eval-0.4.13"),
         members=members,
         spec=dict(spec),
@@ -121,13 +124,12 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         clip=_boolean(spec, "clip", where),
         aggregate=_one_of(spec, "aggregate", "mean", get_args(Aggregate), where),
         at_most=_at_most(spec, where),
-        column_weights=spec.get("column_weights"),
         reproduced=_boolean(spec, "reproduced", where),
         unshown=str(spec.get("unshown") or "its prompts are not shown to equal the board's"),
         note=str(spec.get("note") or "").strip(),
         source=source,
     )
-    _check_weights(suite, where)
+    suite = replace(suite, column_weights=_column_weights(spec.get("column_weights"), suite, where))
     _check_chance(suite, where)
     return suite
 
@@ -176,17 +178,20 @@ def _at_most(spec: Mapping[str, object], where: str) -> int | None:
     return value
 
 
-def _listed(spec: Mapping[str, object], key: str, where: str) -> Sequence[Any]:
+def _listed(spec: Mapping[str, object], key: str, where: str) -> Sequence[object]:
     value = spec.get(key) or ()
     if not isinstance(value, list | tuple):
         raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
     return value
 
 
-def _chance(value: Any, where: str) -> Chance:
+def _chance(value: object, where: str) -> Chance:
     """Return the chance score: a number (exact where it is given as a fraction), or a rule per sample."""
-    if value is None or value in get_args(PerSample):
-        return value  # type: ignore[no-any-return]
+    if value is None:
+        return None
+    for rule in PER_SAMPLE:
+        if value == rule:
+            return rule
     try:
         number = float(Fraction(str(value)))
     except (ValueError, ZeroDivisionError, OverflowError):
@@ -194,16 +199,17 @@ def _chance(value: Any, where: str) -> Chance:
     if not 0 <= number < 1:
         raise DataError(
             f"{where}: chance is {value!r}; expected a number from 0 to below 1, a fraction such as 1/3, "
-            f"{' or '.join(get_args(PerSample))}"
+            f"{' or '.join(PER_SAMPLE)}"
         )
     return number
 
 
-def _one_of(spec: Mapping[str, object], key: str, default: str, known: Sequence[str], where: str) -> Any:
+def _one_of(spec: Mapping[str, object], key: str, default: Named, known: Sequence[Named], where: str) -> Named:
     value = spec.get(key, default)
-    if value not in known:
-        raise DataError(f"{where}: {key} is {value!r}; expected one of {', '.join(known)}")
-    return value
+    for name in known:
+        if value == name:
+            return name
+    raise DataError(f"{where}: {key} is {value!r}; expected one of {', '.join(known)}")
 
 
 def _boolean(spec: Mapping[str, object], key: str, where: str) -> bool:
@@ -219,21 +225,24 @@ def _refuse_strange(spec: Mapping[str, object], known: set[str], where: str) -> 
         raise DataError(f"{where}: unknown key '{strange[0]}'; known: {', '.join(sorted(known))}")
 
 
-def _check_weights(suite: Suite, where: str) -> None:
-    weights = suite.column_weights
+def _column_weights(weights: object, suite: Suite, where: str) -> Mapping[str, float] | None:
     if weights is None:
         if suite.aggregate == "weighted":
             raise DataError(
                 f"{where}: aggregate is weighted; expected `column_weights` with {', '.join(suite.columns)}"
             )
-        return
-    fits = isinstance(weights, Mapping) and set(weights) == set(suite.columns)
+        return None
     least = 0 if suite.aggregate == "weighted" else None  # of weight 0: shown beside the composite
-    counted = fits and all(_is_number(each) and (each > 0 or each == least) for each in weights.values())
-    if not counted or not any(weights.values()):
+    if (
+        not isinstance(weights, Mapping)
+        or set(weights) != set(suite.columns)
+        or not all(_is_number(each) and (each > 0 or each == least) for each in weights.values())
+        or not any(weights.values())
+    ):
         raise DataError(
             f"{where}: column_weights is {weights!r:.200}; expected more than 0 for each of {suite.columns}"
         )
+    return weights
 
 
 def _check_chance(suite: Suite, where: str) -> None:

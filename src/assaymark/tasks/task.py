@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from assaymark.datasets import DatasetSpec
 from assaymark.errors import MissingExtra
@@ -49,7 +49,7 @@ class FunctionRef:
         return self.path.rpartition(".")[0]
 
 
-Field = str | int | float | bool | list[Any] | dict[str, Any] | FunctionRef | None  # a prompt part as written
+Field = str | int | float | bool | list[object] | dict[str, object] | FunctionRef | None  # a prompt part as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,13 @@ class Sealing:
     valid_until: str = ""  # a date, YYYY-MM-DD; "": no end
 
 
+class GenerationBy(TypedDict):
+    """Generation settings that differ by the value of a column."""
+
+    column: str
+    values: Mapping[str, Mapping[str, JsonValue]]  # value of the column -> overrides of the task's own
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One benchmark task, as read from its file."""
@@ -152,7 +159,7 @@ class Task:
     splits: SplitNames
     prompt: PromptSpec
     fewshot: FewshotSpec
-    spec: Mapping[str, Any]  # the file after includes; functions as FunctionRef
+    spec: Mapping[str, object]  # the file after includes; functions as FunctionRef
     spec_hash: str  # of `spec` and the bytes of the .py files it names, but of no path
     source: Path
     origin: Origin
@@ -163,13 +170,13 @@ class Task:
     num_fewshot: int | None = None
     repeats: int = 1
     generation_kwargs: Mapping[str, JsonValue] | None = None
-    generation_by: Mapping[str, Any] | None = None  # {column, values}: overrides of these by the column's value
+    generation_by: GenerationBy | None = None
     also_loglikelihood: str | None = None  # a continuation whose log-likelihood is queried besides the generation
     process_docs: FunctionRef | None = None
     process_results: FunctionRef | None = None
     custom_dataset: FunctionRef | None = None
     python_class: FunctionRef | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
     trusted: tuple[Path, ...] = ()  # folders whose code this task may import

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from assaymark import settings
 from assaymark.datasets.files import remember
@@ -122,14 +122,14 @@ def _indexed(root: Path, metrics: Sequence[str]) -> Iterable[IndexedFile]:
             yield file
 
 
-def describe_file(spec: Mapping[str, Any], path: str, metrics: Sequence[str] = ()) -> IndexedFile | None:
+def describe_file(spec: Mapping[str, object], path: str, metrics: Sequence[str] = ()) -> IndexedFile | None:
     """Return the index entry of a file's mapping: a task, a group, or None (a template that others include)."""
     tag = spec.get("tag")
     tags = (tag,) if isinstance(tag, str) else tuple(map(str, tag)) if isinstance(tag, list) else ()
-    if "class" not in spec and isinstance(spec.get("group"), str):
+    if "class" not in spec and isinstance(group := spec.get("group"), str):
         members = spec.get("task")
         count = len(members) if isinstance(members, list) else 0
-        return IndexedFile(spec["group"], "group", path, tags, count, None if count else "the group has no members")
-    if isinstance(spec.get("task"), str):
-        return IndexedFile(spec["task"], "task", path, tags, 1, why_not_runnable(spec, metrics))
+        return IndexedFile(group, "group", path, tags, count, None if count else "the group has no members")
+    if isinstance(task := spec.get("task"), str):
+        return IndexedFile(task, "task", path, tags, 1, why_not_runnable(spec, metrics))
     return None

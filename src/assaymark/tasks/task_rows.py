@@ -5,13 +5,13 @@ get one where that library is installed.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.datasets import DatasetSpec, LoadedDataset, Row, Rows, load_dataset
 from assaymark.datasets.dataset import Splits
@@ -23,6 +23,11 @@ from assaymark.records import Skipped, content_hash
 from assaymark.tasks.functions import load_function, place_in, published_seeds
 from assaymark.tasks.images import with_images
 from assaymark.tasks.task import FunctionRef, Task
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ByRow = Iterable[Mapping[str, object]]
 
 
 class TaskRows:
@@ -109,7 +114,7 @@ class TaskRows:
 
 
 def _declared_rows(
-    task: Task, ref: FunctionRef, function: Callable[..., Any], metadata: Mapping[str, object]
+    task: Task, ref: FunctionRef, function: Callable[..., ByRow | Mapping[str, ByRow]], metadata: Mapping[str, object]
 ) -> LoadedDataset:
     """Return the rows of a task's own function: a list of dicts for the evaluated split, or a dict of such lists.
 
@@ -181,7 +186,7 @@ def without_progress_bars() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def as_dataset(rows: Rows) -> Any:
+def as_dataset(rows: Rows) -> "Dataset":
     """Return the rows as a `datasets.Dataset`, in memory."""
     import datasets
 

@@ -7,7 +7,7 @@ acceptable values]}}`; a list of them, or its JSON text. An empty list expects t
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
@@ -45,6 +45,7 @@ class ToolUse:
     def answer(self, row: Row) -> str:
         """Return a right answer, of the first acceptable values, as a model would write it."""
         functions, expected = {each["name"]: each for each in self.functions(row)}, self.expected(row)
+        calls: list[tuple[str, Mapping[str, object]]]
         calls = [(call.name, _arguments(functions.get(call.name) or {}, call)) for call in expected]
         language = self.rules.language
         if language != "python":
@@ -60,7 +61,7 @@ class ToolUse:
 
 
 def tool_use_of(
-    prompt: PromptSpec, metrics: Sequence[MetricSpec], load: Callable[[Any], Any], columns: Collection[str]
+    prompt: PromptSpec, metrics: Sequence[MetricSpec], load: Callable[[object], object], columns: Collection[str]
 ) -> ToolUse | None:
     """Return what a task's file says about tools; None for a task without tools.
 
@@ -86,7 +87,7 @@ def tool_use_of(
     )
 
 
-def refuse_unfit_keys(spec: Mapping[str, Any], source: object) -> None:
+def refuse_unfit_keys(spec: Mapping[str, object], source: object) -> None:
     """Raise DataError for keys that do not go with tools, or need them."""
     listed = spec.get("metric_list")
     items = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list | tuple) else []
@@ -118,7 +119,7 @@ def refuse_unfit_keys(spec: Mapping[str, Any], source: object) -> None:
 # --------------------------------------------------------------------------------------- expected calls
 
 
-def _resolve_expected(field: Any, columns: Collection[str]) -> Callable[[Row], tuple[ExpectedCall, ...]]:
+def _resolve_expected(field: object, columns: Collection[str]) -> Callable[[Row], tuple[ExpectedCall, ...]]:
     if callable(field):
         return lambda row: expected_calls(field(row))
     if field is None or field == "":  # only `any_call` needs none
@@ -128,7 +129,7 @@ def _resolve_expected(field: Any, columns: Collection[str]) -> Callable[[Row], t
     return lambda row: expected_calls(row[field])
 
 
-def expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
+def expected_calls(value: object) -> tuple[ExpectedCall, ...]:
     """Return expected calls; none for an empty list, or null.
 
     Raises: MalformedSample for a value that is not a list of calls.
@@ -136,7 +137,7 @@ def expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
     return tuple(_expected_call(each) for each in ([] if value is None else list_in(value, "expected calls")))
 
 
-def _expected_call(value: Any) -> ExpectedCall:
+def _expected_call(value: object) -> ExpectedCall:
     call = value.get("function") if isinstance(value, Mapping) and set(value) <= {"id", "type", "function"} else value
     if isinstance(call, Mapping) and isinstance(call.get("name"), str) and set(call) <= {"name", "arguments"}:
         arguments = call.get("arguments") or {}
@@ -153,14 +154,14 @@ def _expected_call(value: Any) -> ExpectedCall:
     )
 
 
-def _as_object(text: str) -> Any:
+def _as_object(text: str) -> object:
     try:
         return parse_json(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _alternatives(value: Any) -> Any:
+def _alternatives(value: object) -> object:
     """Return an exact value in BFCL's form: each value of an object is a list of acceptable ones."""
     if isinstance(value, Mapping):
         return {key: [each] for key, each in value.items()}
@@ -172,25 +173,31 @@ def _alternatives(value: Any) -> Any:
 # ------------------------------------------------------------------------------------- a right answer
 
 
-def _arguments(function: Mapping[str, Any], expected: ExpectedCall) -> dict[str, Any]:
+def _arguments(function: Mapping[str, object], expected: ExpectedCall) -> dict[str, object]:
     """Return the first acceptable value of each parameter; one that may only be left out is left out."""
-    properties = (function.get("parameters") or {}).get("properties") or {}
-    arguments: dict[str, Any] = {}
+    parameters = _object(function.get("parameters"))
+    properties, required = _object(parameters.get("properties")), parameters.get("required")
+    arguments: dict[str, object] = {}
     for name, allowed in expected.allowed.items():
         values = [value for value in allowed if value != OMISSIBLE]
         if name not in properties and OMISSIBLE in allowed:
             continue  # a slip of some of BFCL's rows
-        if values or (allowed and name in ((function.get("parameters") or {}).get("required") or ())):
-            arguments[name] = _first(values[0] if values else allowed[0], properties.get(name) or {})
+        if values or (allowed and isinstance(required, list) and name in required):
+            arguments[name] = _first(values[0] if values else allowed[0], _object(properties.get(name)))
     return arguments
 
 
-def _first(value: Any, schema: Mapping[str, Any]) -> Any:
+def _object(value: object) -> Mapping[str, object]:
+    """Return an object of a JSON schema; an empty one for null."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _first(value: object, schema: Mapping[str, object]) -> object:
     """Return a value with the first acceptable value of each key, where it is an object or a list of objects."""
     kind, items = schema.get("type"), schema.get("items")
     item = items.get("type") if isinstance(items, Mapping) else None
-    is_form = isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values())
-    if is_form and kind in ("dict", "object", "HashMap", None):
+    may_be_form = kind in ("dict", "object", "HashMap", None)
+    if may_be_form and isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values()):
         stated = {key: [each for each in allowed if each != OMISSIBLE] for key, allowed in value.items()}
         return {key: allowed[0] for key, allowed in stated.items() if allowed}
     if isinstance(value, list) and item in ("dict", "object", None):
@@ -199,14 +206,14 @@ def _first(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _in_source(
-    function: Mapping[str, Any], arguments: Mapping[str, Any], language: Language, *, quotes: bool
+    function: Mapping[str, object], arguments: Mapping[str, object], language: Language, *, quotes: bool
 ) -> dict[str, str]:
     """Return arguments as source texts; texts in quotes for a call in source, without them for JSON."""
-    properties = function["parameters"]["properties"]
+    properties = _object(_object(function["parameters"])["properties"])
     write = java_text if language == "java" else javascript_text
     source_texts = {}
     for name, value in arguments.items():
-        schema = properties.get(name) or {}
+        schema = _object(properties.get(name))
         items = schema.get("items")
         text = write(value, str(schema.get("type")), items.get("type") if isinstance(items, Mapping) else None)
         source_texts[name] = f'"{text}"' if quotes and isinstance(value, str) and not set(text) & set('"\\') else text

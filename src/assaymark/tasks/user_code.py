@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Literal, TypeVar, overload
 
 from assaymark.errors import DataError
 from assaymark.python_source import parse_python
@@ -238,7 +238,7 @@ def read_task(file: Path, name: str) -> dict[str, object]:
     return {"task": name, "custom_dataset": declaration.function, "dataset_path": name, **spec}
 
 
-def _value(node: ast.expr, tree: ast.Module, file: Path) -> Any:
+def _value(node: ast.expr, tree: ast.Module, file: Path) -> object:
     """Return the value of an expression: a literal, a constant of the file, or a function in it."""
     match node:
         case ast.Name(id=name):

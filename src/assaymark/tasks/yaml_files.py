@@ -6,7 +6,6 @@ Read a suite's file. Its keys are interpreted in `suites`, which stored runs use
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -32,7 +31,7 @@ class _TaskLoader(SafeLoader):
     folder: Path  # of the file that is parsed
 
 
-def _function(loader: Any, node: Any) -> FunctionRef:
+def _function(loader: _TaskLoader, node: yaml.ScalarNode) -> FunctionRef:
     path = str(loader.construct_scalar(node))
     module = path.rpartition(".")[0]
     if not all(part.isidentifier() for part in path.split(".")) or not module:
@@ -44,7 +43,7 @@ def _function(loader: Any, node: Any) -> FunctionRef:
 _TaskLoader.add_constructor("!function", _function)
 
 
-def parse_yaml(path: Path) -> dict[str, Any]:
+def parse_yaml(path: Path) -> dict[str, object]:
     """Return the mapping in one file, with `include` unresolved.
 
     Raises: DataError naming file and line.
@@ -71,7 +70,7 @@ def parse_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_card(path: Path) -> Mapping[str, Any]:
+def read_card(path: Path) -> Mapping[str, object]:
     """Return the keys and values of a task's card (`<task>.card.yaml`).
 
     Raises: DataError naming the file.
@@ -110,7 +109,7 @@ def repeated_keys(path: Path) -> list[str]:
     return lines
 
 
-def read_task_file(path: Path) -> dict[str, Any]:
+def read_task_file(path: Path) -> dict[str, object]:
     """Return the mapping of a task file with everything it includes; its own keys override included ones.
 
     Values are shared between files that include the same one: do not modify them.
@@ -120,7 +119,7 @@ def read_task_file(path: Path) -> dict[str, Any]:
     return _merged(path.resolve(), ())
 
 
-def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, object]:
     if path in above:
         chain = " -> ".join(part.name for part in (*above, path))
         raise DataError(f"{path}: circular include: {chain}")
@@ -146,12 +145,13 @@ def included_files(path: Path) -> list[Path]:
     while waiting:
         here = waiting.pop()
         includes = parse_yaml(here).get("include", [])
-        named = [(here.parent / each).resolve() for each in (includes if isinstance(includes, list) else [includes])]
+        listed = includes if isinstance(includes, list) else [includes]
+        named = [(here.parent / str(each)).resolve() for each in listed]
         waiting += [each for each in named if each not in files]
         files |= dict.fromkeys(named)
     return list(files)
 
 
 @lru_cache(maxsize=512)
-def _parsed(path: Path, _mtime_ns: int) -> dict[str, Any]:
+def _parsed(path: Path, _mtime_ns: int) -> dict[str, object]:
     return parse_yaml(path)

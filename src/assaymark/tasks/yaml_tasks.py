@@ -6,7 +6,7 @@ Draw shots with a task's own sampler class, through the interface of lm-evaluati
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.limits.characters import exception_text
@@ -24,6 +24,7 @@ from assaymark.prompts.images import messages_with, placing
 from assaymark.prompts.prompt_styles import styled_description, styled_layout
 from assaymark.prompts.prompter import ChatOptions, Prompt, Prompter, PromptFields
 from assaymark.prompts.questions import LETTERS
+from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import tools_for_template, tools_prompt
 from assaymark.records import (
     GenerateQuery,
@@ -42,7 +43,7 @@ from assaymark.scoring.metrics import context_without_question
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bad_rows import fault_finder
 from assaymark.tasks.bound import BindOptions, chosen_indices, drawn_indices, n_shots_of
-from assaymark.tasks.functions import loader_of
+from assaymark.tasks.functions import load_function, loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
@@ -53,9 +54,12 @@ from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
 from assaymark.tasks.tool_use import ToolUse, tool_use_of
 
+if TYPE_CHECKING:
+    from lm_eval.api.samplers import ContextSampler
+
 
 def draw_with_class(
-    sampler: Callable[..., Any], samples: Sequence[Sample], pool: list[Any], rules: DrawRules
+    sampler: "Callable[..., ContextSampler]", samples: Sequence[Sample], pool: list[Row], rules: DrawRules
 ) -> list[Shots]:
     """Return the shots of each sample as indices in the pool; rows that are not in the pool are appended to it.
 
@@ -186,14 +190,14 @@ class BoundYamlTask:
         return {index: position for position, index in enumerate(self._indices)}
 
     @cached_property
-    def _pool(self) -> Sequence[Any]:
+    def _pool(self) -> Sequence[Row]:
         return self._rows.pool() if self.n_shots else ()
 
     @cached_property
     def _shots(self) -> list[Shots]:
         if isinstance(self.task.fewshot.sampler, FunctionRef) and self.n_shots:
             pool = list(self._pool)
-            sampler = loader_of(self.task)(self.task.fewshot.sampler)
+            sampler = load_function(self.task.fewshot.sampler, self.task.trusted)
             drawn = draw_with_class(sampler, self._samples, pool, self._rules)
             self.__dict__["_pool"] = pool
             return drawn
@@ -357,7 +361,7 @@ class BoundYamlTask:
         return score_in(self.sandbox, self._scorer, request, sample, outputs)
 
 
-def _description_of(task: Task) -> Callable[[Any], Any]:
+def _description_of(task: Task) -> Callable[[Row], object]:
     return styled_description(resolve_loose(loader_of(task)(task.description)), task.prompt_style)
 
 
