@@ -197,7 +197,7 @@ def read_json_value(path: Path) -> object:
                 f"{path} has {path.stat().st_size:,} bytes; expected a configuration of at most {LARGEST_JSON:,}: "
                 "restore the file from the model's source"
             )
-        return cast("object", parse_json(content.decode("utf-8")))
+        return parse_json(content.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{path} cannot be read as JSON: {error}; restore the file from the model's source"
@@ -243,14 +243,15 @@ def safetensors_header(path: Path) -> Mapping[str, TensorEntry]:
             if size > LARGEST_HEADER:
                 raise ValueError(f"its header claims {size:,} bytes; expected at most {LARGEST_HEADER:,}")  # noqa: TRY301
             n_bytes = path.stat().st_size
-            header = parse_json(file.read(min(size, n_bytes)).decode("utf-8"), unique=True)
+            content = file.read(min(size, n_bytes)).decode("utf-8")
+        header = cast("dict[str, TensorEntry]", parse_json(content, unique=True))
         header.pop("__metadata__", None)
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
             operator.index(extent)
         _check_offsets(header, n_bytes - 8 - size)
     except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
         raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); download it again") from error
-    return cast("Mapping[str, TensorEntry]", header)
+    return header
 
 
 def _check_offsets(header: Mapping[str, TensorEntry], n_data: int) -> None:
