@@ -13,8 +13,8 @@ ORIGINS = {"user": 0, "assaymark": 1, "lm-eval": 2}  # the order of the list
 KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs", "audits")
 
 T = TypeVar("T")
-_Entry = TypedDict(
-    "_Entry",
+_ListedEntry = TypedDict(
+    "_ListedEntry",
     {"name": str, "kind": str, "from": str, "n_tasks": int, "runs_here": bool, "reason": str | None},
 )
 
@@ -65,7 +65,7 @@ def _show(items: Sequence[T], as_json: bool, printed: Callable[[Sequence[T]], No
         printed(items)
 
 
-def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[_Entry]:
+def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[_ListedEntry]:
     from pathlib import Path
 
     from assaymark.tasks.catalog import Catalog
@@ -83,7 +83,7 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
     ]  # fmt: skip
 
 
-def _print_entries(items: Sequence[_Entry]) -> None:
+def _print_entries(items: Sequence[_ListedEntry]) -> None:
     """Print the entries that can run here, our library first; others are counted, or listed if none can."""
     runs = [item for item in items if item["runs_here"]]
     listed = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
