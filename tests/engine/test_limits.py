@@ -152,9 +152,11 @@ def test_an_error_beyond_the_models_window_is_detected(monkeypatch: pytest.Monke
     """Attention that is wrong only for more keys than the first probe has is detected by the long probe."""
     real = attention.attend_block
 
-    def faulty(query: Any, key: Any, value: Any, bias: Any, options: dict[str, Any]) -> Any:
+    def faulty(query: Any, key: Any, value: Any, bias: Any, options: attention.AttentionOptions) -> Any:
         is_long = key.shape[1] > 100
-        return real(query, key, value, bias, {**options, "scaling": (1.3 if is_long else 1.0) * options["scaling"]})
+        return real(
+            query, key, value, bias, {**options, "scaling": (1.3 if is_long else 1.0) * (options["scaling"] or 1.0)}
+        )
 
     monkeypatch.setattr(attention, "attend_block", faulty)
     shape = SHAPE | {"max_position_embeddings": 512, "sliding_window": 120}

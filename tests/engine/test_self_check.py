@@ -26,8 +26,8 @@ def test_an_error_in_the_trie_path_is_detected(monkeypatch: pytest.MonkeyPatch) 
     """Attention without its scale is detected and reported, and the plain path scores correctly."""
     real = attention.attend_block
 
-    def faulty(query: Any, key: Any, value: Any, bias: Any, options: dict[str, Any]) -> Any:
-        return real(query, key, value, bias, {**options, "scaling": 1.3 * options["scaling"]})
+    def faulty(query: Any, key: Any, value: Any, bias: Any, options: attention.AttentionOptions) -> Any:
+        return real(query, key, value, bias, {**options, "scaling": 1.3 * (options["scaling"] or 1.0)})
 
     monkeypatch.setattr(attention, "attend_block", faulty)
     model = tiny_model("llama", SHAPE)

@@ -7,11 +7,11 @@ model does around attention is unchanged.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -32,17 +32,28 @@ SETTLED = frozenset(
 )
 
 
+MaskFunction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""transformers' mask function: (batch, head, query position, key position) -> bool."""
+
+
+class AttentionOptions(TypedDict, total=False):
+    """What a layer passes to its attention besides tensors and mask. Any other option is None, or in `SETTLED`."""
+
+    scaling: float | None
+    softcap: float | None
+    s_aux: torch.Tensor | None  # attention sinks. Shape: [H]
+    dropout: float
+    position_bias: torch.Tensor | None
+
+
 class UnsupportedAttention(Exception):
     """The model does not use the attention interface in the way that the trie path needs."""
 
 
 class MaskRule:
-    """A model's own rule of which positions may see which, passed to its layers instead of a mask.
+    """A model's own rule of which positions may see which, passed to its layers instead of a mask."""
 
-    `function` is transformers' mask function: (batch, head, query position, key position) -> bool.
-    """
-
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: MaskFunction) -> None:
         self.function = function
 
     def allows_all_before(self, query: int) -> bool:
@@ -89,7 +100,7 @@ class _TorchBlock:
     first: int
     last: int
     n_path: int
-    keys: torch.Tensor | slice
+    keys: "torch.Tensor | slice[int, int, int]"
     n_keys: int
     bias: torch.Tensor  # [(last - first) * queries per key head, n_path + n_keys]
 
@@ -126,7 +137,7 @@ class WindowAttention:
         return self.target_rows if self.n_calls == self.cache.n_calls else None
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: AttentionOptions
     ) -> torch.Tensor:
         """Return attention's output for one layer.
 
@@ -149,7 +160,7 @@ class WindowAttention:
         value: torch.Tensor,
         path: tuple[torch.Tensor, torch.Tensor],
         rule: MaskRule,
-        options: dict[str, Any],
+        options: AttentionOptions,
     ) -> torch.Tensor:
         """Return the output, one block of queries after another.
 
@@ -194,7 +205,7 @@ class WindowAttention:
                 bias = torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -math.inf)
                 n_keys = int(block.keys.size)
                 is_run = n_keys > 0 and int(block.keys[-1]) - int(block.keys[0]) == n_keys - 1
-                keys: torch.Tensor | slice = (
+                keys: torch.Tensor | slice[int, int, int] = (
                     slice(int(block.keys[0]), int(block.keys[-1]) + 1)
                     if is_run
                     else torch.as_tensor(block.keys, device=self.device)
@@ -234,14 +245,14 @@ def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor |
     return None if b - a == last - first else rows[a:b]
 
 
-def _is_one_kernel(key: torch.Tensor, value: torch.Tensor, options: dict[str, Any]) -> bool:
+def _is_one_kernel(key: torch.Tensor, value: torch.Tensor, options: AttentionOptions) -> bool:
     """Return whether torch's own attention kernel supports these widths and options."""
     is_plain = options.get("softcap") is None and options.get("s_aux") is None
     return is_plain and key.shape[-1] == value.shape[-1]
 
 
 def attend_block(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, options: dict[str, Any]
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, options: AttentionOptions
 ) -> torch.Tensor:
     """Return softmax(query key / scale + bias) value for one block, with soft cap and attention sinks if given.
 
@@ -267,12 +278,21 @@ def attend_block(
     return torch.matmul(weights[..., : key.shape[1]], value)
 
 
-_current: ContextVar[Any] = ContextVar("assaymark_window_in_progress", default=None)
-"""The attention of the pass that runs in this thread: a WindowAttention or a DecodeStep."""
+class LayerAttention(Protocol):
+    """The attention of one forward pass: a WindowAttention or a DecodeStep."""
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: AttentionOptions
+    ) -> torch.Tensor:
+        """Return attention's output for one layer."""
+
+
+_current: ContextVar[LayerAttention | None] = ContextVar("assaymark_window_in_progress", default=None)
+"""The attention of the pass that runs in this thread."""
 
 
 @contextmanager
-def window_in_progress(attention: Any) -> Iterator[None]:
+def window_in_progress(attention: LayerAttention) -> Iterator[None]:
     """Set `attention` as the one that the model's layers call during one forward pass of this thread."""
     token = _current.set(attention)
     try:
@@ -294,8 +314,8 @@ def _attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: Any,
-    **options: Any,
+    attention_mask: object,
+    **options: Unpack[AttentionOptions],
 ) -> tuple[torch.Tensor, None]:
     """Implement transformers' attention interface: one layer of the present window."""
     del module
@@ -308,7 +328,7 @@ def _attend(
     return window.attend(query, key, value, attention_mask, options), None
 
 
-def _refuse_unknown(options: dict[str, Any]) -> None:
+def _refuse_unknown(options: Mapping[str, object]) -> None:
     """Raise UnsupportedAttention for an unknown option: ignoring it would give a wrong result."""
     if options.get("position_bias") is not None:
         raise UnsupportedAttention("the model adds a bias by position in the batch")
@@ -319,7 +339,7 @@ def _refuse_unknown(options: dict[str, Any]) -> None:
             raise UnsupportedAttention(f"the trie path does not support the attention option {name}")
 
 
-def _mask(*_args: Any, mask_function: Any = None, **_options: Any) -> MaskRule:
+def _mask(*_args: object, mask_function: MaskFunction, **_options: object) -> MaskRule:
     """Implement transformers' mask interface: pass the model's own rule on to its layers."""
     return MaskRule(mask_function)
 

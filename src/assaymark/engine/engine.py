@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +128,7 @@ class Engine:
 
     @classmethod
     def load(
-        cls, path_or_model: Any, *, settings: EngineSettings | None = None, checks: CheckMemory | None = None
+        cls, path_or_model: object, *, settings: EngineSettings | None = None, checks: CheckMemory | None = None
     ) -> "Engine":
         """Return an engine for a local folder, a Hub id, or a loaded transformers model.
 
@@ -137,11 +136,11 @@ class Engine:
         Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
         """
         settings = settings or EngineSettings()
-        is_borrowed = isinstance(path_or_model, torch.nn.Module)
-        with loading(), on_loan(path_or_model) if is_borrowed else nullcontext():
+        borrowed = path_or_model if isinstance(path_or_model, torch.nn.Module) else None
+        with loading(), nullcontext() if borrowed is None else on_loan(borrowed):
             use_threads(settings)
             loaded = load_model(path_or_model, settings)
-            if is_borrowed:
+            if borrowed is not None:
                 without_wrappers(loaded.outer)
             if next(loaded.inner.parameters()).device.type == "cpu":
                 keep_freed_memory()

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from assaymark.engine.attention import MaskRule, PathCache, UnsupportedAttention, WindowAttention
+from assaymark.engine.attention import AttentionOptions, MaskRule, PathCache, UnsupportedAttention, WindowAttention
 from assaymark.engine.head import Head
 from assaymark.engine.memory import is_out_of_memory
 from assaymark.engine.spans import IntArray
@@ -52,7 +52,7 @@ class FlexWindowAttention(WindowAttention):
         value: torch.Tensor,
         path: tuple[torch.Tensor, torch.Tensor],
         rule: MaskRule,
-        options: dict[str, Any],
+        options: AttentionOptions,
     ) -> torch.Tensor:
         """Return the output of one layer in one call.
 
@@ -115,11 +115,13 @@ class FlexWindowAttention(WindowAttention):
             known[id(rule)] = self._block_mask(rule, nodes, ends, depths, start, n_padded)
         return known[id(rule)]
 
-    def _block_mask(self, rule: MaskRule, nodes: Any, ends: Any, depths: Any, start: int, n_padded: int) -> BlockMask:
+    def _block_mask(
+        self, rule: MaskRule, nodes: IntArray, ends: IntArray, depths: IntArray, start: int, n_padded: int
+    ) -> BlockMask:
         """Return the block mask of keys given by node, end and depth, for queries from `start` on."""
         key_nodes, key_ends, key_depths = (torch.as_tensor(a, device=self.device) for a in (nodes, ends, depths))
 
-        def allows(batch: Any, head: Any, q: Any, k: Any) -> Any:
+        def allows(batch: torch.Tensor, head: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
             node = key_nodes[start + q]
             is_ancestor = (key_nodes[k] <= node) & (node <= key_ends[k])
             return is_ancestor & rule.function(batch, head, key_depths[start + q], key_depths[k])
@@ -127,7 +129,9 @@ class FlexWindowAttention(WindowAttention):
         return create_block_mask(allows, 1, None, n_padded, start + n_padded, device=str(self.device), BLOCK_SIZE=BLOCK)
 
 
-def _soft_cap(cap: float | None) -> Callable[..., torch.Tensor] | None:
+def _soft_cap(
+    cap: float | None,
+) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None:
     """Return FlexAttention's score function for a soft cap, or None without one."""
     if cap is None:
         return None

@@ -6,7 +6,7 @@ compute the same: the sampler runs after `generate`'s own processors and leaves 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -20,6 +20,12 @@ from assaymark.engine.generation import (
 from assaymark.engine.sampling import choose
 from assaymark.engine.steps import forward_pass
 from assaymark.errors import NonFiniteLogits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+T = TypeVar("T")
 
 
 class _Sampler:
@@ -63,7 +69,7 @@ class _Stopper:
 
 @torch.inference_mode()
 def generate_plain(
-    model: Any,
+    model: "PreTrainedModel",
     prompt: GenerationPrompt,
     index: int,
     repeat: int,
@@ -109,7 +115,7 @@ def generate_plain(
     return GeneratedSequence(index, repeat, tuple(generated), reason)
 
 
-def _without_own_config(model: Any, call: Callable[[], Any]) -> Any:
+def _without_own_config(model: "PreTrainedModel", call: Callable[[], T]) -> T:
     """Return the result of `call` while the model's own generation_config is empty: the prompt has all settings."""
     from transformers import GenerationConfig
 

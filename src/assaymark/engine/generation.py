@@ -8,7 +8,7 @@ sequence does not depend on the other sequences in its batch.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.engine.spans import IntArray
 from assaymark.errors import ModelError, PlanError
@@ -61,7 +61,7 @@ class GenerationPrompt:
     key: str = ""
     repeats: tuple[int, ...] = (0,)
     repetition_penalty: float = 1.0
-    other: Mapping[str, Any] = field(default_factory=dict)
+    other: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -108,7 +108,7 @@ class GenerationDefaults:
     eos_ids: frozenset[int] = frozenset()
     repetition_penalty: float = 1.0
     sampling: Mapping[str, float] = field(default_factory=dict)
-    other: Mapping[str, Any] = field(default_factory=dict)
+    other: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

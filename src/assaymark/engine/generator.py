@@ -7,7 +7,7 @@ continuations of one prompt are equal, so one is generated for all its repeats.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from assaymark.engine.sharing import build_prompt_trie
 from assaymark.engine.slots import most_slots, slots_that_fit
 from assaymark.engine.weights import LoadedModel
 from assaymark.errors import PlanError, PromptTooLong
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 # Supported by `generate` but not by slots: a value other than the default sends the prompt to the plain path.
@@ -71,7 +74,7 @@ def defaults_of(model: object) -> GenerationDefaults:
     return defaults_of_config(getattr(model, "generation_config", None))
 
 
-def defaults_of_config(config: Any) -> GenerationDefaults:
+def defaults_of_config(config: "GenerationConfig | None") -> GenerationDefaults:
     """Return the defaults in a generation_config that can change a greedy or sampled text."""
     values = dict(config.to_dict()) if config is not None else {}
     eos = values.get("eos_token_id")

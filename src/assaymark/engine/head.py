@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from assaymark.engine.attention import NAME, window_in_progress
+from assaymark.engine.attention import NAME, LayerAttention, window_in_progress
 from assaymark.engine.projections import project_half
 from assaymark.engine.steps import AttentionSwitch, forward_pass
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers.modeling_outputs import BaseModelOutputWithPast
 
 LOGITS_AT_ONCE = (1 << 23) - 1024  # elements of logits per piece; glibc would map larger ones anew
 ROWS_AT_LEAST = 32  # with fewer rows, reading the projection's weights dominates; pieces are multiples of it
@@ -43,12 +47,12 @@ class _GivenBody(torch.nn.Module):
         self.__dict__["body"] = body  # bypasses nn.Module's bookkeeping: it is not a submodule of this one
         self.output = output
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> torch.Tensor | torch.nn.Module:
         """Replace a part of the body as well, for models that call only that part (opt: `self.model.decoder`)."""
         part = getattr(self.__dict__["body"], name)
         return self if isinstance(part, torch.nn.Module) else part
 
-    def forward(self, *_args: object, **_options: object) -> Any:
+    def forward(self, *_args: object, **_options: object) -> object:
         """Return the given output for any input."""
         return self.output
 
@@ -56,7 +60,7 @@ class _GivenBody(torch.nn.Module):
 class Head:
     """A causal LM split into body and head: `run_body`, then `logits` of any rows of the result."""
 
-    def __init__(self, model: Any, body_name: str, numerics: str) -> None:
+    def __init__(self, model: "PreTrainedModel", body_name: str, numerics: str) -> None:
         self.model = model
         self.numerics = numerics
         self.body_name = body_name
@@ -71,17 +75,17 @@ class Head:
         return AttentionSwitch(self.model, NAME)
 
     @contextmanager
-    def attending_through(self, window: object) -> Iterator[None]:
+    def attending_through(self, window: LayerAttention) -> Iterator[None]:
         """Let the layers attend through `window` for one pass, while no other thread runs this model."""
         with forward_pass(self.model), self._switch.on(), window_in_progress(window):
             yield
 
-    def run_body(self, **inputs: object) -> Any:
+    def run_body(self, **inputs: object) -> "BaseModelOutputWithPast":
         """Return the body's output, last hidden states included."""
         return self.body(**inputs)
 
     @contextmanager
-    def _standing_in(self, output: Any) -> Iterator[None]:
+    def _standing_in(self, output: "BaseModelOutputWithPast") -> Iterator[None]:
         """Replace the body by `output`, and a half-precision projection, inside the block."""
         modules = self.model._modules  # noqa: SLF001 - setattr would register parameters again at every call
         modules[self.body_name] = _GivenBody(self.body, output)
@@ -116,7 +120,7 @@ class Head:
         result = project_half(hidden, self.projection.weight)
         return result if bias is None else result.add_(bias.float())
 
-    def logits(self, output: Any, hidden: torch.Tensor) -> torch.Tensor:
+    def logits(self, output: "BaseModelOutputWithPast", hidden: torch.Tensor) -> torch.Tensor:
         """Return the causal LM's logits for hidden rows.
 
         Shapes: hidden [n_rows, width]; result [n_rows, vocab], float32 unless numerics is "model-dtype".
@@ -133,7 +137,7 @@ class Head:
         """The inputs that the causal LM names, and so passes on to its body."""
         return frozenset(inspect.signature(self.model.forward).parameters)
 
-    def logits_of_all(self, **inputs: Any) -> torch.Tensor:
+    def logits_of_all(self, **inputs: object) -> torch.Tensor:
         """Return the logits after every token of a pass, in one call of the causal LM where it takes these inputs.
 
         Shapes: inputs [1, n]; result [n, vocab], float32 unless numerics is "model-dtype".
@@ -146,7 +150,11 @@ class Head:
         return logits if self.numerics == "model-dtype" else logits.float()
 
     def score(
-        self, output: Any, hidden: torch.Tensor, target_rows: torch.Tensor, target_tokens: torch.Tensor
+        self,
+        output: "BaseModelOutputWithPast",
+        hidden: torch.Tensor,
+        target_rows: torch.Tensor,
+        target_tokens: torch.Tensor,
     ) -> TargetScores:
         """Return the log-probability of each target after its row.
 
@@ -185,7 +193,7 @@ def score_rows(
     return (chosen - best[target_rows]) - spread[target_rows], is_best
 
 
-def take_apart(model: Any, numerics: str) -> Head | None:
+def take_apart(model: "PreTrainedModel", numerics: str) -> Head | None:
     """Return the model as body and head, or None if the two cannot be separated.
 
     The body is the one child that contains the input embedding, whatever its name.

@@ -7,7 +7,7 @@ are scored by one pass over it. Texts are generated as on the plain path of othe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from assaymark.engine.steps import forward_pass, loading
 from assaymark.engine.weights import LoadedModel, load_model
 from assaymark.errors import NonFiniteLogits
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 __all__ = ["ImageTextEngine", "ImageTextPrompt"]
 
 _OF_TOKENS = "token_type_ids"  # the end of the names of inputs with one number for each token
@@ -33,7 +36,7 @@ class ImageTextPrompt:
     """One prompt. Shapes: tokens int32 [n]; inputs: the processor's other tensors (pixels, sizes), batch of one."""
 
     tokens: IntArray
-    inputs: Mapping[str, Any]
+    inputs: Mapping[str, object]
 
 
 class ImageTextEngine(PlainEngine):
@@ -68,7 +71,7 @@ class ImageTextEngine(PlainEngine):
                 results.append(self._scored(index, known[before.tobytes()], scored))
         return results
 
-    def _logits(self, model: Any, prompt: ImageTextPrompt, more: IntArray) -> torch.Tensor:
+    def _logits(self, model: "PreTrainedModel", prompt: ImageTextPrompt, more: IntArray) -> torch.Tensor:
         """Return the logits after the prompt and after each of `more`. Shapes: [1 + len(more), vocab]."""
         device = next(model.parameters()).device
         tokens = np.concatenate([prompt.tokens, more]).astype("int64")
@@ -113,8 +116,8 @@ class ImageTextEngine(PlainEngine):
         return [generate_plain(loaded.outer, settings, 0, repeat, stop, more=inputs) for repeat in settings.repeats]
 
 
-def _longer(name: str, value: Any, n_more: int) -> Any:
+def _longer(name: str, value: object, n_more: int) -> object:
     """Return an input with one number for each token extended by text tokens, others unchanged."""
-    if not n_more or not name.endswith(_OF_TOKENS) or value.dim() != 2:
+    if not n_more or not name.endswith(_OF_TOKENS) or not isinstance(value, torch.Tensor) or value.dim() != 2:
         return value
     return torch.nn.functional.pad(value, (0, n_more))

@@ -7,9 +7,12 @@ members' results; the self-check tests the others.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.memory import layer_configs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
 _WINDOW_NAMES = re.compile(r"(sliding_|attention_)?window(_size)?|attention_chunk_size|local_attention")
@@ -33,7 +36,7 @@ class LengthLimits:
     note: str | None = None
 
 
-def limits_of(model: Any, requested_length: int | None = None) -> LengthLimits:
+def limits_of(model: "PreTrainedModel", requested_length: int | None = None) -> LengthLimits:
     """Return the limits of a causal LM; `requested_length` is a number of positions that the caller requires.
 
     Rotary positions have no end, so more of them than in the configuration may be used, as in lm-eval; a table of
@@ -76,13 +79,13 @@ def _positions(config: object) -> int | None:
     return None
 
 
-def _has_table(model: Any) -> bool:
+def _has_table(model: "PreTrainedModel") -> bool:
     """Return whether positions are looked up in a table of learned or computed rows."""
     named = [*model.named_modules(), *model.named_parameters(), *model.named_buffers()]
     return any(_POSITION_TABLE.search(name.removesuffix(".weight")) for name, _ in named)
 
 
-def _rope_limit(config: Any) -> int | None:
+def _rope_limit(config: "PreTrainedConfig") -> int | None:
     """Return the input length beyond which rotary embeddings depend on the longest sequence of a batch."""
     parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
@@ -95,7 +98,7 @@ def _rope_limit(config: Any) -> int | None:
     return None
 
 
-def _packed_limit(config: Any) -> int | None:
+def _packed_limit(config: "PreTrainedConfig") -> int | None:
     """Return how many tokens a pass may contain before a token's index in it matters.
 
     Llama 4 scales queries by their index in the pass from `floor_scale` on; in a trie's window that is not a position.

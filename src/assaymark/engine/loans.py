@@ -9,13 +9,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from assaymark.engine.steps import configs_of
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LARGEST_COPIED = 1 << 20  # elements of a buffer; larger ones are quantised weights, which no forward pass writes to
 
@@ -34,7 +40,7 @@ class _ModuleState:
             _refill(held, members)
 
 
-def _refill(held: dict[Any, Any], members: dict[Any, Any]) -> None:
+def _refill(held: dict[K, V], members: dict[K, V]) -> None:
     """Make a dictionary contain exactly these objects again, in their order; unchanged if it already does."""
     is_same = len(held) == len(members) and all(
         a == b and held[a] is members[b] for a, b in zip(held, members, strict=True)
@@ -121,7 +127,7 @@ def without_wrappers(model: object) -> None:
         model.__dict__["forward"] = original
 
 
-def _generation_configs(model: torch.nn.Module) -> list[Any]:
+def _generation_configs(model: torch.nn.Module) -> "list[GenerationConfig]":
     configs = [module.__dict__.get("generation_config") for module in model.modules()]
     return list({id(each): each for each in configs if each is not None}.values())
 

@@ -14,9 +14,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 def cuda_count() -> int:
@@ -100,7 +103,7 @@ def largest_of(config: object, *names: str) -> int:
     return 0
 
 
-def layer_configs(config: object) -> list[Any]:
+def layer_configs(config: "PreTrainedConfig") -> "list[PreTrainedConfig]":
     """Return the configuration of each layer, if transformers has one for each; else the one for all."""
     return list(getattr(config, "per_layer_config", None) or ()) or [config]
 

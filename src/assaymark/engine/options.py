@@ -6,7 +6,7 @@ Neither needs torch, so plans and commands that load nothing can use them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.engine.checkpoints.record import TrainerCheckpoint
 from assaymark.errors import UsageError
@@ -56,7 +56,7 @@ class EngineSettings:
     n_slots: int | None = None
     n_threads: int | None = None
     max_length: int | None = None
-    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    model_kwargs: Mapping[str, object] = field(default_factory=dict)
     backend: Literal["causal", "seq2seq", "image-text"] = "causal"
     checkpoint: TrainerCheckpoint | None = None
     content: str | None = None

@@ -10,7 +10,7 @@ What the engines without a trie have in common: one loaded model, what it is, an
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from assaymark.engine.steps import forward_pass
 from assaymark.engine.trie import sorted_order
 from assaymark.engine.weights import LoadedModel, library_versions
 from assaymark.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["PlainEngine"]
 
@@ -104,7 +107,7 @@ def group_equal_inputs(spans: SpanBatch, indices: Sequence[int]) -> list[list[in
 
 
 def score_plain(
-    model: Any, spans: SpanBatch, indices: Sequence[int], *, batch_tokens: int, numerics: str
+    model: "PreTrainedModel", spans: SpanBatch, indices: Sequence[int], *, batch_tokens: int, numerics: str
 ) -> Iterator[PlainScores]:
     """Yield the scores of these spans.
 
@@ -132,7 +135,7 @@ def score_plain(
 
 @torch.inference_mode()
 def _score_batch(
-    model: Any, spans: SpanBatch, groups: list[list[int]], takes_rows: bool, numerics: str
+    model: "PreTrainedModel", spans: SpanBatch, groups: list[list[int]], takes_rows: bool, numerics: str
 ) -> Iterator[PlainScores]:
     """Run one padded batch; each group is one row of it, scored for all its spans."""
     device = next(model.parameters()).device
@@ -145,7 +148,7 @@ def _score_batch(
         real[row, : part.size] = 1
     n_scored = [max(int(spans.n_scored[i]) for i in group) for group in groups]
     keep = width - min(part.size - n for part, n in zip(inputs, n_scored, strict=True))
-    options: dict[str, Any] = {"use_cache": False}
+    options: dict[str, object] = {"use_cache": False}
     if len(inputs) > 1:
         options["attention_mask"] = torch.as_tensor(real, device=device)
     if takes_rows:

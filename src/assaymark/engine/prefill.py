@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from assaymark.engine.attention import MaskRule, PathCache, UnsupportedAttention, WindowAttention
+from assaymark.engine.attention import AttentionOptions, MaskRule, PathCache, UnsupportedAttention, WindowAttention
 from assaymark.engine.head import Head
 from assaymark.engine.memory import is_out_of_memory
 from assaymark.engine.sharing import PromptTrie
@@ -44,7 +44,7 @@ class _KeepingWindow(WindowAttention):
         self.seen: Rows = []
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, object]
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: AttentionOptions
     ) -> torch.Tensor:
         """Return attention's output for one layer; see `WindowAttention.attend`."""
         self.seen.append((key[0].transpose(0, 1), value[0].transpose(0, 1)))  # [N, G, D]

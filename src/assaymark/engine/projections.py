@@ -8,13 +8,16 @@ it has been checked on random input. Weights are not copied; `restore` undoes th
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from assaymark.engine.attention import needed_rows
 from assaymark.engine.memory import has_tiles
 from assaymark.engine.steps import only_pass
+
+if TYPE_CHECKING:
+    from transformers.models.llama.modeling_llama import LlamaMLP  # or any other with its names of layers
 
 SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own product is faster: oneDNN's begins later
 UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache
@@ -73,7 +76,7 @@ def _multiplying_as_bfloat16() -> Iterator[bool]:
     Sums stay in float32. The setting is torch's own and holds for the whole process, so it is reset at once, and not
     changed (yielding False) while another thread runs a model whose float32 products it would round.
     """
-    settings: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
+    settings = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
     with only_pass() as is_alone:
         if not is_alone:
             yield False
@@ -98,7 +101,7 @@ class FasterProjections:
     """The replaced forwards of one model, with the means to restore them."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._exchanged: list[tuple[torch.nn.Module, Callable[..., torch.Tensor]]] = []
+        self._exchanged: list[tuple[torch.nn.Module, Callable[[torch.Tensor], torch.Tensor]]] = []
         if not is_available():
             return
         for module in model.modules():
@@ -144,7 +147,7 @@ def _is_plain_linear(module: object) -> bool:
     )
 
 
-def _has_hooks(module: Any) -> bool:
+def _has_hooks(module: torch.nn.Module) -> bool:
     """Return whether the module or a part of it has forward hooks, which a fused block would skip."""
     return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
 
@@ -180,14 +183,16 @@ def _weights(linear: object) -> tuple[torch.Tensor, torch.Tensor | None]:
     return held["weight"], held["bias"]
 
 
-def _where_it_pays(module: Any, fused: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _where_it_pays(
+    module: "torch.nn.Linear | LlamaMLP", fused: Callable[[torch.Tensor], torch.Tensor]
+) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a forward that uses `fused` where it is faster, and leaves rows at zero if they are not needed.
 
     After a window's last attention call rows are independent, so the last layer's feed-forward, the most expensive part
     of a layer, is computed only for the needed rows. The module's own forward runs where gradients are recorded, which
     the fused products do not have, and for few rows of a small layer, as when a single sequence is decoded.
     """
-    own: Callable[[Any, torch.Tensor], torch.Tensor] = type(module).forward
+    own = type(module).forward
     first, last = _ends(module)
     n_outputs, width = (first.out_features if first.weight.dtype == torch.float32 else None), last.out_features
 
@@ -207,13 +212,13 @@ def _where_it_pays(module: Any, fused: Callable[[torch.Tensor], torch.Tensor]) -
     return forward
 
 
-def _ends(module: Any) -> tuple[Any, Any]:
+def _ends(module: "torch.nn.Linear | LlamaMLP") -> tuple[torch.nn.Linear, torch.nn.Linear]:
     """Return the layer that a linear layer or a gated block begins with, and the one that it ends with."""
-    return (module, module) if type(module) is torch.nn.Linear else (module.gate_proj, module.down_proj)
+    return (module, module) if isinstance(module, torch.nn.Linear) else (module.gate_proj, module.down_proj)
 
 
 @torch.inference_mode()
-def _agree(module: Any, fused: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+def _agree(module: "torch.nn.Linear | LlamaMLP", fused: Callable[[torch.Tensor], torch.Tensor]) -> bool:
     """Return whether `fused` equals the module's own result up to rounding, on a few rows of random input."""
     weight = _ends(module)[0].weight
     generator = torch.Generator().manual_seed(0)

@@ -6,7 +6,7 @@ trie, so what they share is computed once; `read_alone` is the plain twin, one p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.engine.steps import forward_pass
 from assaymark.engine.trie import Trie, build_trie
 from assaymark.engine.windows import Window, WindowCutter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["PromptLogprobs", "read_alone", "read_together"]
 
@@ -42,7 +45,7 @@ class PromptLogprobs:
 
 
 @torch.inference_mode()
-def read_alone(model: Any, tokens: IntArray, n_top: int) -> PromptLogprobs:
+def read_alone(model: "PreTrainedModel", tokens: IntArray, n_top: int) -> PromptLogprobs:
     """Return the log-probabilities of one prompt by one plain forward pass."""
     device = next(model.parameters()).device
     ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)

@@ -11,7 +11,7 @@ against it, so it shares nothing with them: no cache, no batch, no trie.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,13 @@ from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.engine.steps import attention_set_to, forward_pass
 from assaymark.engine.trie import build_trie
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 @torch.inference_mode()
 def token_logprobs(
-    model: Any, tokens: IntArray, n_scored: int
+    model: "PreTrainedModel", tokens: IntArray, n_scored: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return the log-probability of each of the last `n_scored` tokens, and whether it was the argmax.
 
@@ -46,7 +49,7 @@ def token_logprobs(
     return chosen.double().cpu().numpy(), is_best.cpu().numpy()
 
 
-def score_sequence(model: object, tokens: IntArray, n_scored: int) -> tuple[float, bool]:
+def score_sequence(model: "PreTrainedModel", tokens: IntArray, n_scored: int) -> tuple[float, bool]:
     """Return the sum of `token_logprobs` and whether every scored token was the argmax.
 
     Units: nats.
@@ -154,7 +157,7 @@ class ProbeReference:
     may_batch: bool
 
 
-def measure(model: object, probe: SpanBatch, batch_limit: int | None = None) -> ProbeReference:
+def measure(model: "PreTrainedModel", probe: SpanBatch, batch_limit: int | None = None) -> ProbeReference:
     """Return the reference for the probe, computed by the unchanged model.
 
     A probe longer than `batch_limit` is never put into a padded batch, so that is not tested.
@@ -181,7 +184,7 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def check(model: object, head: Head | None, reference: ProbeReference, window_tokens: int) -> CheckResult:
+def check(model: "PreTrainedModel", head: Head | None, reference: ProbeReference, window_tokens: int) -> CheckResult:
     """Return whether the trie path, in windows of this size, is correct for this model with these weights."""
     alone, may_batch, spread = reference.alone, reference.may_batch, reference.spread
     if head is None:
@@ -201,13 +204,13 @@ def check(model: object, head: Head | None, reference: ProbeReference, window_to
     return CheckResult("trie" if moved <= bound else "plain", f"self-check: trie {said}", may_batch)
 
 
-def _rounding_error(model: Any, logprobs: FloatArray) -> float:
+def _rounding_error(model: "PreTrainedModel", logprobs: FloatArray) -> float:
     """Return the difference that rounding alone explains, in case the plain path does not vary at all."""
     epsilon = torch.finfo(next(model.parameters()).dtype).eps
     return 4.0 * float(epsilon) * max(1.0, float(np.abs(logprobs).max()))
 
 
-def _reference(model: object, probe: SpanBatch) -> FloatArray:
+def _reference(model: "PreTrainedModel", probe: SpanBatch) -> FloatArray:
     """Return each probe span's log-probability, with each branch computed alone.
 
     Shapes: float64 [n].
@@ -221,7 +224,7 @@ def _reference(model: object, probe: SpanBatch) -> FloatArray:
     return result
 
 
-def _plain(model: object, probe: SpanBatch) -> FloatArray:
+def _plain(model: "PreTrainedModel", probe: SpanBatch) -> FloatArray:
     """Return the log-probabilities with all branches in one padded batch."""
     result = np.zeros(len(probe))
     ends = whole_sequences(probe)
@@ -233,7 +236,7 @@ def _plain(model: object, probe: SpanBatch) -> FloatArray:
     return result
 
 
-def _spread_of_kernels(model: Any, probe: SpanBatch, alone: FloatArray) -> float:
+def _spread_of_kernels(model: "PreTrainedModel", probe: SpanBatch, alone: FloatArray) -> float:
     """Return the variation of the plain path between attention kernels."""
     finite = np.isfinite(alone)
     rounding = _rounding_error(model, alone[finite]) if finite.any() else 0.0
@@ -253,7 +256,9 @@ def _spread_of_kernels(model: Any, probe: SpanBatch, alone: FloatArray) -> float
     return spread
 
 
-def _spread_of_batches(model: object, probe: SpanBatch, alone: FloatArray, spread: float) -> tuple[bool, float]:
+def _spread_of_batches(
+    model: "PreTrainedModel", probe: SpanBatch, alone: FloatArray, spread: float
+) -> tuple[bool, float]:
     """Return whether padded batches are correct, and the variation of the plain path including them."""
     finite = np.isfinite(alone)
     rounding = _rounding_error(model, alone[finite]) if finite.any() else 0.0

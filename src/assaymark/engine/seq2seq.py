@@ -9,7 +9,7 @@ Source: lm-evaluation-harness 0.4.13, models/huggingface.py (`_loglikelihood_tok
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, 
 from assaymark.engine.steps import forward_pass, loading
 from assaymark.engine.weights import LoadedModel, load_model
 from assaymark.errors import ModelUnavailable, NonFiniteLogits, PlanError, UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["Seq2SeqEngine"]
 
@@ -97,7 +100,7 @@ class Seq2SeqEngine(PlainEngine):
                 on_window(WindowReport(done, total, done, total, time.perf_counter() - started))
 
     @torch.inference_mode()
-    def _score_batch(self, model: Any, spans: SpanBatch, batch: "list[_Group]") -> list[Result]:
+    def _score_batch(self, model: "PreTrainedModel", spans: SpanBatch, batch: "list[_Group]") -> list[Result]:
         """Return the results of the spans with these contexts."""
         device = next(model.parameters()).device
         ids, mask = _padded([context for context, _ in batch], device)
@@ -208,7 +211,7 @@ def _padded(sequences: Sequence[IntArray], device: torch.device) -> tuple[torch.
     return torch.as_tensor(ids, device=device), torch.as_tensor(real, device=device)
 
 
-def _decoder_start(model: Any) -> int:
+def _decoder_start(model: "PreTrainedModel") -> int:
     """Return the token that the decoder begins with.
 
     Raises: ModelUnavailable if the model does not say.

@@ -18,12 +18,12 @@ How many sequences are decoded at once, from the device's memory and the model's
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from assaymark.engine.attention import MaskRule, UnsupportedAttention
+from assaymark.engine.attention import AttentionOptions, MaskRule, UnsupportedAttention
 from assaymark.engine.memory import cache_bytes, total_memory_bytes, zeros_apart
 from assaymark.engine.spans import IntArray
 from assaymark.engine.weights import LoadedModel
@@ -64,7 +64,7 @@ def has_flash_kernel() -> bool:
 
 
 def attend_part(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, object]
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: AttentionOptions
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention over these keys alone, and the logarithm of the sum of exponentials of its scores.
 
@@ -88,14 +88,16 @@ def attend_part(
 
 
 def attend_all(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, object]
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: AttentionOptions
 ) -> torch.Tensor:
     """Return attention over these keys where there are no others, so that nothing is merged. Shapes: `attend_part`."""
     weights = torch.softmax(_scores(query, key, bias, options), dim=-1)
     return torch.matmul(weights.to(value.dtype), value)
 
 
-def _scores(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]) -> torch.Tensor:
+def _scores(
+    query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, options: AttentionOptions
+) -> torch.Tensor:
     """Return the scores before softmax, in float32. Shapes: as `attend_part`; result [B, G, Q, K]."""
     cap = options.get("softcap")
     scores = torch.matmul(query, key.transpose(2, 3)).float().mul_(_scale(query, options))
@@ -106,7 +108,7 @@ def _scores(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, o
     return scores
 
 
-def _scale(query: torch.Tensor, options: dict[str, Any]) -> float:
+def _scale(query: torch.Tensor, options: AttentionOptions) -> float:
     scale = options.get("scaling")
     return float(query.shape[-1] ** -0.5 if scale is None else scale)
 
@@ -271,7 +273,7 @@ class DecodeStep:
         return torch.arange(n, device=self.device), torch.as_tensor(self.table.lengths[:n].copy(), device=self.device)
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: AttentionOptions
     ) -> torch.Tensor:
         """Return attention's output for one layer, after storing the new keys and values.
 
@@ -296,14 +298,15 @@ class DecodeStep:
             folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
         bias, views = self._views_for(rule, repeat)
         own_keys, own_values = keys[:n, :, :, : self.n_rows].transpose(2, 3), values[:n, :, : self.n_rows]
-        if not views and options.get("s_aux") is None and repeat < FLASH_ROWS:
+        sinks = options.get("s_aux")
+        if not views and sinks is None and repeat < FLASH_ROWS:
             alone = attend_all(folded, own_keys, own_values, bias, options)
             return alone.to(dtype).reshape(1, n, n_heads, -1)
         output, log_sum = attend_part(folded, own_keys, own_values, bias, options)
         for view in views:
             output, log_sum = _attend_trunk(folded, output, log_sum, view, view.trunk.layers[layer], options)
-        if options.get("s_aux") is not None:
-            output = with_sinks(output, log_sum, options["s_aux"])
+        if sinks is not None:
+            output = with_sinks(output, log_sum, sinks)
         return output.to(dtype).reshape(1, n, n_heads, -1)
 
     def commit(self) -> None:
@@ -353,7 +356,7 @@ class DecodeStep:
         blind = None if sees.all() else torch.as_tensor(~sees, device=self.device)
         return _TrunkView(trunk, slots, len(members), bias, blind)
 
-    def _bias(self, visible: Any) -> torch.Tensor:
+    def _bias(self, visible: npt.NDArray[np.bool_]) -> torch.Tensor:
         hidden = torch.as_tensor(~visible, device=self.device)
         dtype = self.table.keys[0].dtype
         return torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -torch.inf)
@@ -374,7 +377,7 @@ def _attend_trunk(
     log_sum: torch.Tensor,
     view: _TrunkView,
     rows: Sequence[torch.Tensor],
-    options: dict[str, object],
+    options: AttentionOptions,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention so far merged with a trunk's, which is read once for all slots that share it.
 

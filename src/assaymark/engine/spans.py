@@ -7,14 +7,13 @@ take more than a gigabyte.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from assaymark.errors import ModelError, PlanError
 
-IntArray = npt.NDArray[np.integer[Any]]
+IntArray = npt.NDArray[np.int32 | np.int64]
 
 
 @dataclass(frozen=True, slots=True)

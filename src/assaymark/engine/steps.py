@@ -8,10 +8,13 @@ exclude each other; passes on different models do not. transformers loads models
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class _Gate:
@@ -77,7 +80,7 @@ class _Gate:
 
 _GATE = _Gate()
 _LOCKS: WeakKeyDictionary[torch.nn.Module, threading.RLock] = WeakKeyDictionary()
-_ROTARY: WeakKeyDictionary[torch.nn.Module, list[Any]] = WeakKeyDictionary()
+_ROTARY: WeakKeyDictionary[torch.nn.Module, list[torch.nn.Module]] = WeakKeyDictionary()
 _LOCKS_GUARD = threading.Lock()
 
 
@@ -92,7 +95,7 @@ def only_pass() -> AbstractContextManager[bool]:
 
 
 @contextmanager
-def forward_pass(model: Any) -> Iterator[None]:
+def forward_pass(model: "PreTrainedModel") -> Iterator[None]:
     """Run one forward pass (or several that belong together) while no other thread uses the same model.
 
     An ambient autocast, as a training loop may have, is switched off: scores are computed in the weights' own dtype.
@@ -107,7 +110,7 @@ def forward_pass(model: Any) -> Iterator[None]:
         yield
 
 
-def _forget_lengths(model: Any) -> None:
+def _forget_lengths(model: torch.nn.Module) -> None:
     """Reset what dynamic rotary embeddings store of longer inputs: the order of inputs must not change results."""
     rotary = _ROTARY.get(model)
     if rotary is None:
@@ -125,10 +128,10 @@ def _is_dynamic(module: object) -> bool:
     return "dynamic" in (kinds.values() if isinstance(kinds, dict) else [kinds])
 
 
-def configs_of(model: Any) -> list[Any]:
+def configs_of(model: "PreTrainedModel") -> "list[PreTrainedConfig]":
     """Return every configuration object of a model and its parts, each once."""
     waiting = [module.config for module in model.modules() if hasattr(module, "config")]
-    configs: dict[int, Any] = {}
+    configs: dict[int, PreTrainedConfig] = {}
     while waiting:
         config = waiting.pop()
         if id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
@@ -139,7 +142,7 @@ def configs_of(model: Any) -> list[Any]:
 
 
 @contextmanager
-def attention_set_to(model: Any, name: str) -> Iterator[None]:
+def attention_set_to(model: "PreTrainedModel", name: str) -> Iterator[None]:
     """Set another attention implementation for a model and its parts inside the block, with transformers' checks.
 
     Raises: ValueError, ImportError and other errors of transformers if the model does not support it.
@@ -178,5 +181,5 @@ class AttentionSwitch:
                 config._attn_implementation_internal = name  # noqa: SLF001
 
 
-def _implementation(config: Any) -> Any:
+def _implementation(config: "PreTrainedConfig") -> object:
     return config._attn_implementation  # noqa: SLF001 - transformers has no public reader

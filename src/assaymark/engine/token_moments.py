@@ -5,7 +5,7 @@ distribution at that position. One sequence, one forward pass, float32.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import torch
 
 from assaymark.engine.spans import IntArray
 from assaymark.engine.steps import forward_pass
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["TokenMoments", "token_moments"]
 
@@ -32,7 +35,7 @@ class TokenMoments:
 
 
 @torch.inference_mode()
-def token_moments(model: Any, tokens: IntArray) -> TokenMoments:
+def token_moments(model: "PreTrainedModel", tokens: IntArray) -> TokenMoments:
     """Return the statistics of a sequence.
 
     Shapes: tokens [length], at least 2. Source: Zhang et al. 2024 (Min-K%++, arXiv 2404.02936), equation 4.

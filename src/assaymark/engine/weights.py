@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -19,6 +19,10 @@ from assaymark.engine.checkpoints.record import TrainerCheckpoint
 from assaymark.engine.limits import LengthLimits, limits_of
 from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # The package in a message of transformers, or of Python where a package lacks another one.
 _PACKAGE = re.compile(r"pip install (?:-U |--upgrade )?([\w.-]+(?:[<>=]=?[\w.]*\w)?)|No module named '([\w.]+)'")
@@ -34,8 +38,8 @@ class LoadedModel:
         is_borrowed: whether the caller has loaded it and needs its state restored.
     """
 
-    outer: Any
-    inner: Any
+    outer: "PreTrainedModel | PeftModel"
+    inner: "PreTrainedModel"
     limits: LengthLimits
     vocab_size: int
     n_parameters: int
@@ -71,7 +75,7 @@ def load_model(path_or_model: object, settings: EngineSettings) -> LoadedModel:
     Raises: ModelUnavailable with a remedy; UsageError for an impossible device; MissingExtra without peft.
     """
     if isinstance(path_or_model, torch.nn.Module):
-        outer: Any = path_or_model
+        outer: PreTrainedModel | PeftModel = path_or_model
     elif settings.checkpoint is not None:
         outer = _placed(_from_checkpoint(settings.checkpoint, settings), settings)
     else:
@@ -90,7 +94,7 @@ def load_model(path_or_model: object, settings: EngineSettings) -> LoadedModel:
     )
 
 
-def _placed(model: Any, settings: EngineSettings) -> Any:
+def _placed(model: "PreTrainedModel", settings: EngineSettings) -> "PreTrainedModel":
     """Return the model on its device; where device_map or a quantisation has placed it, it stays there."""
     device = pick_device(settings.device)
     return model if "device_map" in settings.model_kwargs or getattr(model, "is_quantized", False) else model.to(device)
@@ -102,14 +106,14 @@ _UNLOADABLE = (
 )
 
 
-def _from_pretrained(name: str, settings: EngineSettings) -> Any:
+def _from_pretrained(name: str, settings: EngineSettings) -> "PreTrainedModel":
     """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
     import transformers
     from safetensors import SafetensorError
 
     kinds = {"seq2seq": "AutoModelForSeq2SeqLM", "image-text": "AutoModelForImageTextToText"}
-    kind: Any = getattr(transformers, kinds.get(settings.backend, "AutoModelForCausalLM"))
-    dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    kind = getattr(transformers, kinds.get(settings.backend, "AutoModelForCausalLM"))
+    dtype = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:
         with warnings.catch_warnings():
@@ -162,7 +166,7 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
     return {**passed, "config": config}
 
 
-def _change_config(config: Any, changes: dict[str, Any]) -> None:
+def _change_config(config: "PreTrainedConfig", changes: dict[str, object]) -> None:
     """Replace settings of a configuration, those of its text model where it has one."""
     inner = config.get_text_config()
     kept = getattr(inner, "rope_parameters", None)
@@ -172,7 +176,7 @@ def _change_config(config: Any, changes: dict[str, Any]) -> None:
                 "this model has rope settings for each kind of layer, for which rope_scaling and rope_theta are "
                 'ambiguous; expected rope_parameters={"full_attention": {...}, ...}, as in its config.json'
             )
-        scaling = dict(changes.pop("rope_scaling", {}))
+        scaling = dict(cast("Mapping[str, object]", changes.pop("rope_scaling", {})))
         if "type" in scaling:  # its name before transformers 4.45
             scaling.setdefault("rope_type", scaling.pop("type"))
         theta = {"rope_theta": changes.pop("rope_theta")} if "rope_theta" in changes else {}
@@ -181,7 +185,7 @@ def _change_config(config: Any, changes: dict[str, Any]) -> None:
         setattr(inner if hasattr(inner, key) else config, key, value)
 
 
-def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) -> Any:
+def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) -> "PreTrainedModel":
     """Return the causal LM of a trainer's checkpoint, in the requested dtype, on the CPU or as device_map says.
 
     Raises: ModelUnavailable, naming the tensor that is missing or does not fit.
@@ -230,7 +234,7 @@ def _remedy(text: str, settings: EngineSettings) -> str:
     return "; check the spelling, the connection, and HF_HUB_OFFLINE"
 
 
-def _with_adapter(model: object, adapter: str) -> Any:
+def _with_adapter(model: "PreTrainedModel", adapter: str) -> "PeftModel":
     """Return the model with a PEFT adapter.
 
     Raises: MissingExtra if peft is not installed; ModelUnavailable if the adapter cannot be loaded.
@@ -245,7 +249,7 @@ def _with_adapter(model: object, adapter: str) -> Any:
         raise ModelUnavailable(f"adapter {adapter!r} cannot be applied to the model: {error}") from error
 
 
-def probe_tokens(model: Any, name: Any) -> Sequence[int]:
+def probe_tokens(model: "PreTrainedModel", name: object) -> Sequence[int]:
     """Return a piece of real text in the model's own tokens; empty if the model has no tokenizer of its own."""
     from transformers import AutoTokenizer
 

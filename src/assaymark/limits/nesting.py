@@ -6,7 +6,6 @@ RecursionError, at a depth that depends on the caller.
 
 import json
 import re
-from typing import Any
 
 __all__ = ["MAX_DEPTH", "is_deeper", "json_kind", "parse_json"]
 
@@ -26,7 +25,7 @@ def is_deeper(text: str, limit: int) -> bool:
     return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > limit)
 
 
-def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> Any:
+def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> object:
     """Return the value of a JSON text.
 
     Raises: ValueError for text that is not JSON, is nested deeper than `limit`, or contains an integer of more digits

@@ -11,15 +11,16 @@ import re
 import signal
 import struct
 import sys
-from typing import Any
 
 
-def answer(what: str, pattern: str, flags: int, text: str, *of_sub: Any) -> Any:
-    """Return what `re` returns; `of_sub` are the replacement and the count."""
+def answer(
+    what: str, pattern: str, flags: int, text: str, replacement: str, count: int
+) -> list[str] | list[tuple[str, ...]] | str:
+    """Return what `re` returns; only "sub" uses the replacement and the count."""
     compiled = re.compile(pattern, flags)
     if what == "findall":
         return compiled.findall(text)
-    return compiled.sub(of_sub[0], text, of_sub[1])
+    return compiled.sub(replacement, text, count)
 
 
 def allow(seconds: float) -> None:

@@ -30,7 +30,7 @@ from assaymark.errors import DataError
 __all__ = ["MAX_SECONDS", "PathCount", "RegexTooSlow", "compiled", "cost_of", "findall", "sub"]
 
 
-_parser: Any = re._parser  # type: ignore[attr-defined] # noqa: SLF001 - the public name, sre_parse, is deprecated
+_parser = re._parser  # type: ignore[attr-defined] # noqa: SLF001 - the public name, sre_parse, is deprecated
 FREE = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "RANGE", "CATEGORY", "NEGATE", "FAILURE"})
 LARGE = 1e9
 
@@ -129,7 +129,7 @@ class _PatternWorker:
         self._owner = 0
         self.n_timeouts: Counter[str] = Counter()
 
-    def run(self, request: tuple[Any, ...]) -> Any:
+    def run(self, request: tuple[str, str, int, str, str, int]) -> list[object] | str:
         """Return the worker's result. Raises: RegexTooSlow; re.error; DataError after too many time-outs."""
         pattern = request[1]
         with self._lock:
@@ -147,10 +147,10 @@ class _PatternWorker:
                 )
         is_answer, result = reply
         if not is_answer:
-            raise re.error(result)
+            raise re.error(str(result))
         return result
 
-    def _exchange(self, data: bytes) -> Any:
+    def _exchange(self, data: bytes) -> tuple[bool, list[object] | str] | None:
         """Return the reply to a message, None if the worker died while computing it."""
         send, receive = self._pipes()
         try:
@@ -166,7 +166,8 @@ class _PatternWorker:
         if not content:
             self._end()
             return None
-        return marshal.loads(content)  # noqa: S302 - of our own child
+        reply: tuple[bool, list[object] | str] = marshal.loads(content)  # noqa: S302 - of our own child
+        return reply
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         """Return the pipes to and from the worker; start it if necessary."""

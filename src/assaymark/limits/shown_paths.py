@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import overload
 
 __all__ = ["without_folders"]
 
@@ -23,7 +23,15 @@ _STORE = re.compile(r"\b(?:postgresql|postgres|mysql)(?:\+\w+)?://[^\s'\"`,;<>]*
 _PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 
-def without_folders(value: object) -> Any:
+@overload
+def without_folders(value: str) -> str: ...
+
+
+@overload
+def without_folders(value: object) -> object: ...
+
+
+def without_folders(value: object) -> object:
     """Return text, or JSON, with every path of a file shortened to its last part and user names out of URLs.
 
     Addresses of databases are left out whole: their hosts are inside the operator's network.

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from jinja2 import Template, nodes
 from jinja2.runtime import Context
@@ -48,6 +48,9 @@ MAX_TOTAL = 10 * MAX_CHARACTERS  # of all texts and lists that one rendering cre
 MAX_SECONDS = 10.0  # processor time of this thread
 LARGE = 10_000  # characters: after values of this size the clock is checked
 MAX_PARTS = 1_000_000  # of a value that is converted to text
+
+
+T = TypeVar("T")
 
 
 class TemplateTooLarge(Exception):
@@ -233,7 +236,7 @@ def _refuse_count(name: str, arguments: tuple[object, ...]) -> None:
         raise TemplateTooLarge(f"{name}({_largest(arguments):,}) is over its limit of {LARGEST_COUNT[name]:,}")
 
 
-def counted(budget: RenderBudget, result: object) -> Any:
+def counted(budget: RenderBudget, result: T) -> T:
     """Return the result of a call after counting its size, if it has one."""
     if isinstance(result, SIZED):
         budget.make(len(result))
@@ -246,12 +249,12 @@ def bounded_filter(name: str, function: Callable[..., object], budget: RenderBud
     size_of = FILTERS.get(name)
 
     @wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Any:
+    def within(*args: object, **kwargs: object) -> object:
         budget.step()
         arguments = args[n_passed:]
         if size_of is not None and arguments:
             if name == "join" and not isinstance(arguments[0], list | tuple | str):
-                arguments = (list(arguments[0]), *arguments[1:])
+                arguments = (list(cast("Iterable[object]", arguments[0])), *arguments[1:])
                 args = (*args[:n_passed], *arguments)
             budget.make(size_of(*arguments, *kwargs.values()))
         if name in LARGEST_COUNT:
@@ -289,7 +292,7 @@ class _Bounds(SandboxedEnvironment):
         _measure(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
-    def call(self, context: Context, called: object, /, *args: object, **kwargs: object) -> Any:
+    def call(self, context: Context, called: object, /, *args: object, **kwargs: object) -> object:
         """Call an object unless the result would be huge."""
         if called is _step:
             return called()
@@ -361,10 +364,11 @@ class _Measuring(NodeTransformer):
         """Measure both sides, unless one is a constant: such a comparison ends at once."""
         self.generic_visit(node)
         if not any(isinstance(each, nodes.Const) for each in (node.expr, *(operation.expr for operation in node.ops))):
-            holders: list[Any] = [node, *node.ops]
+            holders: list[nodes.Compare | nodes.Operand] = [node, *node.ops]
             for holder in holders:
                 call = nodes.Call(nodes.Name(WEIGHED, "load"), [holder.expr], [], None, None)
-                holder.expr = call.set_lineno(node.lineno)
+                call.set_lineno(node.lineno)
+                holder.expr = call
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the visitor finds it by this name

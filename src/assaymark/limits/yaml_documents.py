@@ -7,7 +7,7 @@ structure is measured on the parser's events, which needs no recursion, before a
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -27,10 +27,10 @@ class SafeLoader(_Base):  # type: ignore[misc]
     """YAML's safe loader; a scalar that Python cannot convert is a YAML error with its line."""
 
 
-def _converted(tag: str) -> Callable[[Any, Any], Any]:
+def _converted(tag: str) -> Callable[[yaml.SafeLoader, yaml.ScalarNode], object]:
     constructor = _Base.yaml_constructors[tag]
 
-    def construct(loader: Any, node: Any) -> Any:
+    def construct(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> object:
         kind = tag.rpartition(":")[2]
         if kind in {"int", "float"} and len(node.value) > MAX_NUMBER:
             problem = f"a number of {len(node.value):,} characters; at most {MAX_NUMBER:,} are allowed"
@@ -44,7 +44,7 @@ def _converted(tag: str) -> Callable[[Any, Any], Any]:
     return construct
 
 
-def _refused(_: Any, node: Any) -> Any:
+def _refused(_: yaml.SafeLoader, node: yaml.Node) -> NoReturn:
     problem = f"the type !!{node.tag.rpartition(':')[2]} is not supported; expected text, numbers, lists and mappings"
     raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
@@ -57,7 +57,7 @@ for _tag in ("set", "binary", "omap", "pairs"):
     SafeLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _refused)
 
 
-def load_yaml(data: bytes | str, make_loader: Callable[[Any], Any] = SafeLoader) -> Any:
+def load_yaml(data: bytes | str, make_loader: Callable[[bytes | str], yaml.SafeLoader] = SafeLoader) -> Any:
     """Return the value of a text with one YAML document.
 
     Args:
@@ -142,7 +142,7 @@ def _close(open_nodes: list[_Collection], anchors: dict[str, _Collection]) -> No
         anchors[closed.anchor] = closed
 
 
-def _events(data: bytes | str) -> Iterator[Any]:
+def _events(data: bytes | str) -> Iterator[yaml.Event]:
     return iter(yaml.parse(data, Loader=_Base))
 
 
@@ -158,21 +158,22 @@ def _is_shallow(raw: bytes) -> bool:
     return 2 * (longest + 1) <= MAX_DEPTH // 2
 
 
-def _position(event: Any) -> str:
-    return f"line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
+def _position(event: yaml.Event) -> str:
+    mark = event.start_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}" if mark else "an unknown position"
 
 
-def _refuse_depth(depth: int, event: object) -> None:
+def _refuse_depth(depth: int, event: yaml.Event) -> None:
     if depth > MAX_DEPTH:
         raise DataError(f"{_position(event)}: nested deeper than {MAX_DEPTH} levels")
 
 
-def _refuse_cycle(open_nodes: list[_Collection], event: Any) -> None:
+def _refuse_cycle(open_nodes: list[_Collection], event: yaml.AliasEvent) -> None:
     if any(node.anchor == event.anchor for node in open_nodes):
         raise DataError(f"{_position(event)}: the alias *{event.anchor} is inside the node that it refers to")
 
 
-def _refuse_expansion(n_nodes: int, event: Any) -> None:
+def _refuse_expansion(n_nodes: int, event: yaml.AliasEvent) -> None:
     if n_nodes > MAX_ALIASED_NODES:
         raise DataError(
             f"{_position(event)}: the aliases up to *{event.anchor} expand to {n_nodes:,} nodes; at most "

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import local_arguments, parse_arguments
@@ -13,7 +12,7 @@ from assaymark.models.server.arguments import KINDS, openai_arguments
 from assaymark.records import JsonValue, ModelIdentity
 from assaymark.registry import Registry, nearest
 
-Factory = Callable[[Mapping[str, Any]], Model]
+Factory = Callable[[Mapping[str, object]], Model]
 
 _COUNT = re.compile(r"[1-9]\d*")
 _BATCH_SIZE = re.compile(r"[1-9]\d*|auto(:\d*\.?\d+)?")  # as lm-eval reads it: auto:N measures N times
@@ -137,7 +136,7 @@ def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
     return arguments | ({"revision": identity.revision} if identity.revision else {})
 
 
-def local(arguments: Mapping[str, Any]) -> Model:
+def local(arguments: Mapping[str, object]) -> Model:
     """Return a local model, run by one process or several (`workers`), here or on a Ray cluster (`cluster`).
 
     Raises: UsageError.
@@ -152,7 +151,7 @@ def local(arguments: Mapping[str, Any]) -> Model:
         return LocalModel.from_loaded(values.pop("pretrained"), tokenizer, workers=n_workers, cluster=cluster, **values)
     if not isinstance(n_workers, int) or n_workers < 1:
         raise UsageError(f"workers={n_workers!r}; expected a whole number from 1")
-    return LocalModel(local_arguments(values), n_workers=n_workers, cluster=cluster)
+    return LocalModel(local_arguments(values), n_workers=n_workers, cluster=None if cluster is None else str(cluster))
 
 
 def image_text(arguments: Mapping[str, object]) -> Model:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.errors import Permanent, UsageError
 from assaymark.models.checkpoint.arguments import known_arguments
@@ -82,7 +82,7 @@ class FakeModel:
     answers = frozenset(QueryKind)
     takes_images = True  # it does not look at them
 
-    def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
+    def __init__(self, arguments: FakeArguments | None = None, **options: JsonValue) -> None:
         self.arguments = arguments or FakeArguments(**options)
         self.n_requested = 0  # queries computed, for tests of caching and resuming
 

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["gives_back", "is_loaded", "lent"]
 
@@ -11,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _loaded_object(model: object) -> Any:
+def _loaded_object(model: object) -> object:
     """Return the transformers model in what a caller passes for a model; None for names, servers and the like."""
     if isinstance(model, tuple) and model:
         return model[0]
@@ -31,7 +34,7 @@ def lent(model: object) -> Iterator[None]:
         return
     from assaymark.engine.loans import on_loan
 
-    with on_loan(_loaded_object(model), is_whole=True):
+    with on_loan(cast("PreTrainedModel", _loaded_object(model)), is_whole=True):
         yield
 
 

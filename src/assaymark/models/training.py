@@ -3,9 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        Trainer,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
 
 try:
     from transformers import TrainerCallback
@@ -27,33 +37,50 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         self.every = every
         self._log: Callable[[dict[str, float]], None] | None = None
 
-    def attach(self, trainer: Any) -> None:
+    def attach(self, trainer: "Trainer") -> None:
         """Add this callback to a Trainer, whose `log` sends the metrics to every configured destination."""
         trainer.add_callback(self)
         self._log = trainer.log
 
     @abstractmethod
-    def measure(self, model: Any, tokenizer: Any, checkpoint: str) -> Mapping[str, float]:
+    def measure(
+        self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", checkpoint: str
+    ) -> Mapping[str, float]:
         """Return the metrics of the model in its present state, by their names in the log.
 
         `checkpoint` is the name of that state: the Trainer's folder and step, as `train/checkpoint-500`.
         """
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: object
+    ) -> None:
         """Evaluate if the step count is a multiple of `every`."""
         if self.every is not None and state.global_step % self.every == 0:
             self._evaluate(args, state, control, kwargs)
 
-    def on_epoch_end(self, args: object, state: object, control: object, **kwargs: object) -> None:
+    def on_epoch_end(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: object
+    ) -> None:
         """Evaluate after an epoch, unless `every` is set."""
         if self.every is None:
             self._evaluate(args, state, control, kwargs)
 
-    def _evaluate(self, args: Any, state: Any, control: Any, kwargs: Mapping[str, Any]) -> None:
+    def _evaluate(
+        self,
+        args: "TrainingArguments",
+        state: "TrainerState",
+        control: "TrainerControl",
+        kwargs: Mapping[str, object],
+    ) -> None:
         if not state.is_world_process_zero:
             return
-        model = kwargs["model"]
-        if sharded := [name for name, parameter in model.named_parameters() if not _is_whole(parameter)]:
+        model: PreTrainedModel = kwargs["model"]
+        sharded = [
+            name
+            for name, part in model.named_parameters()
+            if part.numel() == 0 or hasattr(part, "placements") or hasattr(part, "ds_id")
+        ]
+        if sharded:
             raise UsageError(
                 f"the parameter {sharded[0]} is only partly on this process (FSDP or DeepSpeed ZeRO-3); expected a "
                 "whole model: evaluate the saved checkpoint instead"
@@ -66,7 +93,3 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         is_due = control.should_log  # logging resets it, and the step's own loss may still have to be logged
         self._log(metrics)
         control.should_log = is_due
-
-
-def _is_whole(parameter: Any) -> bool:
-    return parameter.numel() > 0 and not hasattr(parameter, "placements") and not hasattr(parameter, "ds_id")

@@ -5,7 +5,7 @@ They are declared as `options/shared.py` describes, which has the rest.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from assaymark.options.of_plans import (
     limit_heading,
@@ -41,7 +41,7 @@ class LmEvalOptions(TypedDict, total=False):
     """The keywords of `evaluate` that the command line's help lists first."""
 
     model_args: Annotated[
-        str | Mapping[str, Any],  # for a model named by its kind
+        str | Mapping[str, object],  # for a model named by its kind
         Option(
             help="pretrained=DIR,dtype=float32,peft=DIR,...",
             flags=("--model_args", "-a"),
@@ -225,7 +225,7 @@ class LmEvalOptions(TypedDict, total=False):
         ),
     ]
     gen_kwargs: Annotated[
-        Mapping[str, Any],
+        Mapping[str, object],
         Option(
             help="Generation settings that override the task's.",
             flags=("--gen_kwargs",),
@@ -263,7 +263,7 @@ class LmEvalOptions(TypedDict, total=False):
         ),
     ]
     metadata: Annotated[
-        Mapping[str, Any],
+        Mapping[str, object],
         Option(
             help="Values to store with the run; task files can read them.",
             flags=("--metadata",),

@@ -1,7 +1,7 @@
 """Conversions between options that are looked up by name and the fields of a run's plan."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from assaymark.errors import UsageError
 from assaymark.perturbations.named import Perturbation, perturbation_from, perturbations_of
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 
-def preset_of(options: Mapping[str, Any]) -> PromptPreset | None:
+def preset_of(options: Mapping[str, object]) -> PromptPreset | None:
     """Return the prompt preset that the options name; None for the model's own template, or plain text.
 
     Raises: UnknownName, DataError; UsageError where a chat template is requested as well.
     """
     from assaymark.tasks.prompt_presets import NONE, find_preset
 
-    preset = find_preset(options["prompt_preset"] or NONE)
+    preset = find_preset(cast("str | PromptPreset | None", options["prompt_preset"]) or NONE)
     if preset is not None and options["apply_chat_template"]:
         raise UsageError(
             f"prompt_preset {preset.name} and apply_chat_template both set the prompt's format; omit one of them"
@@ -137,12 +137,12 @@ def preset_heading(plan: RunPlan) -> tuple[str, str] | None:
     return None if preset_text is None else ("prompt preset", f"prompt preset {preset_text}")
 
 
-def perturb_plan(options: Mapping[str, Any]) -> list[JsonValue] | None:
+def perturb_plan(options: Mapping[str, object]) -> list[JsonValue] | None:
     """Return the perturbations as the plan stores them; None where none are named.
 
     Raises: as `perturbations_of`.
     """
-    named = options["perturb"]
+    named = cast("str | Sequence[str | Perturbation] | None", options["perturb"])
     return None if named is None else [each.content for each in perturbations_of(named)]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue, RunPlan
@@ -46,8 +46,8 @@ class InPlan:
     """
 
     field: str
-    value: Callable[[Mapping[str, Any]], Any] | None = None
-    read_back: Callable[[RunPlan], Any] | None = None
+    value: Callable[[Mapping[str, object]], object] | None = None
+    read_back: Callable[[RunPlan], object] | None = None
     label: str = ""
     compared: Callable[[RunPlan], JsonValue] | None = None
     in_files: bool = True
@@ -74,15 +74,15 @@ class Option:
     help: str
     flags: tuple[str, ...] = ()
     metavar: str | None = None
-    default: Any = None
+    default: object = None
     choices: tuple[str, ...] = ()
     least: int | None = None
     expected: str = ""
-    read: Callable[[Any], Any] | None = None
+    read: Callable[[str], object] | None = None
     check: Callable[[Any], None] | None = None
     is_shared: bool = True
     in_plan: InPlan | None = None
-    read_back: Callable[[RunPlan], Any] | None = None
+    read_back: Callable[[RunPlan], object] | None = None
 
     @property
     def reads_back(self) -> Callable[[RunPlan], object] | None:
@@ -124,9 +124,9 @@ def declared_options(kind: type) -> Mapping[str, Declared]:
     return declared
 
 
-def _types(hint: Any) -> Sequence[type]:
+def _types(hint: object) -> Sequence[type]:
     """Return the classes of a type hint for isinstance; none where it allows anything."""
-    if hint is Any:
+    if hint is object:
         return ()
     origin = get_origin(hint)
     if origin in {Union, UnionType}:
@@ -135,7 +135,7 @@ def _types(hint: Any) -> Sequence[type]:
         return (int, float)
     if origin is Sequence or hint is Sequence:
         return (list, tuple)  # a str is a Sequence too, but is never accepted as one here
-    return (origin or hint,)
+    return (cast("type", origin or hint),)
 
 
 _WORDS: Mapping[type, str] = {
@@ -162,7 +162,7 @@ def check_options(kind: type, options: Mapping[str, object]) -> None:
             _check(declared[name], value)
 
 
-def with_defaults(kind: type, options: Mapping[str, object]) -> dict[str, Any]:
+def with_defaults(kind: type, options: Mapping[str, object]) -> dict[str, object]:
     """Return a value for each option that `kind`, a TypedDict, declares: the given one, or its default."""
     return {
         name: declared.option.default if options.get(name) is None else options[name]
@@ -170,14 +170,14 @@ def with_defaults(kind: type, options: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _check(declared: Declared, value: Any) -> None:
+def _check(declared: Declared, value: object) -> None:
     option, types = declared.option, declared.types
     if types and (not isinstance(value, types) or (isinstance(value, bool) and not {bool, object} & set(types))):
         words = option.expected or _words(types)
         raise UsageError(f"{declared.name} is {value!r:.80}, of type {type(value).__name__}; expected {words}")
     if option.choices and value not in option.choices:
         raise UsageError(f"{declared.name} is '{value}'; expected one of {', '.join(option.choices)}")
-    if option.least is not None and value < option.least:
+    if option.least is not None and isinstance(value, int | float) and value < option.least:
         raise UsageError(f"{declared.name} is {value}; expected {option.least} or more")
     if option.check is not None:
         option.check(value)

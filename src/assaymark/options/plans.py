@@ -27,7 +27,7 @@ def plan_settings(options: Mapping[str, object], kind: type = SharedOptions) -> 
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def options_of(plan: RunPlan, kind: type = SharedOptions) -> dict[str, Any]:
+def options_of(plan: RunPlan, kind: type = SharedOptions) -> dict[str, object]:
     """Return the options that recreate a plan, except its shots: tasks may fix those themselves."""
     declared = declared_options(kind).values()
     return {entry.name: entry.option.reads_back(plan) for entry in declared if entry.option.reads_back is not None}

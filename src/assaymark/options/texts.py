@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import UsageError
 
@@ -65,7 +64,7 @@ def read_samples(text: str) -> dict[str, list[int]]:
     return value  # type: ignore[no-any-return]
 
 
-def read_arguments(name: str) -> Callable[[str], dict[str, Any]]:
+def read_arguments(name: str) -> Callable[[str], dict[str, object]]:
     """Return the reader of an option `name` whose text is `a=b,c=d` or a JSON object.
 
     Raises: UsageError, from the reader.

@@ -10,14 +10,15 @@ the same question.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.errors import PlanError
+from assaymark.prompts.templates import Row
 from assaymark.randomness import generator_for, mersenne
 from assaymark.records import Sample
 
 Shots = tuple[int, ...]  # positions in the pool
-QuestionKey = Callable[[Any], Hashable]  # key of a row's question, equal for near-duplicates; None if it has none
+QuestionKey = Callable[[Row], Hashable]  # key of a row's question, equal for near-duplicates; None if it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def order_of_samples(n_samples: int, rules: DrawRules) -> Sequence[int]:
 
 
 def draw_shots(
-    samples: Sequence[Sample], n_total: int, pool: Sequence[object], rules: DrawRules, key: QuestionKey | None = None
+    samples: Sequence[Sample], n_total: int, pool: Sequence[Row], rules: DrawRules, key: QuestionKey | None = None
 ) -> list[Shots]:
     """Return the shots of each sample. `samples` are in the order of `order_of_samples`, of `n_total` in the split.
 
@@ -68,7 +69,7 @@ def draw_shots(
 class LeakGuard:
     """Detects rows of a pool that show a sample its answer: those equal to its row, or with the same question."""
 
-    def __init__(self, pool: Sequence[object], key: QuestionKey | None) -> None:
+    def __init__(self, pool: Sequence[Row], key: QuestionKey | None) -> None:
         self._pool = pool
         self._key = key
         self._known: dict[int, Hashable] = {}
@@ -83,10 +84,10 @@ class LeakGuard:
         own = self._key_of(sample.row) if shots else None
         return sum(self._shows(sample.row, own, index) for index in shots)
 
-    def _shows(self, row: object, own: Hashable, index: int) -> bool:
+    def _shows(self, row: Row, own: Hashable, index: int) -> bool:
         return self._pool[index] == row or (own is not None and self._key_at(index) == own)
 
-    def _key_of(self, row: object) -> Hashable:
+    def _key_of(self, row: Row) -> Hashable:
         return self._key(row) if self._key is not None else None
 
     def _key_at(self, index: int) -> Hashable:
@@ -134,9 +135,7 @@ def _first(indices: Iterable[int], n_shots: int) -> Shots:
     return shots
 
 
-def _draw_in_order(
-    samples: Sequence[Sample], n_total: int, pool: Sequence[object], rules: DrawRules
-) -> Iterator[Shots]:
+def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Row], rules: DrawRules) -> Iterator[Shots]:
     generator = mersenne(rules.seed)
     if rules.scheme == "shuffled":
         generator.shuffle(list(range(n_total)))  # advances the generator as `order_of_samples` did

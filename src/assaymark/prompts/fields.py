@@ -13,7 +13,7 @@ from assaymark.limits.characters import exception_text
 from assaymark.prompts.templates import Row, compile_template
 from assaymark.python_source import python_value
 
-Resolve = Callable[[Row], Any]
+Resolve = Callable[[Row], Any]  # what a user's function or row gives is not known before it is checked
 
 
 def resolve_text(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
@@ -49,7 +49,7 @@ def resolve_target(field: object, columns: Collection[str], *, has_choices: bool
         return _column(field)
     render = compile_template(field, "doc_to_target")
 
-    def target(row: Row) -> Any:
+    def target(row: Row) -> object:
         text = render(row)
         if has_choices and text.isdigit():
             return int(text)
@@ -78,7 +78,7 @@ def resolve_choices(field: object, columns: Collection[str]) -> Resolve:
         return _column(field)
     render = compile_template(field, "doc_to_choice")
 
-    def choices(row: Row) -> Any:
+    def choices(row: Row) -> object:
         text = render(row)
         try:
             return python_value(text)
@@ -129,7 +129,7 @@ def resolve_loose(field: object) -> Callable[[Row], object]:
         raise DataError(f"description or gen_prefix is {field!r}; expected a text")
     render: list[Callable[[Row], str]] = []
 
-    def value(row: Row) -> Any:
+    def value(row: Row) -> object:
         if field in row:
             return row[field]
         if not render:
@@ -140,7 +140,7 @@ def resolve_loose(field: object) -> Callable[[Row], object]:
 
 
 def _column(name: str) -> Resolve:
-    def column(row: Row) -> Any:
+    def column(row: Row) -> object:
         try:
             return row[name]
         except KeyError:
@@ -152,7 +152,7 @@ def _column(name: str) -> Resolve:
 def _called(function: Callable[[Row], object]) -> Resolve:
     name = getattr(function, "__name__", "a function")
 
-    def call(row: Row) -> Any:
+    def call(row: Row) -> object:
         try:
             return function(row)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:

@@ -14,9 +14,10 @@ and the cue line before the answer. In its own style a task's text is unchanged 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from assaymark.errors import MalformedSample, PlanError
+from assaymark.prompts.fields import Resolve
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import LETTERS, are_letters, read_question
 from assaymark.prompts.templates import Row
@@ -58,7 +59,7 @@ class _Styled:
     """A task's own layout in a prompt style."""
 
     layout: PromptFields
-    own_choices: Callable[[Row], Any]
+    own_choices: Resolve
     prompt_style: PromptStyle
 
     def own(self, row: Row) -> list[str]:
@@ -103,7 +104,7 @@ class _Styled:
             return list(read_question(self.own_text(row), own).choices)
         return list(read_question(self.own_text(row), own).choices) if are_letters(own) else own
 
-    def gold(self, row: Row) -> Any:
+    def gold(self, row: Row) -> object:
         """Return the position of the correct choice, or a list of positions."""
         own = _positions(self.layout.target(row), self.own(row))
         if not self.prompt_style.startswith("helm"):
@@ -136,7 +137,7 @@ def _lettered(gold: object, sentence: Callable[[str], str]) -> object:
     return sentence(LETTERS[gold])
 
 
-def styled_description(description: Callable[[Row], object], prompt_style: PromptStyle | None) -> Callable[[Row], Any]:
+def styled_description(description: Callable[[Row], object], prompt_style: PromptStyle | None) -> Resolve:
     """Return what precedes the questions: cot adds the instruction to reason, and helm-separate has no description."""
     if prompt_style in ("helm-separate", "helm-separate-calibrated"):
         return lambda _row: ""

@@ -11,7 +11,7 @@ in one user message). The rules for delimiters are lm-evaluation-harness 0.4.13'
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from assaymark.errors import MalformedSample
 from assaymark.prompts.fields import Resolve
@@ -114,7 +114,7 @@ class PromptFields:
     text: Resolve  # the question; in a conversation the first turn
     target: Resolve
     choices: Resolve | None
-    gen_prefix: Callable[[Row], Any]
+    gen_prefix: Resolve
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"
     turns: Resolve | None = None  # the user's messages of a conversation
@@ -150,7 +150,7 @@ class Prompter:
         self,
         sample: PromptFields,
         shot: PromptFields,
-        description: Callable[[Row], Any],
+        description: Resolve,
         chat: ChatOptions,
         *,
         multiple_input: bool,
@@ -188,7 +188,10 @@ class Prompter:
         if not self.chat.apply_template:
             return Prompt(tuple(part for part in (system, "\n\n", "\n\n".join(text for _, text in rest)) if part))
         whole = [("system", system), *rest] if system else rest
-        chat = tuple(Message(cast("Any", role), (TextPart(text),)) for role, text in whole)
+        chat = tuple(
+            Message(cast('Literal["system", "user", "assistant", "tool"]', role), (TextPart(text),))
+            for role, text in whole
+        )
         tools = self.sample.tools(row) if self.sample.tools is not None else None
         segments = () if render is None else (_rendered(render, chat, False, tools),)
         return Prompt(segments, chat, tools)

@@ -8,7 +8,6 @@ task's wording around it.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import MalformedSample
 
@@ -186,12 +185,16 @@ def _is_part(part: str, options: Sequence[str], text: str) -> bool:
     )
 
 
-def blanked(value: object, options: Sequence[str], text: str) -> Any:
+def blanked(row: Mapping[str, object], options: Sequence[str], text: str) -> dict[str, object]:
     """Return a row with the parts of the question that occur in the text replaced by empty texts; options stay."""
+    return {key: _blanked(value, options, text) for key, value in row.items()}
+
+
+def _blanked(value: object, options: Sequence[str], text: str) -> object:
     if isinstance(value, str):
         return "" if _is_part(value, options, text) else value
     if isinstance(value, Mapping):
-        return {key: blanked(inner, options, text) for key, inner in value.items()}
+        return blanked(value, options, text)
     if isinstance(value, list | tuple):
-        return [blanked(inner, options, text) for inner in value]
+        return [_blanked(inner, options, text) for inner in value]
     return value

@@ -11,15 +11,15 @@ Source: OpenAI's API reference (`tools`); BFCL v4 (ShishirPatil/gorilla 6ea57973
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.templates import Row
+from assaymark.records import JsonValue
 
 __all__ = ["ToolsOf", "declarations_in", "resolve_tools", "shown_name", "tools_for_template", "tools_prompt"]
 
-ToolsOf = Callable[[Row], list[dict[str, Any]]]
+ToolsOf = Callable[[Row], list[dict[str, JsonValue]]]
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _EXPECTED = "expected a JSON schema with a name, and parameters of type object"
@@ -63,7 +63,7 @@ def resolve_tools(field: object, columns: Collection[str]) -> ToolsOf:
     return lambda row: declarations_in(row[field])
 
 
-def declarations_in(value: object) -> list[dict[str, Any]]:
+def declarations_in(value: object) -> list[dict[str, JsonValue]]:
     """Return the declarations in a value: a list, or its JSON text.
 
     Raises: MalformedSample naming the first that is none, and what is wrong with it.
@@ -86,7 +86,7 @@ def declarations_in(value: object) -> list[dict[str, Any]]:
     return declarations
 
 
-def _declaration(value: object, number: int) -> dict[str, Any]:
+def _declaration(value: object, number: int) -> dict[str, JsonValue]:
     """Return one declaration without its outer object. Raises: MalformedSample."""
     if isinstance(value, Mapping) and "function" in value:
         if value.get("type", "function") != "function":
@@ -111,16 +111,16 @@ def _declaration(value: object, number: int) -> dict[str, Any]:
     return dict(value)
 
 
-def tools_for_template(declarations: list[dict[str, Any]]) -> str | None:
+def tools_for_template(declarations: list[dict[str, JsonValue]]) -> str | None:
     """Return declarations as the JSON of OpenAI's `tools`, with names that it accepts; None for an empty list."""
     if not declarations:
         return None
-    no_parameters: dict[str, Any] = {"parameters": {"type": "object", "properties": {}}}
+    no_parameters: dict[str, JsonValue] = {"parameters": {"type": "object", "properties": {}}}
     named = [{**each, "name": shown_name(each["name"])} for each in declarations]
     tools = [{"type": "function", "function": each if "parameters" in each else each | no_parameters} for each in named]
     return json.dumps(tools, ensure_ascii=False)  # in the order of the row: the model reads it
 
 
-def tools_prompt(declarations: list[dict[str, Any]]) -> str:
+def tools_prompt(declarations: list[dict[str, JsonValue]]) -> str:
     """Return BFCL's system prompt, which lists the declarations and asks for Python's call syntax."""
     return _SYSTEM_PROMPT.replace("{functions}", json.dumps(declarations, indent=4))

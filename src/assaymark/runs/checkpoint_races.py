@@ -7,7 +7,7 @@ whatever is decided, so that the next has something to be raced against.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from assaymark.errors import UsageError
 from assaymark.models.lending import lent
@@ -112,7 +112,7 @@ class RaceCallback(TrainingCallback):
         self.tasks, self.rule, self.at_least, self.options = tasks, rule, at_least, options
         self.races: list[CheckpointRace] = []
 
-    def measure(self, model: Any, tokenizer: Any, checkpoint: str) -> Mapping[str, float]:
+    def measure(self, model: object, tokenizer: object, checkpoint: str) -> Mapping[str, float]:
         """Race the model against the last checkpoint and return the numbers to log.
 
         Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.

@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import DataError
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.execute import Observer
 from assaymark.runs.run import Run
 from assaymark.store import Store
+
+if TYPE_CHECKING:
+    from assaymark.results.comparison.records import Comparison
 
 SIZES = ("small", "large")
 TASKS = "demo"
@@ -20,7 +23,7 @@ class DemoResult:
     """Both models' runs of the demo tasks, and their comparison."""
 
     runs: tuple[Run, ...]
-    comparison: Any  # assaymark.results.comparison.compare.Comparison
+    comparison: "Comparison"
 
 
 def demo_model(size: str) -> Path:

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack, cast
 
 from assaymark.errors import UsageError
 from assaymark.models.lending import gives_back, is_loaded
+from assaymark.models.model import Model
 from assaymark.models.workers.process import serve_if_launched
 from assaymark.registry import Registry
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
 from assaymark.runs.execute import execute
 from assaymark.runs.opening import no_notice
-from assaymark.runs.plan import render_of
+from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
@@ -20,11 +21,13 @@ from assaymark.stopping import ServedToTheEnd
 
 __all__ = ["evaluate", "first_prompts"]
 
-BASELINES: Registry[Callable[..., None]] = Registry("baselines", "baseline")
+BASELINES: Registry[Callable[[Run, Model, PreparedRun, Callable[[str], None]], None]] = Registry(
+    "baselines", "baseline"
+)
 
 
 @gives_back
-def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -> Run:
+def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywords]) -> Run:
     """Evaluate a model on benchmarks, or a function of one's own on rows with scorers, and return the stored run.
 
     The same call continues an interrupted run, or returns the finished one: no stored response is requested again.
@@ -44,14 +47,13 @@ def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -
     """
     kind = kind_of(model, options)
     if kind is not None:
-        done: Run = kind.evaluate(model, tasks, **options)
-        return done
+        return kind.evaluate(model, tasks, **options)
     # Under torchrun all processes but the first serve the first one's run. In a training loop each process has a
     # loaded model and evaluates by itself.
     if not is_loaded(model) and serve_if_launched():
         raise ServedToTheEnd
     store = open_store(options)
-    opened, prepared = prepare_run(model, tasks, options)
+    opened, prepared = prepare_run(model, cast("str | Sequence[str]", tasks), options)
     max_cost = options.get("max_cost")
     bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
     if options.get("question_blind") and max_cost is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from assaymark.options.option import Option
 from assaymark.options.shared import SharedOptions
@@ -14,9 +14,9 @@ __all__ = ["EvaluateKeywords", "EvaluateOptions", "TargetKeywords"]
 class TargetKeywords(TypedDict, total=False):
     """The keywords of `evaluate` for a function of one's own; its kind of target checks them (`runs.targets`)."""
 
-    scorers: Any  # names, functions, FILE.py:NAME, in a list or separated by commas
-    judge: Any  # the model that judged scorers ask
-    judge_args: Any  # of the judge, as model_args
+    scorers: object  # names, functions, FILE.py:NAME, in a list or separated by commas
+    judge: object  # the model that judged scorers ask
+    judge_args: object  # of the judge, as model_args
     human_labels: str | Path  # a file of people's scores, see `applications.human_labels`
     name: str | None  # under which it is shown
     version: str | None  # what the source does not show: another version is another run
@@ -25,7 +25,7 @@ class TargetKeywords(TypedDict, total=False):
     concurrency: int  # calls at once
     timeout_s: float  # of a call
     retries: int  # of a call that failed
-    body: Any  # of an endpoint: a template with {{placeholders}}
+    body: object  # of an endpoint: a template with {{placeholders}}
     answer_path: str | None  # of an endpoint: where the answer is in its JSON
     public_only: bool  # of an endpoint: refuse addresses that are not public
     headers: Mapping[str, str]  # of an endpoint
@@ -34,7 +34,7 @@ class TargetKeywords(TypedDict, total=False):
 class EvaluateOptions(SharedOptions, total=False):
     """The optional keywords of `evaluate`, besides model and tasks. See `SharedOptions` for most of them."""
 
-    tokenizer: Annotated[Any, Option(help="Tokenizer of a loaded model that is not given as a pair.")]
+    tokenizer: Annotated[object, Option(help="Tokenizer of a loaded model that is not given as a pair.")]
     observe: Annotated[Observer | None, Option(help="Called with the run's progress.", expected="a function")]
     notify: Annotated[
         Callable[[str], None] | None,

@@ -243,7 +243,13 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
         model=model.identity,
         tasks=tuple(task.plan for task in bound),
         code_runs_in=_where_code_runs(bound),
-        **{**_bound_fields(options.bind), **options.settings},
+        profile=options.bind.profile.name,
+        seed=options.bind.profile.seed if options.bind.seed is None else options.bind.seed,
+        limit=options.bind.limit,
+        apply_chat_template=options.bind.apply_chat_template and options.bind.preset is None,
+        fewshot_as_multiturn=options.bind.fewshot_as_multiturn,
+        system_instruction=options.bind.system_instruction,
+        **options.settings,
     )
     return PreparedRun(plan, bound, selection, options)
 
@@ -274,18 +280,6 @@ def _with_room_for_prompts(selection: Selection, model: Model, options: RunOptio
             )
         tasks.append(task)
     return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)) if notes else selection
-
-
-def _bound_fields(bind: BindOptions) -> dict[str, Any]:
-    """Return the plan's fields that record the options its tasks are bound with."""
-    return {
-        "profile": bind.profile.name,
-        "seed": bind.profile.seed if bind.seed is None else bind.seed,
-        "limit": bind.limit,
-        "apply_chat_template": bind.apply_chat_template and bind.preset is None,
-        "fewshot_as_multiturn": bind.fewshot_as_multiturn,
-        "system_instruction": bind.system_instruction,
-    }
 
 
 def _where_code_runs(bound: Sequence[BoundTask]) -> dict[str, str] | None:

@@ -6,7 +6,7 @@ Evaluations from Python, the command line or a queue start here.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from assaymark.errors import AssaymarkError, DataError, UsageError
 from assaymark.limits.characters import exception_text
@@ -17,7 +17,7 @@ from assaymark.models.model import Model
 from assaymark.options.of_plans import preset_of
 from assaymark.options.option import check_options, with_defaults
 from assaymark.options.plans import plan_settings
-from assaymark.records import TaskPlan
+from assaymark.records import JsonValue, TaskPlan
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.plan import PreparedRun, RunOptions, prepare
 from assaymark.settings import data_folder
@@ -212,8 +212,8 @@ def declared_models(name: str, include_path: Sequence[str | Path]) -> Mapping[st
 
 def _named(
     model: str | Path,
-    model_args: str | Mapping[str, Any],
-    arguments: Mapping[str, Any],
+    model_args: str | Mapping[str, object],
+    arguments: Mapping[str, JsonValue],
     declared: Mapping[str, Factory],
 ) -> Model:
     """Return a model given by the name of its kind, or by its path or hub id."""
@@ -291,7 +291,7 @@ def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan])
         )
 
 
-def _draws(generation: Any) -> Iterator[bool]:
+def _draws(generation: Mapping[str, JsonValue]) -> Iterator[bool]:
     """Yield whether tokens are sampled, for all samples and for each kind of sample with settings of its own."""
     yield generation["do_sample"]
     for kinds in generation.get("by", {}).values():

@@ -6,11 +6,14 @@ On a terminal it is a progress bar; elsewhere (a log file, CI) a line every 15 s
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from assaymark.cli.output import echo
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
     from assaymark.records import Progress
     from assaymark.runs.execute import RunProgress
 
@@ -77,8 +80,8 @@ class ProgressLine:
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.is_terminal = sys.stderr.isatty()
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: Bar | None = None
+        self._task: TaskID
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from assaymark.errors import AssaymarkError, UsageError
 from assaymark.models.checkpoint.identity import arguments_of_name
@@ -122,7 +122,16 @@ def _difference_json(diff: PromptDiff, difference: PromptDifference) -> Mapping[
     }
 
 
-def _tokens(model: Model | None, request: Request) -> JsonValue:
+class _PromptEnds(TypedDict):
+    """The first and last tokens of a prompt of `n` tokens; `scored_from` is a position in `last`."""
+
+    n: int
+    first: list[str]
+    last: list[str]
+    scored_from: int
+
+
+def _tokens(model: Model | None, request: Request) -> _PromptEnds | None:
     """Return the first and last tokens of a prompt with its first choice, and the position of the first scored one."""
     query = next((query for query in request.queries if isinstance(query, LoglikelihoodQuery)), None)
     if model is None or query is None:
@@ -177,7 +186,7 @@ def _sample_view(diff: PromptDiff, difference: PromptDifference) -> "Text":
     for line in difference.lines:
         text.append(f"{line}\n", style="yellow")
     for name, model, request in zip(diff.names, diff.models, (difference.first, difference.second), strict=True):
-        tokens: Any = _tokens(model, request)
+        tokens = _tokens(model, request)
         if tokens is not None:
             text.append(f"{name}: {tokens['n']:,} tokens  ", style="dim")
             text.append("|".join([*tokens["first"], "…", *tokens["last"][: tokens["scored_from"]]]).replace("\n", "↵"))

@@ -5,9 +5,8 @@ not comparable and no p is shown; other differences (number of samples) are list
 the run, with their source.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from assaymark.errors import DataError, UsageError
 from assaymark.records import Estimate, JsonValue, TaskPlan
@@ -119,7 +118,7 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
     return claim_results
 
 
-def _whole(extra: Any, task: str) -> int | None:
+def _whole(extra: Mapping[str, JsonValue], task: str) -> int | None:
     """Return the number of samples in the task's whole split, as stored with the run."""
     n_total = extra.get("tasks", {}).get(task, {}).get("n_total")
     return n_total if isinstance(n_total, int) and n_total > 0 else None

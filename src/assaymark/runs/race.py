@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -257,15 +257,15 @@ class Answering:
 
 
 def race_models(
-    first: Any,
-    second: Any,
+    first: object,
+    second: object,
     tasks: str | Sequence[str],
     options: RaceOptions = RaceOptions(),
     *,
     observe: Callable[[RaceState], None] | None = None,
-    first_args: str | Mapping[str, Any] = "",
-    second_args: str | Mapping[str, Any] = "",
-    **evaluation: Any,
+    first_args: str | Mapping[str, object] = "",
+    second_args: str | Mapping[str, object] = "",
+    **evaluation: object,
 ) -> Race:
     """Let two models answer questions until it is decided which is better on a benchmark, and return the result.
 
@@ -282,13 +282,13 @@ def race_models(
     Raises: UsageError for metrics that are no shares; PlanError for a stored run that lacks questions; as `evaluate`.
     """
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
-    store, notify = open_store(shared), evaluation.get("notify") or no_notice
+    store, notify = open_store(shared), shared.get("notify") or no_notice
     opened, prepared = prepare_side(first, tasks, {**shared, "model_args": first_args})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics = main_metrics(prepared)
     with ExitStack() as stack:
-        answering = stack.enter_context(Answering(opened, prepared, store, metrics, evaluation.get("command"), notify))
+        answering = stack.enter_context(Answering(opened, prepared, store, metrics, shared.get("command"), notify))
         sides: list[Side] = [answering]
         prepared_runs = [(answering.run_id, prepared)]
         stored = stored_side(store, second, prepared, metrics)
@@ -298,7 +298,7 @@ def race_models(
             other, of_other = prepare_side(second, tasks, {**shared, "model_args": second_args})
             if of_other.plan.key == prepared.plan.key:
                 raise UsageError("both are the same model; name two that differ")
-            side = stack.enter_context(Answering(other, of_other, store, metrics, evaluation.get("command"), notify))
+            side = stack.enter_context(Answering(other, of_other, store, metrics, shared.get("command"), notify))
             sides.append(side)
             prepared_runs.append((side.run_id, of_other))
         places = places_of(prepared, options.seed, macro=options.macro)
@@ -480,12 +480,13 @@ def stored_side(
     return _StoredRun(stored, metrics)
 
 
-def _stored_run(store: Store, name: Any) -> Run | None:
+def _stored_run(store: Store, name: object) -> Run | None:
     """Return the stored run of an id, the beginning of one, or `last`; None for anything else, which names a model."""
     if isinstance(name, Run):
         return name
-    is_id = isinstance(name, str) and RUN_ID.fullmatch(name) and not Path(name).exists()
-    return run_in(store, name) if is_id else None
+    if not isinstance(name, str) or not RUN_ID.fullmatch(name) or Path(name).exists():
+        return None
+    return run_in(store, name)
 
 
 def _refuse_other_questions(run: Run, prepared: PreparedRun) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Unpack, cast
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import UsageError
@@ -171,7 +171,7 @@ def _task_files(run: Run) -> Mapping[str, str]:
     """Return the files of the user's own tasks at the time of the run, by task."""
     files: dict[str, str] = {}
     for attempt in run.attempts():
-        facts: Any = attempt["facts"]
+        facts: Mapping[str, JsonValue] = attempt["facts"]
         for attempt_facts in (facts, *(copied["facts"] for copied in facts.get("copied") or ())):
             files |= attempt_facts.get("task_files") or {}
     return files
@@ -268,9 +268,9 @@ def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
 def _facts(run: Run) -> Mapping[str, JsonValue]:
     """Return the facts on machine and versions of the first attempt that sent requests."""
     attempts = run.attempts()
-    facts: Any = attempts[0]["facts"] if attempts else {}
+    facts: Mapping[str, JsonValue] = attempts[0]["facts"] if attempts else {}
     copied = facts.get("copied")
-    first_facts: Mapping[str, Any] = copied[0]["facts"] if copied else facts
+    first_facts: Mapping[str, JsonValue] = copied[0]["facts"] if copied else facts
     return {name: fact for name, fact in first_facts.items() if name != "task_files"}  # contents are in the plan
 
 

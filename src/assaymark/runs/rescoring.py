@@ -9,7 +9,6 @@ each filter and metric.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import LeaseLost, PlanError, RunBusy, UnknownName, UsageError
 from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
@@ -354,7 +353,7 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
     return [known[name] for name in wanted]
 
 
-def _selected_names(facts: Mapping[str, Any]) -> list[str]:
+def _selected_names(facts: Mapping[str, JsonValue]) -> list[str]:
     """Return names that select a run's tasks: its outermost groups, which may change their tasks, and the rest."""
     groups = {group["name"]: set(group["members"]) for group in facts.get("groups", ())}
     inside = set().union(*groups.values()) if groups else set()

@@ -7,7 +7,7 @@ command line has. lm-eval's flags that are not needed here (caches, batch size) 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
@@ -15,15 +15,40 @@ from assaymark.errors import DataError, UsageError
 from assaymark.options.option import Declared, declared_options
 from assaymark.options.shared import SharedOptions
 from assaymark.options.texts import read_arguments
+from assaymark.runs.targets import F, OptionDecorator
 
-F = TypeVar("F", bound=Callable[..., object])
-Decorator = Callable[[F], F]
+if TYPE_CHECKING:
+    from assaymark.runs.evaluate_options import EvaluateOptions
 
-_FIRST: tuple[Decorator[Any], ...] = (
+WandbArguments = tuple[dict[str, object], dict[str, object]]
+"""Arguments of `wandb.init`, and values for its configuration."""
+
+
+class EvaluationParameters(TypedDict):
+    """The options of `run` and `plan` that say what is evaluated, and are no keywords of `evaluate`."""
+
+    model: str
+    tasks: tuple[str, ...]
+    model_args: str
+    device: str | None
+    batch_size: str | None
+    max_batch_size: int | None
+    trust_remote_code: bool
+    include_path: tuple[str, ...]
+
+
+class WandbParameters(TypedDict):
+    """The options of a command about Weights & Biases."""
+
+    wandb_args: str | None
+    wandb_config_args: str | None
+
+
+_FIRST: tuple[OptionDecorator, ...] = (
     click.option("--model", "-M", default="hf", show_default=True, metavar="KIND|DIR",
                  help="Kind of model (see `ls models`), or the folder or hub id of a model."),
 )  # fmt: skip
-_AFTER: Mapping[str, tuple[Decorator[Any], ...]] = {  # declared option -> options of the command line that follow it
+_AFTER: Mapping[str, tuple[OptionDecorator, ...]] = {  # declared option -> options of the command line that follow it
     "model_args": (
         click.option("--tasks", "-t", multiple=True, metavar="NAMES",
                      help="Tasks, groups, tags, suites, globs or task files (code in them may run)."),
@@ -68,19 +93,19 @@ def run_options(function: F) -> F:
     return function
 
 
-def _shared() -> Iterator[Decorator[Any]]:
+def _shared() -> Iterator[OptionDecorator]:
     for name, declared in declared_options(SharedOptions).items():
         if declared.option.is_shared:
             yield _click_option(declared)
         yield from _AFTER.get(name, ())
 
 
-def declared_option(name: str, **changes: object) -> Decorator[Any]:
+def declared_option(name: str, **changes: object) -> OptionDecorator:
     """Return an option of `evaluate` for a command; `changes` override its arguments to `click.option`."""
     return _click_option(declared_options(SharedOptions)[name], **changes)
 
 
-def _click_option(declared: Declared, **changes: object) -> Decorator[Any]:
+def _click_option(declared: Declared, **changes: object) -> OptionDecorator:
     option = declared.option
     attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if declared.is_flag:
@@ -99,48 +124,45 @@ def _click_option(declared: Declared, **changes: object) -> Decorator[Any]:
     return click.option(*option.flags, declared.parameter, **{**attributes, **changes})
 
 
-def _reader(read: Callable[[object], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def _reader(read: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], object]:
     """Return a click callback that parses an option's text."""
 
-    def callback(_: click.Context, __: click.Parameter, value: object) -> Any:
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> object:
         return None if value is None else read(value)
 
     return callback
 
 
-def evaluate_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def evaluate_options(parameters: Mapping[str, object]) -> "EvaluateOptions":
     """Return the keywords of `evaluate` among a command's parsed options.
 
     Raises: UsageError for several numbers of shots, which need several runs.
     """
-    if isinstance(parameters.get("num_fewshot"), tuple):
-        shots = ",".join(map(str, parameters["num_fewshot"]))
+    if isinstance(several := parameters.get("num_fewshot"), tuple):
+        shots = ",".join(map(str, several))
         raise UsageError(
             f"--num_fewshot {shots} needs several runs; give one number, or use `assaymark run`, which compares them"
         )
     declared = declared_options(SharedOptions).values()
-    return {
-        entry.name: parameters[entry.parameter]
-        for entry in declared
-        if entry.option.flags and entry.parameter in parameters
-    }
+    given = (entry for entry in declared if entry.option.flags and entry.parameter in parameters)
+    return cast("EvaluateOptions", {entry.name: parameters[entry.parameter] for entry in given})
 
 
-def model_arguments(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def model_arguments(parameters: EvaluationParameters) -> tuple[str, dict[str, object]]:
     """Return the kind of model and its arguments; `--model DIR` alone means a local model in that folder."""
     from assaymark.models.create import MODELS, create_model
     from assaymark.runs.prepare import declared_models
 
     arguments = read_arguments("model_args")(parameters["model_args"])
     for name in ("device", "batch_size", "max_batch_size"):
-        if parameters[name] is not None:
-            arguments.setdefault(name, parameters[name])
+        if (value := parameters.get(name)) is not None:
+            arguments.setdefault(name, value)
     if parameters["trust_remote_code"]:
         arguments["trust_remote_code"] = True
     kind = parameters["model"]
     if "pretrained" not in arguments and ("/" in kind or Path(kind).is_dir()):
         arguments["pretrained"], kind = kind, "hf"
-    if kind not in MODELS and not declared_models(kind, parameters.get("include_path") or ()):
+    if kind not in MODELS and not declared_models(kind, parameters["include_path"]):
         create_model(kind, arguments)  # raises, with the nearest names
     return kind, arguments
 
@@ -160,19 +182,18 @@ def notes_on(parameters: Mapping[str, object]) -> list[str]:
     return notes
 
 
-def wandb_arguments(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def wandb_arguments(parameters: WandbParameters) -> WandbArguments | None:
     """Return the arguments of `wandb.init` and the values for its configuration; None if nothing is to be logged.
 
     Raises: UsageError for text that is not name=value.
     """
-    if not parameters.get("wandb_args"):
+    if not parameters["wandb_args"]:
         return None
-    names = ("wandb_args", "wandb_config_args")
-    init_args, config_args = (read_arguments(name)(parameters.get(name) or "") for name in names)
-    return init_args, config_args
+    init_args = read_arguments("wandb_args")(parameters["wandb_args"])
+    return init_args, read_arguments("wandb_config_args")(parameters["wandb_config_args"] or "")
 
 
-def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
+def read_config(path: Path | None, known: set[str]) -> dict[str, object]:
     """Return the options in a YAML file (lm-eval's --config), as defaults that the command line overrides.
 
     Raises: UsageError with the file and the key.
@@ -195,7 +216,7 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
     return {key: _as_text(key, value) for key, value in content.items() if value is not None}
 
 
-def _as_text(key: str, value: object) -> Any:
+def _as_text(key: str, value: object) -> object:
     """Return a YAML value as the command line would give it."""
     if isinstance(value, dict):
         return json.dumps(value)

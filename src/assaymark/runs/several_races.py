@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -90,12 +89,12 @@ class SeveralRaces:
 
 
 def race_several(
-    models: Sequence[tuple[Any, str | Mapping[str, Any]]],
+    models: Sequence[tuple[object, str | Mapping[str, object]]],
     tasks: str | Sequence[str],
     options: RaceOptions = _DEFAULTS,
     *,
     observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
-    **evaluation: Any,
+    **evaluation: object,
 ) -> SeveralRaces:
     """Let models answer questions until every pair of them is decided.
 
@@ -112,7 +111,7 @@ def race_several(
     if len(models) < 2:
         raise UsageError(f"a race needs two models or more; {len(models)} was named")
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
-    store, notify = open_store(shared), evaluation.get("notify") or no_notice
+    store, notify = open_store(shared), shared.get("notify") or no_notice
     opened, prepared = prepare_side(models[0][0], tasks, {**shared, "model_args": models[0][1]})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
@@ -131,7 +130,7 @@ def race_several(
                     of_model = prepared
                 if of_model.plan.key in {each.plan.key for each in prepared_runs.values()}:
                     raise UsageError("two of the models are the same; name models that differ")
-                answering = Answering(opened, of_model, store, metrics, evaluation.get("command"), notify)
+                answering = Answering(opened, of_model, store, metrics, shared.get("command"), notify)
                 prepared_runs[answering.run_id] = of_model
                 sides.append(stack.enter_context(answering))
             else:

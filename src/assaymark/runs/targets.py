@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.registry import Registry
 
 if TYPE_CHECKING:
+    from assaymark.runs.run import Run
     from assaymark.store import RunRow
 
 __all__ = [
@@ -23,7 +24,13 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
-Decorator = Callable[[Any], Any]
+
+
+class OptionDecorator(Protocol):
+    """What `click.option` returns."""
+
+    def __call__(self, function: F, /) -> F:
+        """Return the command, or the function that will be one, with the option added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,9 @@ class TargetKind:
         those that every run has; None for the evaluation of a model.
     """
 
-    takes: Callable[[Any, Mapping[str, Any]], bool]
-    evaluate: Callable[..., Any]
-    options: tuple[Decorator, ...]
+    takes: Callable[[object, Mapping[str, object]], bool]
+    evaluate: Callable[..., "Run"]
+    options: tuple[OptionDecorator, ...]
     of_command: Callable[[Mapping[str, object]], tuple[object, object, dict[str, object]] | None]
     plan: Callable[..., "TargetForecast"] | None = None
 
@@ -72,7 +79,7 @@ def plan_target(target: object, rows: object, keywords: Mapping[str, object]) ->
     return kind.plan(target, rows, **keywords)
 
 
-def target_of_command(parameters: Mapping[str, object]) -> tuple[Any, Any, dict[str, Any]] | None:
+def target_of_command(parameters: Mapping[str, object]) -> tuple[object, object, dict[str, object]] | None:
     """Return the target that a command names, its rows and keywords; None where it names a model.
 
     Raises: UsageError for options that do not go together.

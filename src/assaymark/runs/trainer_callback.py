@@ -1,7 +1,7 @@
 """Evaluation during training with transformers' Trainer: a callback that logs the metrics of benchmarks."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from assaymark.errors import UsageError
 from assaymark.models.checkpoint.arguments import parse_arguments
@@ -56,7 +56,7 @@ class EvaluationCallback(TrainingCallback):
         self.options = options
         self.runs: list[Run] = []
 
-    def measure(self, model: Any, tokenizer: Any, checkpoint: str) -> Mapping[str, float]:
+    def measure(self, model: object, tokenizer: object, checkpoint: str) -> Mapping[str, float]:
         """Evaluate once and return the defined estimates; the run is stored under the checkpoint's name.
 
         Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.

@@ -7,7 +7,7 @@ them: tuned - base = (tuned - base in its set-up) + (base in its set-up - base),
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, RunPlan
@@ -109,7 +109,7 @@ def _pair(first: Run, second: Run) -> PairComparison:
     return compare_runs([first, second]).pairs[0]
 
 
-def _set_up(plan: RunPlan) -> dict[str, object]:
+def _set_up(plan: RunPlan) -> dict[str, Mapping[str, int] | tuple[object, ...]]:
     """Return what an evaluation varies besides the model's weights."""
     quantised = dict(plan.model.options).get("quantization_config")
     preset = None if plan.prompt_preset is None else plan.prompt_preset.name
@@ -121,7 +121,7 @@ def _set_up(plan: RunPlan) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _words(value: Any) -> str:
+def _words(value: Mapping[str, int] | tuple[object, ...]) -> str:
     if isinstance(value, Mapping):
         return "/".join(str(count) for count in sorted(set(value.values())))
     parts = ["chat template" if part is True else str(part) for part in value if part not in (None, False, "")]

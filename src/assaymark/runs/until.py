@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -312,7 +312,7 @@ class _Followed:
 
 
 def evaluate_until(
-    model: Any,
+    model: object,
     tasks: str | Sequence[str],
     goals: Sequence[Goal | str] = (),
     *,
@@ -323,7 +323,7 @@ def evaluate_until(
     macro: bool = False,
     draws: Draws = "random",
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
-    **evaluation: Any,
+    **evaluation: Unpack[EvaluateOptions],
 ) -> Until:
     """Evaluate a model until every goal is reached, or the budget is spent, and return the run and what is known.
 
@@ -350,7 +350,7 @@ def evaluate_until(
         raise UsageError("nothing says when to stop; name a goal such as 'acc ± 2', or a budget")
     if draws == "active" and (len(wanted) != 1 or not forecasts):
         raise UsageError("active draws follow the forecasts of one goal; name one goal, and leave forecasts on")
-    options: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
+    options: EvaluateOptions = {**evaluation}
     if budget.money is not None:
         if options.get("max_cost") is not None:
             raise UsageError("--budget in money and --max_cost are the same limit; omit one of them")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
@@ -210,7 +210,9 @@ def interpreter_in(image: str, engine: str, python: str, needs: str = "pytest") 
         )
     lines = ended.output.strip().splitlines() or [f"status {ended.status}"]
     try:
-        version, prefix, base, executable, packages = parse_json(lines[-1])
+        version, prefix, base, executable, packages = cast(
+            "tuple[str, str, str, str, list[str]]", parse_json(lines[-1])
+        )
         known = Interpreter(
             str(version), Path(str(prefix)), Path(str(base)), Path(str(executable)), tuple(map(str, packages))
         )

@@ -239,10 +239,11 @@ def read_opened(path: Path) -> Iterator[OpenedRow]:
                 value = parse_json(line.decode("utf-8", "surrogatepass"), MOST_DEPTH)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{path}, line {number}: not JSON ({error}); expected index, salt and row") from error
-            index = value.get("index") if isinstance(value, dict) else None
-            if type(index) is not int or not _is_hex(value.get("salt")) or "row" not in value:
+            row = value if isinstance(value, dict) else {}
+            index = row.get("index")
+            if type(index) is not int or not _is_hex(row.get("salt")) or "row" not in row:
                 raise DataError(f"{path}, line {number}: expected index, salt and row, as `task reveal` writes them")
-            yield OpenedRow(index, value["salt"], value["row"])
+            yield OpenedRow(index, row["salt"], row["row"])
 
 
 def _check_file(path: Path, most: int) -> None:
@@ -261,7 +262,7 @@ def _content(path: Path, most: int, form: str) -> tuple[dict[str, object], int]:
         raise DataError(f"{path}: not JSON ({error}); expected the file that `task seal` wrote") from error
     stated = content.get("format") if isinstance(content, dict) else None
     number = next((number for number in FORMATS if stated == f"{form}{number}"), None)
-    if number is None:
+    if number is None or not isinstance(content, dict):
         raise DataError(f"{path}: its format is not '{form}{NEWEST}'; expected a file that `assaymark task seal` wrote")
     return content, number
 

@@ -53,7 +53,7 @@ def parse_yaml(path: Path) -> dict[str, object]:
     except OSError as error:
         raise DataError(f"cannot read task file {path}: {error.strerror or error}") from error
 
-    def make_loader(text: bytes) -> _TaskLoader:
+    def make_loader(text: bytes | str) -> _TaskLoader:
         loader = _TaskLoader(text)
         loader.folder = path.parent
         return loader

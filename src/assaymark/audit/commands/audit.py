@@ -11,11 +11,12 @@ from assaymark.cli.output import echo, examples, json_option, print_json, print_
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
-from assaymark.runs.run_options import Decorator, declared_option, evaluate_options
+from assaymark.runs.run_options import declared_option, evaluate_options
+from assaymark.runs.targets import OptionDecorator
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_EVALUATION: tuple[Decorator[Any], ...] = (
+_EVALUATION: tuple[OptionDecorator, ...] = (
     declared_option("model_args", help="Arguments of the model, as in `run`."),
     declared_option("limit"),
     declared_option("data_dir", help="Local data, as in `run`."),

@@ -48,10 +48,12 @@ def diagnose(
     from assaymark.runs.stored import open_run
 
     check_ending(output)
+    evaluation = evaluate_options(options)
+    evaluation["command"] = typed_command()
     diagnoses = diagnose_run(
         open_run(store, run), tasks, at_most=limit or None, more_shots=more_shots, reasoning=reasoning,
         announce=lambda line: None if quiet or as_json else echo(line, err=True),
-        command=typed_command(), **evaluate_options(options),
+        **evaluation,
     )  # fmt: skip
     content = plain(diagnoses)
     if output is not None:

@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
-from assaymark.runs.run_options import F, declared_option
+from assaymark.runs.run_options import declared_option
+from assaymark.runs.targets import F
 
 
 @click.group()

@@ -6,7 +6,7 @@ shape, and each tensor of the checkpoint must have a place in the model.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +22,11 @@ from assaymark.engine.checkpoints.names import (
 from assaymark.engine.checkpoints.record import TrainerCheckpoint
 from assaymark.engine.checkpoints.stored import StoredTensor, open_tensors
 from assaymark.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 __all__ = ["LazyTensor", "config_of", "plan_tensors"]
 
@@ -46,7 +51,9 @@ class LazyTensor:
     lora: _Lora | None = None
     lora_source: TensorSource | None = None
 
-    def __getitem__(self, index: Any) -> torch.Tensor:
+    def __getitem__(
+        self, index: "EllipsisType | slice[int, int, None] | tuple[slice[int, int, None], ...]"
+    ) -> torch.Tensor:
         """Return the content, in transformers' layout."""
         tensor = self._converted(_joined(self.parts, self.source.shape), self.source)
         if self.lora is not None and self.lora_source is not None:
@@ -59,7 +66,7 @@ class LazyTensor:
         return tensor if source.convert is None else source.convert(tensor)
 
 
-def config_of(checkpoint: TrainerCheckpoint) -> Any:
+def config_of(checkpoint: TrainerCheckpoint) -> "PreTrainedConfig":
     """Return the configuration as transformers' object.
 
     Raises: ModelUnavailable if transformers does not accept it.
@@ -120,7 +127,7 @@ def plan_tensors(checkpoint: TrainerCheckpoint, model: torch.nn.Module, config: 
     return plan
 
 
-def _is_renamed_on_loading(config: Any) -> bool:
+def _is_renamed_on_loading(config: "PreTrainedConfig") -> bool:
     """Return whether transformers has other names in files of such models than in its modules (fused experts)."""
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
@@ -135,10 +142,9 @@ def _all_of(stored: Stored, names: Names) -> dict[str, LazyTensor]:
     }
 
 
-def _tied(model: torch.nn.Module) -> set[str]:
+def _tied(model: "PreTrainedModel") -> set[str]:
     """Return the names of tensors that are others' copies, so that a checkpoint may lack them."""
-    config: Any = model.config
-    if not getattr(config.get_text_config(), "tie_word_embeddings", False):
+    if not getattr(model.config.get_text_config(), "tie_word_embeddings", False):
         return set()
     return set(getattr(model, "_tied_weights_keys", None) or ())
 

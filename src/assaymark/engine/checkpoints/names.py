@@ -12,11 +12,14 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from assaymark.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 __all__ = ["LORA_PARTS", "Names", "Naming", "TensorSource", "find_names", "is_extra", "prefix_of", "source_of"]
 
@@ -157,7 +160,7 @@ def prefix_of(prefixes: set[str], where: str) -> str:
     return own[0]
 
 
-def source_of(target: str, shape: tuple[int, ...], names: Names, config: Any) -> TensorSource | None:
+def source_of(target: str, shape: tuple[int, ...], names: Names, config: "PreTrainedConfig") -> TensorSource | None:
     """Return where the tensor that transformers names `target` is; None if this way of naming has none like it.
 
     Shapes: `shape` is that of the target.
@@ -186,7 +189,7 @@ def source_of(target: str, shape: tuple[int, ...], names: Names, config: Any) ->
     return TensorSource(f"{names.prefix}{own}.{leaf}", shape, convert)
 
 
-def _heads(config: Any) -> tuple[int, int, int]:
+def _heads(config: "PreTrainedConfig") -> tuple[int, int, int]:
     """Return the number of query heads, of key and value heads, and the channels of each."""
     n_heads = int(config.num_attention_heads)
     n_groups = int(getattr(config, "num_key_value_heads", None) or n_heads)
@@ -199,7 +202,9 @@ def _to_halves(tensor: torch.Tensor, n_heads: int) -> torch.Tensor:
     return pairs.transpose(1, 2).reshape(tensor.shape)
 
 
-def _litgpt_source(names: Names, own: str, part: str, shape: tuple[int, ...], config: object) -> TensorSource:
+def _litgpt_source(
+    names: Names, own: str, part: str, shape: tuple[int, ...], config: "PreTrainedConfig"
+) -> TensorSource:
     """Return where a tensor is in litgpt's checkpoint, which has queries, keys and values in one matrix."""
     if ".attn.qkv." not in own:
         return TensorSource(names.prefix + own, shape)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 __all__ = ["TrainerCheckpoint"]
 
@@ -19,7 +18,7 @@ class TrainerCheckpoint:
     """
 
     weights: tuple[str, ...]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
     generation_folder: str | None = None
     base: tuple[str, ...] = ()
     lora_alpha: float | None = None

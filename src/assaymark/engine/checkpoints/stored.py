@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -128,7 +127,7 @@ def _of_safetensors(path: Path) -> Iterator[tuple[str, StoredTensor]]:
 class _IndexUnpickler(pickle.Unpickler):
     """Unpickles the index of a distributed checkpoint, and nothing that could run code."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """Return a class that such an index may contain."""
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if is_dtype or (module, name) in INDEX_NAMES:
@@ -173,7 +172,7 @@ def _sharded(folder: Path, index: Metadata, name: str, described: TensorStorageM
     dtype = described.properties.dtype
 
     def read() -> torch.Tensor:
-        wanted: dict[str, Any] = {name: torch.empty(described.size, dtype=dtype)}
+        wanted: dict[str, torch.Tensor] = {name: torch.empty(described.size, dtype=dtype)}
         try:
             load(wanted, storage_reader=_CheckpointReader(folder, index), no_dist=True)
         except (CheckpointException, Exception) as error:  # torch's is not an Exception

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from assaymark.engine.options import AttentionPath, DTypeName, Numerics
 from assaymark.errors import UnknownName, UsageError
@@ -94,7 +94,7 @@ class LocalArguments:
     token: str | bool | None = field(default=None, repr=False)  # for the Hub; True: the logged-in user's
     cache_dir: str | None = None
     local_files_only: bool = False
-    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    model_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def template_variables(self) -> dict[str, JsonValue]:
@@ -187,7 +187,7 @@ def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = 
     if not isinstance(arguments, str):
         return dict(arguments)
     if arguments.lstrip().startswith("{"):
-        return cast("dict[str, Any]", typed_value(arguments))
+        return cast("dict[str, object]", typed_value(arguments))
     values = {}
     for part in split_outside_brackets(arguments):
         name, equals, value = part.partition("=")
@@ -199,7 +199,7 @@ def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = 
 
 def known_arguments(
     arguments: Mapping[str, object], known: Collection[str], noun: str = "model argument"
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     """Return the arguments that a kind of model has; those in `OF_A_RUN` that it does not have are left out.
 
     Args:
@@ -316,12 +316,12 @@ def _rename_dtype(values: dict[str, object]) -> None:
     values["dtype"] = new if old is None else old
 
 
-def local_arguments(model_args: Mapping[str, Any]) -> LocalArguments:
+def local_arguments(model_args: Mapping[str, object]) -> LocalArguments:
     """Parse the arguments of a local model.
 
     Raises: UsageError for an invalid value; UnknownName for a misspelling of one of our arguments.
     """
-    values = dict(model_args)
+    values: dict[str, JsonValue] = dict(model_args)
     _refuse(values)
     if "torch_dtype" in values:
         _rename_dtype(values)

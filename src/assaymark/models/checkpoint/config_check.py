@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.checkpoint import files
@@ -170,7 +169,7 @@ def _shape_values(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
                 yield prefix + name, value
 
 
-def _parts(config: Mapping[str, object]) -> list[tuple[str, Mapping[str, Any]]]:
+def _parts(config: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
     """Return a configuration and those of its parts such as text_config, with the prefix of their names."""
     return [("", config)] + [
         (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)

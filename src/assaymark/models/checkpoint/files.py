@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, cast
+from typing import TypedDict, cast
 
 from assaymark.errors import ModelUnavailable
 from assaymark.hub_access import hub_or_cache
 from assaymark.limits.nesting import parse_json
+from assaymark.records import JsonValue
 from assaymark.settings import cache_folder
 
 CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
@@ -196,20 +197,20 @@ def read_json_value(path: Path) -> object:
                 f"{path} has {path.stat().st_size:,} bytes; expected a configuration of at most {LARGEST_JSON:,}: "
                 "restore the file from the model's source"
             )
-        return cast("object", parse_json(content.decode("utf-8")))
+        return parse_json(content.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{path} cannot be read as JSON: {error}; restore the file from the model's source"
         ) from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, JsonValue]:
     """Return a JSON object from a file, empty if the file does not exist, or another value in it.
 
     Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
     """
     value = read_json_value(path)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return cast("dict[str, JsonValue]", value) if isinstance(value, dict) else {}
 
 
 def read_json_object(path: Path) -> dict[str, object]:
@@ -223,8 +224,16 @@ def read_json_object(path: Path) -> dict[str, object]:
     return value
 
 
-def safetensors_header(path: Path) -> Mapping[str, Any]:
-    """Return name -> {dtype, shape, data_offsets} of a safetensors file whose tensors fill the rest of it.
+class TensorEntry(TypedDict, total=False):
+    """A tensor in a safetensors file's header: its type, extents, and first and last byte in the file's data."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+def safetensors_header(path: Path) -> Mapping[str, TensorEntry]:
+    """Return the entries of a safetensors file by their tensors' names; the tensors must fill the rest of the file.
 
     Raises: ModelUnavailable if it is not one, is truncated, or has tensors that overlap or leave gaps.
     """
@@ -234,17 +243,18 @@ def safetensors_header(path: Path) -> Mapping[str, Any]:
             if size > LARGEST_HEADER:
                 raise ValueError(f"its header claims {size:,} bytes; expected at most {LARGEST_HEADER:,}")  # noqa: TRY301
             n_bytes = path.stat().st_size
-            header = parse_json(file.read(min(size, n_bytes)).decode("utf-8"), unique=True)
+            content = file.read(min(size, n_bytes)).decode("utf-8")
+        header = cast("dict[str, TensorEntry]", parse_json(content, unique=True))
         header.pop("__metadata__", None)
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
             operator.index(extent)
         _check_offsets(header, n_bytes - 8 - size)
     except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
         raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); download it again") from error
-    return cast("Mapping[str, Any]", header)
+    return header
 
 
-def _check_offsets(header: Mapping[str, Any], n_data: int) -> None:
+def _check_offsets(header: Mapping[str, TensorEntry], n_data: int) -> None:
     """Check that tensors lie one after the other and fill the file's data, as the format demands.
 
     Raises: ValueError; TypeError or AttributeError for what is not a number.

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
 from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
@@ -43,7 +42,7 @@ class ModelFolders:
     trained: FoundCheckpoint | None = None
 
     @property
-    def config(self) -> Mapping[str, Any]:
+    def config(self) -> Mapping[str, object]:
         """The content of config.json, empty if there is none.
 
         Raises: ModelUnavailable if the file is not JSON.

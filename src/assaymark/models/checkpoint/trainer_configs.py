@@ -10,11 +10,11 @@ Source: transformers' conversion script of Llama (maximum lengths, scaled rotary
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, ModelUnavailable
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.checkpoint import files
+from assaymark.records import JsonValue
 
 __all__ = ["BUILDERS", "CONFIG_FILES", "Shapes", "builder_config", "is_builder", "read_config"]
 
@@ -41,7 +41,7 @@ def _shape(layers: int, heads: int, groups: int, hidden: int, inner: int) -> dic
 
 
 # torchtune's model builders -> the settings of their models.
-BUILDERS: Mapping[str, Mapping[str, Any]] = {
+BUILDERS: Mapping[str, Mapping[str, JsonValue]] = {
     "llama2_7b": {**_shape(32, 32, 32, 4096, 11_008), **_LLAMA_2},
     "llama2_13b": {**_shape(40, 40, 40, 5120, 13_824), **_LLAMA_2},
     "llama2_70b": {**_shape(80, 64, 8, 8192, 28_672), **_LLAMA_2},
@@ -67,14 +67,14 @@ def is_builder(name: str) -> bool:
     return _plain(name) in BUILDERS
 
 
-def builder_config(name: str) -> dict[str, Any]:
+def builder_config(name: str) -> dict[str, JsonValue]:
     """Return the configuration of one of torchtune's model builders."""
     values = dict(BUILDERS[_plain(name)])
     rope = _rope(values.pop("rope_theta"), values.pop("scale", None))
     return {"model_type": "llama", "tie_word_embeddings": False, **values, "rope_parameters": rope}
 
 
-def read_config(path: Path, shapes: Shapes) -> dict[str, Any]:
+def read_config(path: Path, shapes: Shapes) -> dict[str, JsonValue]:
     """Return the configuration in one of `CONFIG_FILES`.
 
     Raises: ModelUnavailable if it cannot be read or describes a model that is not understood.
@@ -98,7 +98,7 @@ def read_config(path: Path, shapes: Shapes) -> dict[str, Any]:
         raise ModelUnavailable(f"{path} has a value of a wrong kind: {error}") from error
 
 
-def _rope(theta: float, scale: float | None, **factors: float) -> dict[str, Any]:
+def _rope(theta: float, scale: float | None, **factors: float) -> dict[str, JsonValue]:
     """Return transformers' rotary settings; `scale` is the factor of Llama 3.1's scaling."""
     if scale is None:
         return {"rope_type": "default", "rope_theta": float(theta)}
@@ -113,7 +113,7 @@ def _rows(shapes: Shapes, name: str, path: Path) -> int:
     raise ModelUnavailable(f"the weights beside {path} lack {name}, whose shape {path.name} does not state")
 
 
-def _of_meta(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
+def _of_meta(path: Path, values: Mapping[str, JsonValue], shapes: Shapes) -> dict[str, JsonValue]:
     """Return the configuration of Meta's params.json."""
     if unknown := sorted({"moe", "moe_args", "vision_chunk_size", "vision_args"} & values.keys()):
         raise ModelUnavailable(f"{path}: {unknown[0]} is not understood; export the model in Hugging Face's format")
@@ -139,7 +139,7 @@ def _of_meta(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[str,
     }
 
 
-def _positions_of_meta(values: Mapping[str, Any], theta: float, scale: float | None) -> int:
+def _positions_of_meta(values: Mapping[str, JsonValue], theta: float, scale: float | None) -> int:
     """Return the trained length, which params.json does not state: generations of Llama differ in these settings."""
     if scale is not None:
         return 131_072  # Llama 3.1
@@ -155,7 +155,7 @@ _OF_LITGPT = {  # what must be so for a Llama; another value is another architec
 }  # fmt: skip
 
 
-def _of_litgpt(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
+def _of_litgpt(path: Path, values: Mapping[str, JsonValue], shapes: Shapes) -> dict[str, JsonValue]:
     """Return the configuration of litgpt's model_config.yaml."""
     norm, inner = values["norm_class_name"], values["mlp_class_name"]
     heads, hidden = int(values["n_head"]), int(values["n_embd"])
@@ -197,7 +197,7 @@ def _of_litgpt(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[st
     }
 
 
-def _rope_of_litgpt(theta: float, values: Mapping[str, Any]) -> dict[str, Any]:
+def _rope_of_litgpt(theta: float, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     adjusted = values.get("rope_adjustments")
     if adjusted:
         return _rope(

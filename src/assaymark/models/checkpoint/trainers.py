@@ -9,11 +9,11 @@ A folder that transformers loads itself is not a trainer's checkpoint.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.checkpoints.record import TrainerCheckpoint
 from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
@@ -29,6 +29,8 @@ from assaymark.models.checkpoint.trainer_configs import (
 )
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from assaymark.engine.checkpoints.stored import StoredTensor
 
 __all__ = ["FoundCheckpoint", "find_checkpoint", "is_trained"]
@@ -57,7 +59,7 @@ class FoundCheckpoint:
     identifying: tuple[Path, ...]
     n_parameters: int
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         """Check that the model embeds every token; a smaller vocabulary may be one that was padded in training.
 
         Raises: ModelUnavailable.
@@ -263,7 +265,7 @@ def _stored_dtype(weights: Sequence[Path]) -> str:
     return str(parts[0].dtype) if parts else "float32"
 
 
-def _is_adapter_only(stored: dict[str, Any]) -> bool:
+def _is_adapter_only(stored: Mapping[str, object]) -> bool:
     """Return whether the weights are LoRA factors without the matrices that they change."""
     factors = [name for name in stored if ".lora_a." in name]
     return bool(factors) and factors[0].replace(".lora_a.", ".") not in stored

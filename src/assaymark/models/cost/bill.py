@@ -8,7 +8,6 @@ is charged once: a provider may also charge attempts whose answer never arrived.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
@@ -45,7 +44,7 @@ class BillingRules:
     @classmethod
     def of(cls, identity: ModelIdentity) -> "BillingRules":
         """Return the rules of a model."""
-        options: Mapping[str, Any] = dict(identity.options)
+        options: Mapping[str, JsonValue] = dict(identity.options)
         return cls(int(options.get("max_gen_toks") or DEFAULT_MAX_TOKENS), TOP_LOGPROBS in options)
 
     def charged(self, request: Request) -> list[Query]:
@@ -166,7 +165,7 @@ class Bill:
         }
 
 
-def cost_line(record: Mapping[str, Any]) -> str:
+def cost_line(record: Mapping[str, JsonValue]) -> str:
     """Return a stored bill as one line of text."""
     price = Price(**record["price"])
     most = record.get("max_cost")

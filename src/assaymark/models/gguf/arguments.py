@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.errors import ModelUnavailable, UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import LocalArguments, local_arguments, whole_number
@@ -45,13 +45,15 @@ class GgufArguments:
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 
-def gguf_arguments(model_args: Mapping[str, Any]) -> GgufArguments:
+def gguf_arguments(model_args: Mapping[str, object]) -> GgufArguments:
     """Parse the arguments of a model in a GGUF file.
 
     Raises: UsageError for an invalid value; UnknownName for an unknown argument; ModelUnavailable if the file does not
         exist.
     """
-    values = {name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT}
+    values: dict[str, JsonValue] = {
+        name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT
+    }
     if values.pop("numerics", "float32") != "float32":
         raise UsageError("numerics other than float32 need --model hf: log-probabilities are computed in float64 here")
     for name in sorted(values.keys() - SHARED - OWN):

@@ -6,11 +6,11 @@ continuation are split, cut and keyed is the same for every local model.
 llama.cpp's tokenizer with the methods of a transformers tokenizer that this package calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import GenerationDefaults
 from assaymark.engine.options import EngineInfo
@@ -22,6 +22,9 @@ from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
 from assaymark.records import ModelIdentity, content_hash
 from assaymark.settings import thread_count
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 __all__ = ["GgufModel", "LlamaTokenizer"]
 
@@ -73,12 +76,19 @@ class LlamaTokenizer:
         """Return the template in the file."""
         return chat_template or self.chat_template or ""
 
-    def apply_chat_template(self, chat: Sequence[Any], *, tokenize: bool = False, **options: Any) -> str:
+    def apply_chat_template(
+        self,
+        chat: Sequence[Mapping[str, object]],
+        *,
+        chat_template: str | None = None,
+        tokenize: bool = False,
+        **options: object,
+    ) -> str:
         """Return a chat as one text, rendered by transformers with the template in the file."""
         del tokenize
         from transformers.utils import chat_template_utils
 
-        template = self.get_chat_template(options.pop("chat_template", None))
+        template = self.get_chat_template(chat_template)
         special = {"bos_token": self.bos_token or "", "eos_token": self.eos_token or ""}
         rendered, _ = chat_template_utils.render_jinja_template(
             [list(chat)], chat_template=template, **special, **options
@@ -147,7 +157,7 @@ class GgufModel(LocalModel):
         return False
 
     @cached_property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> "PreTrainedTokenizerBase | LlamaTokenizer":
         """The tokenizer that `tokenizer=` names, else llama.cpp's.
 
         Raises: ModelUnavailable if it cannot be loaded; MissingExtra without its library.

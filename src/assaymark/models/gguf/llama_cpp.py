@@ -16,8 +16,10 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +35,14 @@ from assaymark.engine.generation import (
     uniform,
 )
 from assaymark.engine.options import EngineInfo
-from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
+from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from assaymark.engine.trie import sorted_order
 from assaymark.errors import MissingExtra, ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong, UsageError
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, SpanResult, TextResult
+
+if TYPE_CHECKING:
+    from llama_cpp import Llama
 
 __all__ = ["GgufEngine", "LlamaFile", "LlamaSession"]
 
@@ -47,23 +52,23 @@ FORMATS = {"f32": 0, "f16": 1}  # ggml's numbers
 
 
 @cache
-def _library() -> Any:
+def _library() -> ModuleType:
     """Return llama-cpp-python's binding, without its notes on standard error: problems are exceptions here.
 
     Raises: MissingExtra if it is not installed.
     """
     try:
-        import llama_cpp
+        library = import_module("llama_cpp")
     except ImportError:
         raise MissingExtra("--model gguf", "gguf") from None
 
-    drop = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
-    llama_cpp.llama_log_set(drop, None)
+    drop = library.llama_log_callback(lambda _level, _text, _data: None)
+    library.llama_log_set(drop, None)
     _KEPT.append(drop)  # C holds no reference to it
-    return llama_cpp
+    return library
 
 
-def _loaded(path: Path, **options: object) -> Any:
+def _loaded(path: Path, **options: object) -> "Llama":
     library = _library()
     try:
         return library.Llama(str(path), verbose=False, **options)
@@ -228,7 +233,7 @@ class GgufEngine:
             raise ModelUnavailable("the engine is closed; load it again")
         return self._session
 
-    def _check(self, tokens: npt.NDArray[np.integer]) -> None:
+    def _check(self, tokens: IntArray) -> None:
         """Raise PlanError for a token that the model does not have."""
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= self.info.vocab_size):
             raise PlanError(

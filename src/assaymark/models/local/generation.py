@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import (
     GeneratedSequence,
@@ -19,6 +19,9 @@ from assaymark.models.text.stops import REPLACEMENT, StopTexts, final_text
 from assaymark.models.token_engine import TokenEngine
 from assaymark.records import GenerateQuery, JsonValue, Output, Request
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 CHUNK = 64_000_000  # characters: bounds memory; slots become idle at the end of each piece
 
 
@@ -26,7 +29,7 @@ CHUNK = 64_000_000  # characters: bounds memory; slots become idle at the end of
 class GenerationRules:
     """What decides a text besides its query: the tokenizer, where the reasoning ends, and whose defaults apply."""
 
-    tokenizer: Any
+    tokenizer: "PreTrainedTokenizerBase"
     think_end: str | int | None = None
     choice: ConfigChoice = "model"
 

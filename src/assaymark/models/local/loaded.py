@@ -7,13 +7,16 @@ torch is not imported: the objects' own methods suffice.
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import KNOWN, LocalArguments, local_arguments
 from assaymark.models.checkpoint.identity import DEFAULT_MAX_LENGTH, UNSET_TOKENIZER_LENGTH, length_of_config
 from assaymark.records import JsonValue, ModelIdentity, canonical_json, content_hash
 from assaymark.registry import nearest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TOO_LATE = (
     *("revision", "subfolder", "tokenizer", "peft", "dtype", "device", "trust_remote_code", "model_kwargs"),
@@ -36,15 +39,7 @@ def loaded_arguments(model: object, options: Mapping[str, object]) -> LocalArgum
     return arguments
 
 
-def _parameter_bytes(tensor: Any) -> tuple[str, bytes]:
-    """Return a tensor's dtype and content; floats as float32, which holds every half-precision number exactly."""
-    plain = tensor.detach().cpu()
-    if plain.is_floating_point() and str(plain.dtype) != "torch.float64":
-        plain = plain.float()
-    return str(tensor.dtype), plain.contiguous().numpy().tobytes()
-
-
-def parameters_digest(model: Any) -> str:
+def parameters_digest(model: "PreTrainedModel") -> str:
     """Return the SHA-256 over every parameter and buffer with its name, and the configuration."""
     whole = hashlib.sha256()
     config = getattr(model, "config", None)
@@ -57,20 +52,24 @@ def parameters_digest(model: Any) -> str:
         settings["generation_config"] = {k: v for k, v in defaults.items() if k != "transformers_version"}
     whole.update(canonical_json(settings).encode())
     for name, tensor in sorted(model.state_dict().items()):
-        dtype, content = _parameter_bytes(tensor)
-        whole.update(f"{name}\x00{dtype}\x00{tuple(tensor.shape)}\n".encode())
-        whole.update(content)
+        plain = tensor.detach().cpu()
+        if plain.is_floating_point() and str(plain.dtype) != "torch.float64":
+            plain = plain.float()  # holds every half-precision number exactly
+        whole.update(f"{name}\x00{tensor.dtype}\x00{tuple(tensor.shape)}\n".encode())
+        whole.update(plain.contiguous().numpy().tobytes())
     return f"sha256:{whole.hexdigest()}"
 
 
-def _tokenizer_hash(tokenizer: Any) -> str:
+def _tokenizer_hash(tokenizer: "PreTrainedTokenizerBase") -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         return content_hash([backend.to_str(), tokenizer.bos_token_id, tokenizer.eos_token_id])
     return content_hash([type(tokenizer).__name__, tokenizer.get_vocab(), tokenizer.bos_token_id])
 
 
-def identify_loaded(model: Any, tokenizer: Any, arguments: LocalArguments) -> ModelIdentity:
+def identify_loaded(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", arguments: LocalArguments
+) -> ModelIdentity:
     """Return the identity of a loaded model and tokenizer.
 
     Raises: UsageError if they are not transformers objects.

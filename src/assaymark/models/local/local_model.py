@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.options import EngineSettings
 from assaymark.errors import MissingExtra, UsageError
@@ -58,6 +58,9 @@ from assaymark.records import (
 from assaymark.settings import process_of
 from assaymark.stopping import under_way
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 __all__ = ["without_bars"]
 
 
@@ -82,8 +85,8 @@ MOST_CHUNKS = 4  # per piece for several workers, which need longer ranges; boun
 class LoadedObjects:
     """A model and tokenizer that the caller has loaded."""
 
-    model: Any
-    tokenizer: Any
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
     identity: ModelIdentity
 
 
@@ -108,7 +111,9 @@ class LocalModel:
         self._last_info: Mapping[str, JsonValue] = {}
 
     @classmethod
-    def from_loaded(cls, model: Any, tokenizer: Any, **options: Any) -> "LocalModel":
+    def from_loaded(
+        cls, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", **options: JsonValue
+    ) -> "LocalModel":
         """Return a model around a transformers model and its tokenizer, which the caller still owns.
 
         Options are those of a local model that apply to an object already loaded (max_length, add_bos_token,
@@ -125,7 +130,7 @@ class LocalModel:
         return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
 
     @property
-    def loaded_model(self) -> Any:
+    def loaded_model(self) -> "PreTrainedModel | None":
         """The transformers model that the caller has loaded; None for a model given by name."""
         return self._loaded.model if self._loaded else None
 
@@ -183,7 +188,7 @@ class LocalModel:
         return self.identity.max_length or 0
 
     @cached_property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
         """The transformers tokenizer.
 
         Raises: ModelUnavailable if it cannot be loaded; MissingExtra without transformers.

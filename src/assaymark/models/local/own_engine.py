@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from assaymark.engine.engine import Engine
 from assaymark.engine.generation import GenerationDefaults, GenerationPrompt, StepObserver
@@ -14,6 +15,9 @@ from assaymark.errors import UsageError
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 __all__ = ["OwnEngine"]
 
 
@@ -22,7 +26,7 @@ class OwnEngine:
 
     n_workers = 1
 
-    def __init__(self, engine: Engine | Seq2SeqEngine, tokenizer: object) -> None:
+    def __init__(self, engine: Engine | Seq2SeqEngine, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._engine = engine
         self._tokenizer = tokenizer
 

@@ -5,7 +5,7 @@ Only a model in this process has access to whole next-token distributions.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from assaymark.errors import UsageError
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.model import Model
+
+if TYPE_CHECKING:
+    from assaymark.models.local.own_engine import OwnEngine
 
 __all__ = ["TextMoments", "check_token_moments", "token_moments_of"]
 
@@ -48,7 +51,7 @@ def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[TextMoments
     Raises: UsageError for a model outside this process, or whose tokenizer has no beginning-of-text token.
     """
     local = check_token_moments(model)
-    engine: Any = local.engine
+    engine = cast("OwnEngine", local.engine)  # of a model in this process
     prefix = local.encoder.prefix_token_id
     if prefix is None:
         raise UsageError("this tokenizer has neither BOS nor EOS to begin a text with; set prefix_token_id=")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.image_text import ImageTextEngine, ImageTextPrompt
 from assaymark.engine.options import EngineSettings
@@ -55,6 +55,9 @@ from assaymark.records import (
     content_hash,
 )
 from assaymark.stopping import under_way
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 __all__ = ["ImageTextArguments", "ImageTextModel", "image_text_arguments"]
 
@@ -116,7 +119,7 @@ class ImageTextModel:
         return replace(own, content_hash=content_hash([own.content_hash, parts]), options=options)
 
     @cached_property
-    def processor(self) -> Any:
+    def processor(self) -> "ProcessorMixin":
         """The transformers processor.
 
         Raises: ModelUnavailable if there is none; MissingExtra without transformers or Pillow.

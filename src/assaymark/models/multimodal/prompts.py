@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +19,17 @@ from assaymark.engine.spans import IntArray
 from assaymark.errors import MissingExtra, ModelUnavailable, Permanent
 from assaymark.records import ImagePart
 
+if TYPE_CHECKING:
+    from PIL import Image
+    from transformers import ProcessorMixin
+
 __all__ = ["ImageTextReader", "load_processor"]
 
 PLACEHOLDER = "<image>"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # no decoder of another one is run on stored bytes
 
 
-def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str, int]) -> Any:
+def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str, int]) -> "ProcessorMixin":
     """Return the processor of a model: tokenizer and image processor.
 
     Raises: ModelUnavailable where the folder has none; MissingExtra without transformers or Pillow.
@@ -56,7 +60,7 @@ def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str
 class ImageTextReader:
     """Makes prompts of texts and images."""
 
-    processor: Any
+    processor: "ProcessorMixin"
     add_bos_token: bool | None = None
 
     def prompt(self, text: str, images: Sequence[ImagePart]) -> ImageTextPrompt:
@@ -104,7 +108,7 @@ class ImageTextReader:
         return text.replace(PLACEHOLDER, mark)
 
 
-def _picture(image: ImagePart) -> Any:
+def _picture(image: ImagePart) -> "Image.Image":
     """Return the decoded image, in RGB."""
     from PIL import Image
 

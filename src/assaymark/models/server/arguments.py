@@ -18,7 +18,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from assaymark.errors import UnknownName, UsageError
@@ -216,12 +215,14 @@ class OpenAIArguments:
         return tuple(sorted((name, value) for name, value in values.items() if value is not None))
 
 
-def openai_arguments(kind: str, model_args: Mapping[str, Any]) -> OpenAIArguments:
+def openai_arguments(kind: str, model_args: Mapping[str, object]) -> OpenAIArguments:
     """Parse the arguments of a model behind a server.
 
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
-    values = {name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT}
+    values: dict[str, JsonValue] = {
+        name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT
+    }
     if "tokenizer_backend" in model_args and model_args["tokenizer_backend"] is None:
         values["tokenizer_backend"] = "none"  # as the command line's `none` is parsed
     _refuse(values)
@@ -297,7 +298,7 @@ def is_header_value(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _check(values: Mapping[str, Any]) -> None:
+def _check(values: Mapping[str, JsonValue]) -> None:
     """Check the types and ranges of values.
 
     Raises: UsageError.

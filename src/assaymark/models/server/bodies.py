@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
 from assaymark.models.server.arguments import REASONING, OpenAIArguments
@@ -24,7 +23,7 @@ __all__ = [
     "score_body", "text_body",
 ]  # fmt: skip
 
-Json = dict[str, Any]
+Json = dict[str, object]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
@@ -112,7 +111,7 @@ def text_body(
     return body | {name: value for name, value in drawn.items() if value is not None}
 
 
-def read_score(answer: Any, part: ScoredPart) -> ServerScore:
+def read_score(answer: object, part: ScoredPart) -> ServerScore:
     """Return the score of a part.
 
     Raises: HttpFailure if the answer does not contain it.
@@ -133,13 +132,13 @@ def read_score(answer: Any, part: ScoredPart) -> ServerScore:
     first = _first_scored(logprobs, n_prompt, part)
     return ServerScore(
         total_nats=_sum(nats[first:n_prompt]),
-        is_greedy=_is_greedy(nats[first:n_prompt], logprobs.get("top_logprobs"), slice(first, n_prompt)),
+        is_greedy=_is_greedy(nats[first:n_prompt], logprobs.get("top_logprobs"), first, n_prompt),
         n_context=first,
         n_scored=n_prompt - first,
     )
 
 
-def _n_listed(answer: Mapping[str, object], n_nats: int) -> int:
+def _n_listed(answer: object, n_nats: int) -> int:
     """Return how many of the listed tokens belong to the prompt: those before the generated one.
 
     llama.cpp's server counts a BOS token in `usage` that it does not list.
@@ -174,24 +173,25 @@ def _first_scored(logprobs: Mapping[str, object], n_prompt: int, part: ScoredPar
     )
 
 
-def _sum(nats: Sequence[Any]) -> float:
+def _sum(nats: Sequence[object]) -> float:
     """Return the sum of log-probabilities. Raises: HttpFailure if one is missing."""
-    if any(not isinstance(each, int | float) for each in nats):
+    numbers = [each for each in nats if isinstance(each, int | float)]
+    if len(numbers) < len(nats):
         raise HttpFailure(
             MalformedAnswer,
             "a scored token has no log-probability since no token precedes it; use a tokenizer that has a BOS token",
         )
-    total = math.fsum(nats)
+    total = math.fsum(numbers)
     if not math.isfinite(total):
         raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {total}")
     return total
 
 
-def _is_greedy(nats: Sequence[float], tops: object, scored: slice) -> bool:
+def _is_greedy(nats: Sequence[float], tops: object, first: int, end: int) -> bool:
     """Return whether each scored token is as probable as the most probable one. Raises: HttpFailure."""
-    if not isinstance(tops, list) or len(tops) < scored.stop:
+    if not isinstance(tops, list) or len(tops) < end:
         raise _without_logprobs("the answer lacks the most probable tokens (top_logprobs)")
-    best = tops[scored]
+    best = tops[first:end]
     if not all(isinstance(each, Mapping) and each for each in best):
         raise HttpFailure(MalformedAnswer, "a scored token lacks the most probable alternative (top_logprobs)")
     return all(token == max(top.values()) for token, top in zip(nats, best, strict=True))
@@ -202,7 +202,7 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-def read_text(answer: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
     """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
 
     Raises: HttpFailure if there is none, or the server withheld it.
@@ -230,7 +230,7 @@ def read_text(answer: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> Server
     )
 
 
-def _n_generated(answer: Mapping[str, object]) -> int:
+def _n_generated(answer: object) -> int:
     """Return the generated tokens; Gemini counts its reasoning, which is billed, in the total only."""
     n_total, n_context = count_of(answer, "total_tokens"), count_of(answer, "prompt_tokens")
     return max(count_of(answer, "completion_tokens"), n_total - n_context if n_context else 0)
@@ -242,7 +242,7 @@ def _older_call(message: Mapping[str, object]) -> list[object] | None:
     return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
 
 
-def _text(content: Any, keys: KeyHider) -> str:
+def _text(content: object, keys: KeyHider) -> str:
     """Return a content as text; the text parts of a list are joined, which may complete a key.
 
     Raises: HttpFailure for any other content: what is not a text is not scored as one.
@@ -266,9 +266,9 @@ def choice_of(answer: object) -> Mapping[str, object]:
     return choices[0]
 
 
-def count_of(answer: Mapping[str, object], name: str) -> int:
+def count_of(answer: object, name: str) -> int:
     """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
-    usage = answer.get("usage")
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
     value = usage.get(name) if isinstance(usage, Mapping) else None
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
         return value

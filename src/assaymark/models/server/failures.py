@@ -33,7 +33,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
 
 import httpx
 
@@ -83,7 +82,7 @@ class KeyHider:
             text = _without(text, key)
         return text
 
-    def value(self, value: object) -> Any:
+    def value(self, value: object) -> object:
         """Return a JSON value with the keys removed from all strings, names included."""
         if isinstance(value, str):
             return self.text(value)

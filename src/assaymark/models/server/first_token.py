@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from assaymark.errors import MalformedAnswer, NonFiniteLogits, UsageError
 from assaymark.models.server.arguments import OpenAIArguments
@@ -115,7 +114,7 @@ def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, object]:
     return {"model": arguments.model, "temperature": 0, **seed, **body}
 
 
-def read_first_token(answer: Any, *, is_chat: bool) -> FirstToken:
+def read_first_token(answer: object, *, is_chat: bool) -> FirstToken:
     """Return the most probable first tokens in an answer.
 
     Raises: HttpFailure if there are none.
@@ -141,7 +140,7 @@ def read_first_token(answer: Any, *, is_chat: bool) -> FirstToken:
     return FirstToken(top, count_of(answer, "prompt_tokens"))
 
 
-def _pairs(logprobs: Mapping[str, object], *, is_chat: bool) -> Iterator[tuple[Any, Any]]:
+def _pairs(logprobs: Mapping[str, object], *, is_chat: bool) -> Iterator[tuple[object, object]]:
     """Yield text and log-probability of each alternative; nothing where the answer has another form."""
     tokens = logprobs.get("content" if is_chat else "top_logprobs")
     first = tokens[0] if isinstance(tokens, list) and tokens else None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import httpx
 
@@ -83,7 +83,7 @@ class ResponseBody:
         self._n_received = 0
         self._content = bytearray()
         self._encoding = headers.get("content-encoding", "identity").strip().lower() or "identity"
-        self._decompressor: Any = None
+        self._decompressor: zlib._Decompress | None = None
         if self._encoding not in ("identity", "gzip", "x-gzip", "deflate"):
             raise HttpFailure(
                 MalformedAnswer,
@@ -145,7 +145,7 @@ class ResponseBody:
         )
 
 
-def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS) -> tuple[Any, bool]:
+def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS) -> tuple[object, bool]:
     """Return the value of a JSON document without the keys, and whether it contained one.
 
     Raises: HttpFailure if it is nested deeper than the limit, or is not JSON.
@@ -200,8 +200,8 @@ class HttpCall(Generic[T, V]):
     """One request. `read` converts the answer's JSON into a value; raises HttpFailure if the answer is malformed."""
 
     about: T
-    body: Mapping[str, Any]
-    read: Callable[[Any], V]
+    body: Mapping[str, object]
+    read: Callable[[object], V]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +312,13 @@ class _Sending(Generic[T, V]):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
         # `_once` limits the whole request; httpx's own timeouts apply to each read.
         timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
-        options: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
         with server.keys.in_logs():
-            async with httpx.AsyncClient(**options) as client, asyncio.TaskGroup() as group:
+            async with (
+                httpx.AsyncClient(
+                    headers=server.sent_headers, timeout=timeout, limits=limits, verify=server.verify
+                ) as client,
+                asyncio.TaskGroup() as group,
+            ):
                 for _ in range(ceiling):
                     group.create_task(self._take_calls(client))
 

@@ -15,7 +15,8 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import TypeVar, cast
 
 from assaymark.errors import ModelUnavailable, RequestRefused, ServerFailed, UsageError
 from assaymark.models.checkpoint import files
@@ -141,7 +142,7 @@ class OpenAIModel:
         return self.arguments.is_chat
 
     @cached_property
-    def _tokenizer_folder(self) -> Any:
+    def _tokenizer_folder(self) -> Path | None:
         arguments = self.arguments
         if arguments.tokenizer is None:
             return None

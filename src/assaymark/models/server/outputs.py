@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.server.bodies import ServerText
@@ -14,6 +14,8 @@ from assaymark.records import Output
 
 __all__ = ["Generated", "failure_in", "generated_outputs"]
 
+T = TypeVar("T")
+V = TypeVar("V")
 Generated = list[tuple[GenerationInput, int]]  # queries and repeats that wait for one text
 
 
@@ -37,6 +39,6 @@ def generated_outputs(answered: CallOutcome[Generated, ServerText], think_end: s
         )
 
 
-def failure_in(answered: CallOutcome[Any, Any]) -> HttpFailure:
+def failure_in(answered: CallOutcome[T, V]) -> HttpFailure:
     """Return the failure of a call without a value."""
     return answered.failure or HttpFailure(ModelUnavailable, "no answer")

@@ -34,7 +34,8 @@ def find_server(server: Server, base: str) -> tuple[str, ...]:
         return ()
     try:
         listed, _ = parse_json(body.content, server.limits, server.keys)
-        return tuple(str(each["id"])[:LONGEST_NAME] for each in listed["data"])
+        models = listed["data"] if isinstance(listed, dict) else ()
+        return tuple(str(each["id"])[:LONGEST_NAME] for each in models)
     except (HttpFailure, KeyError, TypeError):
         return ()
 

@@ -10,7 +10,6 @@ Source: lm-evaluation-harness 0.4.13, models/api_models.py (batch_loglikelihood_
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.models.server.arguments import OpenAIArguments
@@ -130,7 +129,7 @@ class PromptMaker:
         """Return the JSON of the tools to send with a generate query; None without any."""
         return prepared.tools if isinstance(prepared, _PreparedPrompt) else None
 
-    def n_tokens(self, prepared: Any) -> int | None:
+    def n_tokens(self, prepared: GenerationInput) -> int | None:
         """Return the number of tokens in a query's prompt; None if only the server knows."""
         return None if self.encoder is None or isinstance(prepared, _PreparedPrompt) else int(prepared.tokens.size)
 

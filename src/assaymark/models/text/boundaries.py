@@ -16,7 +16,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from assaymark.records import JsonValue
 
 SPACE = " "
 SPACE_SYMBOL = "▁"
@@ -151,7 +152,7 @@ def pattern_is_safe(pattern: str) -> bool:
     return alternatives is not None and all(_alternative_is_safe(each) for each in alternatives)
 
 
-def _pre_tokenizer_is_safe(described: Mapping[str, Any]) -> bool:
+def _pre_tokenizer_is_safe(described: Mapping[str, JsonValue]) -> bool:
     kind = described.get("type")
     if kind == "Sequence":
         return all(_pre_tokenizer_is_safe(each) for each in described["pretokenizers"])
@@ -165,7 +166,7 @@ def _pre_tokenizer_is_safe(described: Mapping[str, Any]) -> bool:
     return False
 
 
-def _parts_words(described: Mapping[str, Any]) -> bool:
+def _parts_words(described: Mapping[str, JsonValue]) -> bool:
     """Return whether a pre-tokenizer matches every space, so that the unmatched rest contains none."""
     if described.get("type") == "Sequence":
         return any(_parts_words(each) for each in described["pretokenizers"])
@@ -175,13 +176,13 @@ def _parts_words(described: Mapping[str, Any]) -> bool:
     return described.get("type") == "Split" and r"\s+" in (_alternatives(pattern) or [])
 
 
-def _normaliser_steps(described: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+def _normaliser_steps(described: Mapping[str, JsonValue] | None) -> list[Mapping[str, JsonValue]]:
     if described is None:
         return []
     return list(described["normalizers"]) if described.get("type") == "Sequence" else [described]
 
 
-def _byte_level_rule(parts: Mapping[str, Any]) -> bool | None:
+def _byte_level_rule(parts: Mapping[str, JsonValue]) -> bool | None:
     """Return False (parts keep their space) if a byte-level BPE is provably safe, else None."""
     pre = parts.get("pre_tokenizer")
     steps = _normaliser_steps(parts.get("normalizer"))
@@ -190,7 +191,7 @@ def _byte_level_rule(parts: Mapping[str, Any]) -> bool | None:
     return False if _parts_words(pre) and _pre_tokenizer_is_safe(pre) else None
 
 
-def _whole_text_rule(parts: Mapping[str, Any]) -> bool | None:
+def _whole_text_rule(parts: Mapping[str, JsonValue]) -> bool | None:
     """Return whether parts drop their space if a BPE over the whole text is provably safe, else None."""
     symbol, drops = SPACE, False
     for step in _normaliser_steps(parts.get("normalizer")):

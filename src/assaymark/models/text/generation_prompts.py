@@ -10,7 +10,7 @@ Source: lm-evaluation-harness 0.4.13, models/huggingface.py (generate_until, tok
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from assaymark.models.text.shorter_prompts import refuse_chat, shorter_prompts
 from assaymark.models.text.spans import failed
 from assaymark.models.text.stops import FinalText, stop_texts
 from assaymark.models.text.tokens import EMPTY, Encoder
-from assaymark.records import GenerateQuery, GenerationSettings, Output, Request, canonical_json
+from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Output, Request, canonical_json
 
 DEFAULT_MAX_TOKENS = 256  # lm-eval's max_gen_toks
 TRANSFORMERS_TOP_K = 50  # the default of `generate` if neither task nor model sets it
@@ -211,7 +211,7 @@ def prompt_of(
         generation_config, then top_k=50 if sampling.
     """
     extra = dict(prepared.settings.extra)
-    own: Mapping[str, object] = defaults.sampling if choice == "model" else {}
+    own: Mapping[str, JsonValue] = defaults.sampling if choice == "model" else {}
     penalty = extra.pop("repetition_penalty", None)
     if penalty is None:
         penalty = defaults.repetition_penalty if choice == "model" else 1.0
@@ -230,7 +230,7 @@ def prompt_of(
     )
 
 
-def _sampling(settings: GenerationSettings, own: Mapping[str, Any], choice: ConfigChoice) -> Sampling | None:
+def _sampling(settings: GenerationSettings, own: Mapping[str, JsonValue], choice: ConfigChoice) -> Sampling | None:
     """Return the sampling settings; None for greedy decoding."""
     if not settings.do_sample:
         return None

@@ -15,16 +15,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
 from assaymark.records import ImagePart, JsonValue, Message, ResultPart, TextPart
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 __all__ = ["message_json", "within_limits"]
 
 
-def message_json(message: Message, content: Any, *, for_template: bool) -> dict[str, Any]:
+def message_json(message: Message, content: object, *, for_template: bool) -> dict[str, object]:
     """Return a message with this content, its calls of tools as `tool_calls`, and a tool's result with the call's id.
 
     Arguments of calls are objects for templates, and JSON texts for servers.
@@ -59,10 +62,10 @@ _lock = threading.Lock()  # two threads must not restore each other's function
 class _Compiled:
     """Stands in for transformers' compiled template."""
 
-    def __init__(self, rendered: Callable[[Any], str]) -> None:
+    def __init__(self, rendered: Callable[[Mapping[str, object]], str]) -> None:
         self._rendered = rendered
 
-    def render(self, *args: Any, **kwargs: Any) -> str:
+    def render(self, *args: Mapping[str, object], **kwargs: object) -> str:
         """Return the rendered text; variables are passed as in Jinja."""
         return self._rendered(dict(*args, **kwargs))
 
@@ -101,7 +104,7 @@ class ChatRenderer:
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: "PreTrainedTokenizerBase",
         variables: Mapping[str, JsonValue],
         template: str | None = None,
         *,
@@ -157,7 +160,7 @@ class ChatRenderer:
         origin = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
         return UsageError(f"{origin}{'' if line is None else f', line {line},'} {what}: {error}")
 
-    def _check_tools(self, chat: list[dict[str, Any]], tools: list[Any]) -> None:
+    def _check_tools(self, chat: list[dict[str, object]], tools: list[object]) -> None:
         """Raise UsageError if the template ignores tools, which the first chat with tools shows."""
         if self._shows_tools:
             return
@@ -168,7 +171,7 @@ class ChatRenderer:
             )
         self._shows_tools = True
 
-    def _check_calls(self, chat: list[dict[str, Any]], tools: list[Any] | None) -> None:
+    def _check_calls(self, chat: list[dict[str, object]], tools: list[object] | None) -> None:
         """Raise UsageError if the template ignores earlier calls, which the first chat with one shows."""
         if self._shows_calls or not any("tool_calls" in each for each in chat):
             return
@@ -180,7 +183,7 @@ class ChatRenderer:
             )
         self._shows_calls = True
 
-    def _apply(self, chat: list[dict[str, Any]], continue_final: bool, tools: list[Any] | None = None) -> str:
+    def _apply(self, chat: list[dict[str, object]], continue_final: bool, tools: list[object] | None = None) -> str:
         """Return a chat as one text.
 
         Raises: UsageError; jinja2.TemplateError if the template refuses the chat.
@@ -194,7 +197,7 @@ class ChatRenderer:
                 "--apply_chat_template where it was given"
             )
         self._check_name()
-        options: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}
+        options: dict[str, object] = {"chat_template": self._template} if self._template is not None else {}
         options |= {"tools": tools} if tools is not None else {}
         try:
             with within_limits(self._tokenizer.get_chat_template(**options)):

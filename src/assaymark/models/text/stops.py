@@ -12,9 +12,12 @@ Source: lm-evaluation-harness 0.4.13, models/huggingface.py (generate_until), mo
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import StopCheck
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 __all__ = [
     "REPLACEMENT",
@@ -45,7 +48,10 @@ def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:
 
 
 def final_text(
-    tokenizer: Any, tokens: Sequence[int], stops: Sequence[str], think_end: str | int | None = None
+    tokenizer: "PreTrainedTokenizerBase",
+    tokens: Sequence[int],
+    stops: Sequence[str],
+    think_end: str | int | None = None,
 ) -> FinalText:
     """Return the answer and the reasoning in the generated tokens."""
     tokens = list(tokens)
@@ -108,7 +114,7 @@ class StopTexts:
         """Return the stop texts of these prompts, in the order given."""
         return StopTexts(tuple(self.of_prompts[position] for position in positions), self.think_end)
 
-    def check(self, tokenizer: object) -> StopCheck:
+    def check(self, tokenizer: "PreTrainedTokenizerBase") -> StopCheck:
         """Return a function that is called after each token and returns whether that prompt's text has ended."""
         finders = {stops: StopFinder(tokenizer, stops, self.think_end) for stops in dict.fromkeys(self.of_prompts)}
         by_prompt = [finders[stops] for stops in self.of_prompts]
@@ -123,7 +129,9 @@ class StopTexts:
 class StopFinder:
     """Checks after each token whether one of some stop texts has been generated."""
 
-    def __init__(self, tokenizer: Any, stops: Sequence[str], think_end: str | int | None = None) -> None:
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", stops: Sequence[str], think_end: str | int | None = None
+    ) -> None:
         self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._think_end = think_end

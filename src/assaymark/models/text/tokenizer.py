@@ -11,16 +11,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from assaymark import stopping
 from assaymark.errors import MissingExtra, ModelUnavailable, is_panic
 from assaymark.records import JsonValue
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 __all__ = ["MOST_GROWTH", "TokenizerSource", "load_tokenizer", "tokenizer_facts"]
 
 
-def tokenizer_facts(tokenizer: object, template_name: str | None = None) -> dict[str, JsonValue]:
+def tokenizer_facts(tokenizer: "PreTrainedTokenizerBase", template_name: str | None = None) -> dict[str, JsonValue]:
     """Return a tokenizer's special tokens and chat template.
 
     Padding is never used here; if the tokenizer has no padding token, this is the one that lm-eval would use.
@@ -37,7 +40,7 @@ def tokenizer_facts(tokenizer: object, template_name: str | None = None) -> dict
     return facts if template is None else {**facts, "chat_template": str(template)}
 
 
-def _padding(tokenizer: Any) -> list[JsonValue]:
+def _padding(tokenizer: "PreTrainedTokenizerBase") -> list[JsonValue]:
     for name in ("pad", "unk", "eos"):
         token = getattr(tokenizer, f"{name}_token", None)
         if token:
@@ -63,7 +66,7 @@ class TokenizerSource:
     gguf_file: str | None = None
 
 
-def load_tokenizer(source: TokenizerSource) -> Any:
+def load_tokenizer(source: TokenizerSource) -> "PreTrainedTokenizerBase":
     """Return the transformers tokenizer.
 
     Raises: ModelUnavailable if it cannot be loaded; MissingExtra without transformers.
@@ -133,7 +136,19 @@ def _check_growth(tokenizer: object, place: Path) -> None:
         )
 
 
-def _growth(part: dict[str, Any]) -> float:
+class _TextPart(TypedDict, total=False):
+    """The description of a normalizer or a decoder, as tokenizer.json has it."""
+
+    type: str
+    normalizers: "list[_TextPart]"  # of a Sequence
+    decoders: "list[_TextPart]"
+    pattern: dict[str, str]  # of Replace: String or Regex
+    content: str
+    prepend: str
+    precompiled_charsmap: str | None
+
+
+def _growth(part: _TextPart) -> float:
     """Return by how much a normalizer or decoder may multiply the length of a text, by its own description."""
     kind = part.get("type")
     if kind == "Sequence":
@@ -164,7 +179,7 @@ def _model_alone(place: Path) -> Path | None:
     return path if path.is_file() and not described else None
 
 
-def _of_sentencepiece(path: Path, source: TokenizerSource) -> Any:
+def _of_sentencepiece(path: Path, source: TokenizerSource) -> "PreTrainedTokenizerBase":
     """Return Llama's tokenizer around a SentencePiece model; with BOS before each text unless add_bos_token says not.
 
     Raises: ModelUnavailable if the file is of another kind, or is not encoded as SentencePiece encodes it.

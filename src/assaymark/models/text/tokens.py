@@ -12,13 +12,17 @@ Source: lm-evaluation-harness 0.4.13, api/model.py (TemplateLM._encode_pair, log
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assaymark.engine.spans import IntArray
 from assaymark.errors import ModelUnavailable, is_panic, panic_line
 from assaymark.models.text.boundaries import SPACE_SYMBOL, SplitRule, split_rule
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
 
 BATCH_TEXTS = 1024  # texts per call of the tokenizer: bounds the number of live objects
 MOST_SPLITS = 100_000  # segments whose split positions are cached between calls
@@ -57,7 +61,11 @@ class Encoder:
     """A tokenizer that follows lm-eval's rules."""
 
     def __init__(
-        self, tokenizer: Any, *, add_bos_token: bool | None = None, prefix_token_id: int | None = None
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        add_bos_token: bool | None = None,
+        prefix_token_id: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.add_bos_token = add_bos_token
@@ -109,7 +117,7 @@ class Encoder:
             result += [np.asarray(each.ids, dtype=np.int32) for each in encoded]
         return result
 
-    def _take_off_limits(self, backend: Any) -> None:
+    def _take_off_limits(self, backend: "Tokenizer") -> None:
         """Make the Rust tokenizer encode as Python's `encode` does; change only settings that differ."""
         if backend.truncation is not None:
             backend.no_truncation()
@@ -334,7 +342,7 @@ def _has_text(pair: ContinuationPair) -> bool:
     return any(pair.segments)
 
 
-def _plain_backend(tokenizer: object) -> Any | None:
+def _plain_backend(tokenizer: object) -> "Tokenizer | None":
     """Return the Rust tokenizer if the Python class around it does not change `encode`, else None."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "encode_batch_fast"):

@@ -6,7 +6,6 @@ unchanged. Those without an effect here are accepted and ignored; those that vLL
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import LocalArguments, local_arguments
@@ -86,7 +85,7 @@ class VllmArguments:
     """The arguments of a model run by vLLM. `engine` is passed to `vllm.LLM` unchanged."""
 
     local: LocalArguments
-    engine: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
@@ -95,12 +94,12 @@ class VllmArguments:
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 
-def vllm_arguments(model_args: Mapping[str, Any]) -> VllmArguments:
+def vllm_arguments(model_args: Mapping[str, object]) -> VllmArguments:
     """Parse the arguments of a vLLM model.
 
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
-    values = {name: value for name, value in model_args.items() if value is not None}
+    values: dict[str, JsonValue] = {name: value for name, value in model_args.items() if value is not None}
     _refuse(values)
     if "max_model_len" in values:
         values["max_length"] = values.pop("max_model_len")

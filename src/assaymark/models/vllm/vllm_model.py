@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import (
     FinishReason,
@@ -41,6 +41,11 @@ from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
 from assaymark.records import ModelIdentity
+
+if TYPE_CHECKING:
+    from vllm import LLM, CompletionOutput, RequestOutput, SamplingParams
+    from vllm.logprobs import Logprob
+    from vllm.lora.request import LoRARequest
 
 __all__ = ["RESERVED_POSITIONS", "VllmEngine", "VllmModel"]
 
@@ -69,11 +74,11 @@ class VllmEngine:
             import vllm
         except ImportError:
             raise MissingExtra("--model vllm", "vllm") from None
-        self._library: Any = vllm
+        self._library = vllm
         self._folder = folders.model
         engine_arguments = _engine_arguments(arguments, identity, folders)
         try:
-            self._llm: Any = vllm.LLM(**engine_arguments)
+            self._llm: LLM | None = vllm.LLM(**engine_arguments)
         except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
                 f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
@@ -163,7 +168,7 @@ class VllmEngine:
         del follow
         yield from self.generate([prompt], stops)
 
-    def _run(self, sequences: Sequence[list[int]], settings: object) -> list[Any]:
+    def _run(self, sequences: Sequence[list[int]], settings: object) -> "list[RequestOutput]":
         """Return vLLM's outputs in the order of the sequences.
 
         Raises: ModelUnavailable.
@@ -177,7 +182,7 @@ class VllmEngine:
         except Exception as error:  # any error means that the whole batch failed
             raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
 
-    def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> Any:
+    def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> "SamplingParams":
         """Return vLLM's settings for continuing a prompt.
 
         While a model reasons, a stop text must not end it, and vLLM cannot wait for the end of the reasoning: then only
@@ -229,7 +234,7 @@ def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders
     return {**engine_arguments, "enable_lora": True} if folders.adapter is not None else engine_arguments
 
 
-def _adapter(folder: Path | None) -> Any:
+def _adapter(folder: Path | None) -> "LoRARequest | None":
     """Return vLLM's request for an adapter, or None if there is none."""
     if folder is None:
         return None
@@ -238,7 +243,9 @@ def _adapter(folder: Path | None) -> Any:
     return LoRARequest("adapter", 1, str(folder))
 
 
-def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, Any] | None]) -> SpanScore | SpanFailure:
+def _score(
+    index: int, scored: Sequence[int], logprobs: "Sequence[Mapping[int, Logprob] | None]"
+) -> SpanScore | SpanFailure:
     """Return the sum over the scored tokens, the last of the prompt; each position lists its token and the best one."""
     total, is_greedy = 0.0, True
     for token, alternatives in zip(scored, list(logprobs)[-len(scored) :], strict=True):
@@ -253,7 +260,7 @@ def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, An
     return SpanScore(index, total, is_greedy)
 
 
-def _reason(output: Any) -> FinishReason:
+def _reason(output: "CompletionOutput") -> FinishReason:
     """Return why a text ended: vLLM reports "stop" for end tokens too, and names the text only for stop texts."""
     if output.finish_reason == "length":
         return "length"

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 from urllib.parse import urlsplit
 
 from assaymark.engine.options import EngineSettings
@@ -32,10 +32,15 @@ from assaymark.errors import AssaymarkError, MissingExtra, ModelUnavailable, Usa
 from assaymark.models.checkpoint.arguments import LocalArguments
 from assaymark.models.checkpoint.identity import find_folders, identify
 from assaymark.models.text.tokenizer import TokenizerSource
-from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, RemoteWorker
+from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, RemoteWorker, WorkerMessage, WorkerOrder
 from assaymark.models.workers.process import serve_orders
+from assaymark.records import JsonValue
 from assaymark.settings import VERSION
 from assaymark.stopping import raise_if_requested
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+    from ray.actor import ActorHandle
 
 __all__ = [
     "ClusterLinks",
@@ -51,6 +56,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LONG_POLL_SECONDS = 1.0
 
@@ -72,10 +78,10 @@ class PlacedModel:
         """Return the model with absolute folders, since other machines have other working directories."""
         names = {name: getattr(arguments, name) for name in ("pretrained", "tokenizer", "peft", "base")}
         paths = {name: Path(value).expanduser() for name, value in names.items() if value is not None}
-        full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path.exists()}
+        full: dict[str, JsonValue] = {name: str(path.absolute()) for name, path in paths.items() if path.exists()}
         return cls(replace(arguments, **full), content_hash, settings, tokenizer)
 
-    def order(self) -> tuple[Any, ...]:
+    def order(self) -> WorkerOrder:
         """Return the order to load the model from its folder on this machine.
 
         Raises: ModelUnavailable if it is missing or differs.
@@ -107,7 +113,7 @@ class ClusterWorker:
         self._own, other = Pipe()
         threading.Thread(target=self._work, args=(other, model), name="worker", daemon=True).start()
 
-    def _work(self, connection: Connection, model: PlacedModel) -> None:
+    def _work(self, connection: "Connection[WorkerMessage, WorkerOrder]", model: PlacedModel) -> None:
         with connection:
             try:
                 self._own.send(model.order())
@@ -115,11 +121,11 @@ class ClusterWorker:
                 connection.send(("failed", str(error)))
             serve_orders(connection)
 
-    def post(self, order: tuple[object, ...]) -> None:
+    def post(self, order: WorkerOrder) -> None:
         """Pass an order to the working thread."""
         self._own.send(order)
 
-    def poll(self) -> list[tuple[Any, ...]]:
+    def poll(self) -> list[WorkerMessage]:
         """Return the messages since the last call; wait a moment for the first.
 
         Raises: EOFError if the working thread has ended.
@@ -222,7 +228,7 @@ def nodes_of_cluster() -> list[Node]:
     """Return the machines of the cluster that are alive."""
     import ray
 
-    alive: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]
+    alive = [node for node in ray.nodes() if node["Alive"]]
     return [
         Node(
             node["NodeID"],
@@ -265,14 +271,14 @@ LONGEST_GAP = 1.0  # maximum counted as waiting between two polls, since the dri
 class _SeatedWorker(RemoteWorker):
     """A worker on a machine of the cluster, and the pending call that will return its messages."""
 
-    actor: Any
+    actor: "ActorHandle"
     seat: Seat
-    pending_poll: Any
+    pending_poll: "ObjectRef"
     has_started: bool = False  # False until Ray has placed it
-    inbox: deque[tuple[object, ...]] = field(default_factory=deque)
+    inbox: deque[WorkerMessage] = field(default_factory=deque)
     silent_seconds: float = 0.0  # spent waiting since its last reply
 
-    def send(self, message: tuple[object, ...]) -> None:
+    def send(self, message: WorkerOrder) -> None:
         """Send a message; if the worker has ended, the next poll reports it."""
         self.actor.post.remote(message)
 
@@ -311,7 +317,7 @@ class ClusterLinks:
             if n_started < self.n_workers and time.monotonic() > deadline:
                 raise self.lost(f"only {n_started} of {self.n_workers} workers were placed; others may use the cluster")
 
-    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
+    def messages(self) -> Iterator[tuple[WorkerMessage | None, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended.
 
         Messages that were fetched but not consumed are yielded by the next call.
@@ -360,7 +366,7 @@ class ClusterLinks:
             if worker.has_started and worker.silent_seconds > limit:
                 self._remove(worker, f"no reply for {limit:.0f} s: the process is stopped or the network is down")
 
-    def _with_node(self, message: tuple[object, ...], worker: _SeatedWorker) -> tuple[object, ...]:
+    def _with_node(self, message: WorkerMessage, worker: _SeatedWorker) -> WorkerMessage:
         """Return a message with the name of the machine added if it reports a failure."""
         if message[0] != "failed":
             return message
@@ -394,7 +400,7 @@ class ClusterLinks:
 
 
 def run_on_cluster(
-    address: str, function: Callable[..., T], arguments: Sequence[tuple[object, ...]], n_at_once: int | None = None
+    address: str, function: Callable[[*Ts], T], arguments: Sequence[tuple[*Ts]], n_at_once: int | None = None
 ) -> Generator[tuple[int, T | None, str]]:
     """Yield the number and the result of each call of a function on the cluster's machines, as they end.
 

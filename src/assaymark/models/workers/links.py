@@ -19,19 +19,51 @@ from dataclasses import dataclass, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
-from assaymark.engine.generation import GenerationDefaults
+from assaymark.engine.generation import GenerationDefaults, GenerationPrompt
 from assaymark.engine.options import EngineInfo, EngineSettings
+from assaymark.engine.spans import IntArray
 from assaymark.errors import ModelUnavailable
+from assaymark.models.text.stops import StopTexts
 from assaymark.models.text.tokenizer import TokenizerSource
+from assaymark.models.token_engine import SpanResult, TextResult
+from assaymark.models.workers.ranges import RangeReport
 from assaymark.settings import cache_folder, process_of, thread_count
 
-__all__ = ["POLL_SECONDS", "START_SECONDS", "Links", "RemoteWorker", "WorkerLinks", "folder_of_launch", "invite"]
+__all__ = [
+    "POLL_SECONDS",
+    "START_SECONDS",
+    "Links",
+    "RemoteWorker",
+    "WorkerLinks",
+    "WorkerMessage",
+    "WorkerOrder",
+    "folder_of_launch",
+    "invite",
+]
 
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
 GRACE_SECONDS = 1.0  # for a worker to end by itself: a busy one does not read the order to close
+
+
+WorkerOrder = (
+    tuple[Literal["load"], str, EngineSettings, TokenizerSource, int]
+    | tuple[Literal["score"], IntArray, IntArray, IntArray]
+    | tuple[Literal["generate"], list[GenerationPrompt], StopTexts]
+    | tuple[Literal["close"]]
+)
+"""What the driver sends: a model to load, by its place, and the worker's number; tokens, offsets and scored tokens of
+spans; prompts to continue; or that the worker is no longer needed."""
+
+WorkerMessage = (
+    tuple[Literal["ready"], EngineInfo, GenerationDefaults]
+    | tuple[Literal["failed"], str]
+    | tuple[Literal["results"], list[tuple[int, SpanResult | TextResult]], RangeReport, bool]
+)
+"""What a worker sends: the engine that it has loaded; why it failed; or results by their place in the range that it
+was sent, its progress, and whether the range is finished."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,17 +74,18 @@ class RemoteWorker(ABC):
     defaults: GenerationDefaults | None = None
 
     @abstractmethod
-    def send(self, message: tuple[object, ...]) -> None:
+    def send(self, message: WorkerOrder) -> None:
         """Send a message; if the worker has ended, the next wait reports it."""
 
-    def note_loaded(self, message: tuple[Any, ...]) -> None:
+    def note_loaded(self, message: WorkerMessage) -> None:
         """Record the description of the engine from the worker's first message.
 
         Raises: ModelUnavailable if the message says that the model cannot be loaded.
         """
         if message[0] == "failed":
             raise ModelUnavailable(str(message[1]))
-        _, self.info, self.defaults = message
+        if message[0] == "ready":
+            _, self.info, self.defaults = message
 
 
 class Links(Protocol):
@@ -64,7 +97,7 @@ class Links(Protocol):
     def workers(self) -> Sequence[RemoteWorker]:
         """The workers that are left."""
 
-    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
+    def messages(self) -> Iterator[tuple[WorkerMessage | None, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended."""
 
     def lost(self, what: str) -> ModelUnavailable:
@@ -78,9 +111,9 @@ class Links(Protocol):
 class _ConnectedWorker(RemoteWorker):
     """A process of this machine, reached through a connection."""
 
-    connection: Connection
+    connection: "Connection[WorkerOrder, WorkerMessage]"
 
-    def send(self, message: tuple[object, ...]) -> None:
+    def send(self, message: WorkerOrder) -> None:
         """Send a message; if the worker has ended, the next wait reports it."""
         with suppress(OSError):
             self.connection.send(message)
@@ -93,12 +126,12 @@ class WorkerLinks:
         self.n_workers = n_workers
         self._name = source
         threads = settings.n_threads or max(1, thread_count() // n_workers)
-        self._load = ("load", source, replace(settings, n_threads=threads), tokenizer)
+        self._load = (source, replace(settings, n_threads=threads), tokenizer)
         self._n_welcomed = 0
         self._is_closing = False
         self.workers: list[_ConnectedWorker] = []
         self.processes: list[subprocess.Popen[bytes]] = []
-        self._arrived: list[Connection] = []
+        self._arrived: list[Connection[WorkerOrder, WorkerMessage]] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._key = secrets.token_bytes(32)
         self._listener = Listener(authkey=self._key, backlog=64)
@@ -135,7 +168,7 @@ class WorkerLinks:
         while self._arrived:
             worker = _ConnectedWorker(connection=self._arrived.pop())
             self.workers.append(worker)
-            worker.send((*self._load, self._n_welcomed))
+            worker.send(("load", *self._load, self._n_welcomed))
             self._n_welcomed += 1
 
     def _wait_for_all(self) -> None:
@@ -164,7 +197,7 @@ class WorkerLinks:
         details = f"; last line of its log: {lines[-1]}" if lines else ""
         return ModelUnavailable(f"{what} (model '{self._name}'){details}; run with fewer --workers, or more memory")
 
-    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
+    def messages(self) -> Iterator[tuple[WorkerMessage | None, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended."""
         by_connection = {worker.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection), timeout=POLL_SECONDS) if by_connection else ():

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -29,8 +29,8 @@ from assaymark.engine.options import EngineInfo
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
 from assaymark.errors import ModelUnavailable
 from assaymark.models.text.stops import StopTexts
-from assaymark.models.token_engine import FollowText, TextResult
-from assaymark.models.workers.links import Links, RemoteWorker
+from assaymark.models.token_engine import FollowText, SpanResult, TextResult
+from assaymark.models.workers.links import Links, RemoteWorker, WorkerMessage, WorkerOrder
 from assaymark.models.workers.ranges import (
     GeneratedUnits,
     RangeReport,
@@ -74,7 +74,7 @@ class RangeJob:
     def __init__(
         self,
         parts: Sequence[WorkRange],
-        order: Callable[[IntArray], tuple[object, ...]],
+        order: Callable[[IntArray], WorkerOrder],
         on_progress: Callable[[RangeReport], None],
         number: int = 0,
     ) -> None:
@@ -169,7 +169,7 @@ class EnginePool:
         n_prompt = sum(part.n_distinct for part in parts)
         started = time.perf_counter()
 
-        def order(left: IntArray) -> tuple[Any, ...]:
+        def order(left: IntArray) -> WorkerOrder:
             wanted = units.grouped(left)
             chosen = [replace(prompts[position], repeats=repeats) for position, repeats in wanted.items()]
             return "generate", chosen, stops.subset(list(wanted))
@@ -182,7 +182,7 @@ class EnginePool:
 
         self._jobs = [RangeJob(parts, order, notify)]
         for _, unit, result in self.results():
-            yield replace(result, index=int(units.positions[unit]))
+            yield replace(cast("TextResult", result), index=int(units.positions[unit]))
 
     def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
         """Yield only the result: workers return a text in one piece."""
@@ -196,7 +196,7 @@ class EnginePool:
         n_distinct = sum(part.n_distinct for part in parts)
         started = time.perf_counter()
 
-        def order(left: IntArray) -> tuple[Any, ...]:
+        def order(left: IntArray) -> WorkerOrder:
             part = spans.subset(left)
             return "score", part.tokens, part.offsets, part.n_scored
 
@@ -207,7 +207,7 @@ class EnginePool:
 
         self._jobs.append(RangeJob(parts, order, notify, number))
 
-    def results(self, *, until_low: bool = False) -> Iterator[tuple[RangeJob, int, Any]]:
+    def results(self, *, until_low: bool = False) -> Iterator[tuple[RangeJob, int, SpanResult | TextResult]]:
         """Yield (job, unit, result) until all results are there, or until little work is left to assign.
 
         Raises: ModelUnavailable if no worker is left, a range kills its workers, or a worker reports a failure.
@@ -251,7 +251,9 @@ class EnginePool:
             raise self._links.lost(f"{task.attempts} workers ended while computing the same {n_units} queries")
         task.job.todo.appendleft(task)
 
-    def _receive(self, message: tuple[Any, ...], worker: RemoteWorker) -> Iterator[tuple[RangeJob, int, Any]]:
+    def _receive(
+        self, message: WorkerMessage, worker: RemoteWorker
+    ) -> Iterator[tuple[RangeJob, int, SpanResult | TextResult]]:
         """Yield the results in a worker's message, and report the progress of their job.
 
         Raises: ModelUnavailable if the worker reports a failure as a whole.
@@ -308,4 +310,4 @@ class PoolQueue:
 
     def _results(self, *, until_low: bool) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
         for job, index, result in self._pool.results(until_low=until_low):
-            yield job.number, replace(result, index=index)
+            yield job.number, replace(cast("SpanResult", result), index=index)

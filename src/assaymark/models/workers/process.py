@@ -10,13 +10,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import GenerationPrompt, GenerationReport
 from assaymark.engine.options import EngineSettings
@@ -24,9 +24,17 @@ from assaymark.engine.spans import IntArray, SpanBatch, WindowReport
 from assaymark.errors import AssaymarkError, ModelUnavailable
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
-from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, folder_of_launch
+from assaymark.models.token_engine import SpanResult, TextResult
+from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, WorkerMessage, WorkerOrder, folder_of_launch
 from assaymark.models.workers.ranges import RangeReport
+from assaymark.records import JsonValue
 from assaymark.settings import process_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from assaymark.engine.engine import Engine
+    from assaymark.engine.seq2seq import Seq2SeqEngine
 
 __all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
 
@@ -34,22 +42,26 @@ __all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
 class _WorkerServer:
     """One worker: loads a model, then computes the ranges it receives."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection[WorkerMessage, WorkerOrder]") -> None:
         self._connection = connection
-        self._engine: Any = None
+        self._engine: Engine | Seq2SeqEngine  # from the first order, which is to load it
         self._source: TokenizerSource | None = None
-        self._tokenizer: Any = None  # only needed to generate
+        self._tokenizer: PreTrainedTokenizerBase | None = None  # only needed to generate
 
     def serve(self) -> None:
         """Execute the driver's orders until it sends "close" or ends."""
-        orders: dict[str, Callable[..., None]] = {"load": self._load, "score": self._score, "generate": self._generate}
         with suppress(EOFError, OSError):
             while True:
-                order, *content = self._connection.recv()
-                if order == "close":
+                order = self._connection.recv()
+                if order[0] == "close":
                     break
                 try:
-                    orders[order](*content)
+                    if order[0] == "load":
+                        self._load(*order[1:])
+                    elif order[0] == "score":
+                        self._score(*order[1:])
+                    else:
+                        self._generate(*order[1:])
                 except AssaymarkError as error:
                     self._connection.send(("failed", str(error)))
                 except (OSError, EOFError):
@@ -99,10 +111,10 @@ class _WorkerServer:
 class _Sender:
     """Collects results to send with the next report."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection[WorkerMessage, WorkerOrder]") -> None:
         self._connection = connection
         self._sent = time.monotonic()
-        self.results: list[tuple[int, Any]] = []
+        self.results: list[tuple[int, SpanResult | TextResult]] = []
         self.report = RangeReport()
 
     def send(self, report: RangeReport, *, is_last: bool = False) -> None:
@@ -118,13 +130,13 @@ class _Sender:
             self.send(report)
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: "Connection[WorkerMessage, WorkerOrder]") -> None:
     """Execute the driver's orders until it sends "close" or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C and then sends an order or ends
     serve_orders(connection)
 
 
-def serve_orders(connection: Connection) -> None:
+def serve_orders(connection: "Connection[WorkerMessage, WorkerOrder]") -> None:
     """Execute the orders from a connection until "close" or its end; works in any thread of any process."""
     _WorkerServer(connection).serve()
 
@@ -196,14 +208,14 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
+def _read(path: Path) -> Mapping[str, JsonValue] | None:
     with suppress(OSError, ValueError):
         value = json.loads(path.read_text(encoding="utf-8"))
         return value if isinstance(value, dict) else None
     return None
 
 
-def _connect(invitation: Mapping[str, Any] | None) -> Connection | None:
+def _connect(invitation: Mapping[str, JsonValue] | None) -> "Connection[WorkerMessage, WorkerOrder] | None":
     """Return a connection to the driver, or None if nothing listens there (an old invitation)."""
     if invitation is None:
         return None

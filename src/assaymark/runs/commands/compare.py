@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,33 +48,36 @@ EXAMPLES = examples(
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option
 @json_option
-def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> int:
+def compare(
+    runs: tuple[str, ...], store: str | None, as_json: bool, *, strict_prompts: bool, flips: bool, with_rows: bool,
+    by: str | None, gates: tuple[str, ...], junit: Path | None, published: tuple[str, ...], markdown: bool,
+) -> int:  # fmt: skip
     """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
 
     Each run is compared with the first. Exit code 1 if a gate fails. With --published, one run is compared with
     published results, of which only the totals are known; they are stored with the run.
     """
-    if options["published"]:
-        return _with_published(store, runs, options["published"], as_json=as_json)
+    if published:
+        return _with_published(store, runs, published, as_json=as_json)
     from assaymark.runs import comparison as api
 
     named = api.stored_runs(store, runs)
-    comparison, rates = api.compare_runs(named, strict_prompts=options["strict_prompts"]), api.win_rates(named)
-    results = api.gate_results(comparison, options["gates"])
-    wants_rows = options["with_rows"] or options["by"] is not None
+    comparison, rates = api.compare_runs(named, strict_prompts=strict_prompts), api.win_rates(named)
+    results = api.gate_results(comparison, gates)
+    wants_rows = with_rows or by is not None
     rows = api.rows_of_pairs(named, comparison) if wants_rows else []
-    parts = api.differences_by_part(options["by"], comparison, rows) if options["by"] is not None else []
+    parts = api.differences_by_part(by, comparison, rows) if by is not None else []
     if as_json:
-        print_json(_json(api.comparison_to_json(comparison, rates), rows if options["with_rows"] else [], parts))
-    elif options["markdown"]:
+        print_json(_json(api.comparison_to_json(comparison, rates), rows if with_rows else [], parts))
+    elif markdown:
         echo(api.comparison_markdown(comparison, rates))
     else:
-        print_rich(*api.comparison_views(comparison, rates, flips=options["flips"]))
-        _print_rows(comparison, rows if options["with_rows"] else [], options["by"] or "", parts)
+        print_rich(*api.comparison_views(comparison, rates, flips=flips))
+        _print_rows(comparison, rows if with_rows else [], by or "", parts)
     for result in results:
         echo(result.message, err=True)
-    if options["junit"] is not None:
-        api.write_junit(options["junit"], comparison, results, rates)
+    if junit is not None:
+        api.write_junit(junit, comparison, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 

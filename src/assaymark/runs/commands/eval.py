@@ -4,18 +4,16 @@ Source: torchtune's RFC "Evalz Are Hard" (March 2024), section "Proposal".
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from assaymark.cli.main import is_option, normalise, with_underscores
 from assaymark.errors import MissingExtra, UnknownName, UsageError
+from assaymark.runs.targets import OptionDecorator
 
 __all__ = ["eval_"]
 
-F = TypeVar("F", bound=Callable[..., object])
 # torchtune's tokenizer builders: their file is given with --tokenizer-checkpoint, or is beside the weights.
 TOKENIZERS = (
     "llama2_tokenizer", "llama3_tokenizer", "mistral_tokenizer", "code_llama2_tokenizer", "gemma_tokenizer",
@@ -41,7 +39,7 @@ class _Dashed(click.Option):
         return None if record is None else (record[0].replace(f", {self.opts[-1]}", "", 1), record[1])
 
 
-def _option(name: str, **attributes: object) -> Callable[[F], F]:
+def _option(name: str, **attributes: object) -> OptionDecorator:
     names = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
     return click.option(*names, name, cls=_Dashed, **attributes)
 
@@ -77,7 +75,10 @@ def _option(name: str, **attributes: object) -> Callable[[F], F]:
 )
 @_option("batch_size", metavar="N", help="Accepted without effect: the engine sizes batches by memory.")
 @_option("num_fewshot", metavar="N", help="Shots in each prompt (default: as each task says).")
-def eval_(words: tuple[str, ...], **options: Any) -> Any:
+def eval_(
+    words: tuple[str, ...], base_model: str | None, model_checkpoint: str | None, tokenizer: str | None,
+    tokenizer_checkpoint: str | None, tasks: str | None, num_gpus: int, batch_size: str | None, num_fewshot: str | None,
+) -> object:  # fmt: skip
     """Evaluate a trainer's checkpoint, or list the tasks with `eval ls`.
 
     Other options of `assaymark run` (--limit, --store, --json ...) are accepted too.
@@ -88,14 +89,14 @@ def eval_(words: tuple[str, ...], **options: Any) -> Any:
 
         return ls.main(list(words[1:]), prog_name="assaymark eval ls", standalone_mode=False)
     _refuse_unknown(ctx, words)
-    if not options["tasks"]:
+    if not tasks:
         raise click.UsageError("missing option --tasks; see all tasks with `assaymark eval ls`", ctx)
     from assaymark.runs.commands.run import run
 
-    command = ["--model_args", json.dumps(_model_args(options)), "--tasks", _tasks(options["tasks"], list(words))]
-    command += _workers(options["num_gpus"])
-    for name in ("batch_size", "num_fewshot"):
-        command += [f"--{name}", options[name]] if options[name] is not None else []
+    arguments = _model_args(base_model, model_checkpoint, tokenizer, tokenizer_checkpoint)
+    command = ["--model_args", json.dumps(arguments), "--tasks", _tasks(tasks, list(words)), *_workers(num_gpus)]
+    for name, value in (("batch_size", batch_size), ("num_fewshot", num_fewshot)):
+        command += [f"--{name}", value] if value is not None else []
     return run.main([*command, *normalise(words)], prog_name="assaymark eval", standalone_mode=False)
 
 
@@ -119,7 +120,7 @@ def _refuse_unknown(ctx: click.Context, words: tuple[str, ...]) -> None:
         before = word
 
 
-def _model_args(options: dict[str, Any]) -> dict[str, object]:
+def _model_args(base: str | None, checkpoint: str | None, tokenizer: str | None, file: str | None) -> dict[str, object]:
     """Return the model arguments for these options.
 
     Raises: UsageError if there are no weights to evaluate, or the tokenizer's name is unknown.
@@ -127,15 +128,13 @@ def _model_args(options: dict[str, Any]) -> dict[str, object]:
     from assaymark.models.checkpoint.trainer_configs import is_builder
     from assaymark.models.checkpoint.trainers import is_trained
 
-    base, checkpoint = options["base_model"], options["model_checkpoint"]
     if base is None and checkpoint is None:
         raise UsageError("no model was given; expected --base-model NAME|DIR, --model-checkpoint PATH, or both")
-    if checkpoint is None and is_builder(base):
+    if base is not None and checkpoint is None and is_builder(base):
         raise UsageError(f"--base-model {base} is a shape without weights; give them with --model-checkpoint PATH")
     arguments: dict[str, object] = {"pretrained": checkpoint or base}
     if base is not None and checkpoint is not None and is_trained(checkpoint):
         arguments["base"] = base
-    tokenizer, file = options["tokenizer"], options["tokenizer_checkpoint"]
     if file is not None and not Path(file).expanduser().exists():
         raise UsageError(f"--tokenizer-checkpoint {file}: no such file or folder")
     if tokenizer is not None and tokenizer.endswith("_tokenizer") and not Path(tokenizer).exists():

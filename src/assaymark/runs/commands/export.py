@@ -4,7 +4,7 @@
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -39,6 +39,18 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
         echo("this run was already in the store; nothing was added")
     for line in imported.run.remarks():
         echo(line)
+
+
+class TrainingParameters(TypedDict):
+    """The options of `export` about what is written."""
+
+    train_on: str | None
+    contaminate: bool
+    task: tuple[str, ...]
+    tasks: tuple[str, ...]  # files
+    include_path: tuple[str, ...]
+    data_dir: str | None
+    with_sealed: bool
 
 
 EXAMPLES = examples(
@@ -78,7 +90,7 @@ EXAMPLES = examples(
 @json_option
 @store_option
 def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_json: bool, store: str | None,
-           **options: Any) -> None:  # fmt: skip
+           **options: Unpack[TrainingParameters]) -> None:  # fmt: skip
     """Export a stored run to a file.
 
     .assaymark is the whole run, which `assaymark import` reads on another machine; .csv, .parquet, .md and .tex are
@@ -91,7 +103,7 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
     from assaymark.results.numbers import counted
     from assaymark.runs.exporting import export_run, export_wrong
 
-    with_sealed = bool(options["with_sealed"])
+    with_sealed = options["with_sealed"]
     if by is not None and not wrong:
         raise UsageError("--by sorts samples; use it with --wrong")
     if chat and not wrong:
@@ -101,8 +113,11 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
     if chat:
         from assaymark.runs.training_file import TrainingOptions, write_training_file
 
-        options["task_files"], options["tasks"] = options["tasks"], options.pop("task")
-        written = write_training_file(store, run, output, TrainingOptions(by_subject=by is not None, **options))
+        training = TrainingOptions(
+            options["train_on"], options["contaminate"], by is not None, options["task"], options["tasks"],
+            options["include_path"], options["data_dir"], with_sealed,
+        )  # fmt: skip
+        written = write_training_file(store, run, output, training)
         if as_json:
             print_json(written.to_json())
             return

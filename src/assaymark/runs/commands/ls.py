@@ -1,7 +1,7 @@
 """`assaymark ls [tasks|suites|models|presets|runs|...] [WORDS]`: list what is available or stored."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -13,6 +13,10 @@ ORIGINS = {"user": 0, "assaymark": 1, "lm-eval": 2}  # the order of the list
 KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs", "audits")
 
 T = TypeVar("T")
+_ListedEntry = TypedDict(
+    "_ListedEntry",
+    {"name": str, "kind": str, "from": str, "n_tasks": int, "runs_here": bool, "reason": str | None},
+)
 
 
 @click.command()
@@ -61,7 +65,7 @@ def _show(items: Sequence[T], as_json: bool, printed: Callable[[Sequence[T]], No
         printed(items)
 
 
-def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[dict[str, object]]:
+def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[_ListedEntry]:
     from pathlib import Path
 
     from assaymark.tasks.catalog import Catalog
@@ -79,7 +83,7 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
     ]  # fmt: skip
 
 
-def _print_entries(items: Sequence[Mapping[str, Any]]) -> None:
+def _print_entries(items: Sequence[_ListedEntry]) -> None:
     """Print the entries that can run here, our library first; others are counted, or listed if none can."""
     runs = [item for item in items if item["runs_here"]]
     listed = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))

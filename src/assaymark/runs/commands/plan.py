@@ -1,19 +1,20 @@
 """`assaymark plan`: a dry run that estimates tokens, memory and time."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich
 from assaymark.errors import UsageError
-from assaymark.runs.run_options import evaluate_options, model_arguments, run_options
+from assaymark.runs.run_options import EvaluationParameters, evaluate_options, model_arguments, run_options
 from assaymark.runs.targets import plan_target, target_of_command, target_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assaymark.records import WorkEstimate
+    from assaymark.runs.evaluate_options import EvaluateOptions
     from assaymark.runs.planning import PlannedRun
     from assaymark.runs.power import PowerLine, WantedPower
 
@@ -34,7 +35,7 @@ MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
     help="With --mde: expected share of samples on which the two models differ.",
 )
 @json_option
-def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Any) -> None:
+def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Unpack[EvaluationParameters]) -> None:
     """Estimate a run: samples, tokens with and without sharing, memory, time, and prompts that are too long.
 
     Takes the options of `run` and sends nothing to the model. With --mde it also shows which differences the run can
@@ -52,7 +53,7 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: An
         return
     kind, arguments = model_arguments(parameters)
     wanted = None if mde is None else WantedPower(mde / 100, disagreement)
-    options = {**evaluate_options(parameters), "model_args": arguments}
+    options: EvaluateOptions = {**evaluate_options(parameters), "model_args": arguments}
     planned = plan_run(kind, parameters["tasks"], wanted=wanted, **options)
     if as_json:
         power = [asdict(line) for line in planned.power]

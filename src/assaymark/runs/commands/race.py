@@ -1,7 +1,7 @@
 """`assaymark race A B`: which of two models is better, with as few questions as that needs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -68,7 +68,11 @@ EXAMPLES = examples(
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @store_option
 @json_option
-def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
+def race(
+    first: str, second: str, others: tuple[str, ...], *, tasks: tuple[str, ...], margin: float | None, alpha: float,
+    race_seed: int, budget: int | None, no_forecasts: bool, fdr: bool, macro: bool, quiet: bool, as_json: bool,
+    **evaluation: object,
+) -> int:  # fmt: skip
     """Let models answer questions in one random order until it is decided which is better.
 
     MODEL is a folder, a Hub id, or KIND:ARGUMENTS such as local-completions:model=M,base_url=URL; the second may be a
@@ -83,28 +87,27 @@ def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **o
         more = f", about {state.n_more:,} more" if state.n_more else ""
         echo(f"{state.n_seen:,} of {state.n:,}: {100 * state.difference:+.1f} ({interval}){more}", err=True)
 
-    is_quiet = options.pop("quiet") or as_json
-    margin, alpha, seed, most = (options.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
+    is_quiet = quiet or as_json
     share = None if margin is None else margin / 100
-    race_options = RaceOptions(
-        share, alpha, seed, most, not options.pop("no_forecasts"), options.pop("macro"), options.pop("fdr")
-    )
+    race_options = RaceOptions(share, alpha, race_seed, budget, not no_forecasts, macro, fdr)
+    evaluation = {name: value for name, value in evaluation.items() if value not in (None, ())}
     if race_options.fdr and not others:
         raise UsageError("--fdr is about the verdicts of several pairs; name three or more models, or omit it")
     if others:
-        return _race_several([first, second, *others], race_options, options, is_quiet=is_quiet, as_json=as_json)
+        models = [first, second, *others]
+        return _race_several(models, tasks, race_options, evaluation, is_quiet=is_quiet, as_json=as_json)
     (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
     outcome = race_models(
         first_kind,
         second_kind,
-        options.pop("tasks"),
+        tasks,
         race_options,
         observe=None if is_quiet else shown,
         first_args=first_args,
         second_args=second_args,
         command=typed_command(),
         notify=lambda line: None if is_quiet else echo(line, err=True),
-        **{name: value for name, value in options.items() if value not in (None, ())},
+        **evaluation,
     )
     if as_json:
         print_json(outcome.to_json())
@@ -124,7 +127,13 @@ def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **o
 
 
 def _race_several(
-    models: Sequence[str], race_options: "RaceOptions", options: dict[str, Any], *, is_quiet: bool, as_json: bool
+    models: Sequence[str],
+    tasks: Sequence[str],
+    race_options: "RaceOptions",
+    evaluation: Mapping[str, object],
+    *,
+    is_quiet: bool,
+    as_json: bool,
 ) -> int:
     """Race three or more models and print each pair's verdict."""
     from assaymark.runs.several_races import race_several
@@ -137,12 +146,12 @@ def _race_several(
 
     outcome = race_several(
         [_model(text) for text in models],
-        options.pop("tasks"),
+        tasks,
         race_options,
         observe=None if is_quiet else report,
         command=typed_command(),
         notify=lambda line: None if is_quiet else echo(line, err=True),
-        **{name: value for name, value in options.items() if value not in (None, ())},
+        **evaluation,
     )
     if as_json:
         print_json(outcome.to_json())

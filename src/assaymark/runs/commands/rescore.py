@@ -1,7 +1,5 @@
 """`assaymark rescore RUN`: score stored outputs again."""
 
-from typing import Any
-
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
@@ -31,7 +29,10 @@ from assaymark.runs.run_options import declared_option
               help="Run model-generated code even if no sandbox is available.")  # fmt: skip
 @store_option
 @json_option
-def rescore(run: str, store: str | None, as_json: bool, **parameters: Any) -> None:
+def rescore(
+    run: str, store: str | None, as_json: bool, task_names: tuple[str, ...], filters: tuple[str, ...],
+    metrics: tuple[str, ...], task_files: tuple[str, ...], include_path: tuple[str, ...], unsafe_code: bool,
+) -> None:  # fmt: skip
     """Score the stored outputs of a run again with another filter or metric, without sending anything to the model.
 
     Without --filter and --metric, the filters and metrics of the current task files are used. Earlier scores stay
@@ -39,8 +40,7 @@ def rescore(run: str, store: str | None, as_json: bool, **parameters: Any) -> No
     """
     from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 
-    command = typed_command()
-    options = RescoreOptions(**parameters, command=command)
+    options = RescoreOptions(task_names, filters, metrics, task_files, include_path, unsafe_code, typed_command())
     rescored = rescore_stored(store, run, options)
     if as_json:
         print_json(rescored.to_json())

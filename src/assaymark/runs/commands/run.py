@@ -1,8 +1,8 @@
 """`assaymark run`: evaluate a model on benchmarks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack, cast
 
 import click
 
@@ -11,6 +11,9 @@ from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError, UsageError
 from assaymark.runs.progress import ProgressLine
 from assaymark.runs.run_options import (
+    EvaluationParameters,
+    WandbArguments,
+    WandbParameters,
     declared_option,
     evaluate_options,
     model_arguments,
@@ -22,6 +25,8 @@ from assaymark.runs.run_options import (
 from assaymark.runs.targets import target_of_command, target_options
 
 if TYPE_CHECKING:
+    from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
+    from assaymark.runs.forecasting import Draws
     from assaymark.runs.run import Run
     from assaymark.runs.until import Until
 
@@ -29,6 +34,26 @@ if TYPE_CHECKING:
 OF_ONE_RUN = (
     "suite", "output_path", "write_out", "predict_only", "question_blind", "show_config", "check_integrity",
 )  # fmt: skip
+
+
+class RunParameters(EvaluationParameters, WandbParameters):
+    """The options of `run` that it reads by name."""
+
+    num_fewshot: int | tuple[int, ...] | None
+    prompt_style: str | None
+    question_blind: bool
+    output_path: Path | None
+    log_samples: bool
+    write_out: bool
+    show_config: bool
+    predict_only: bool
+    check_integrity: bool
+    details: bool
+    until: tuple[str, ...]
+    budget: tuple[str, ...]
+    no_forecasts: bool
+    draws: "Draws"
+    macro: bool
 
 
 class ConfiguredCommand(click.Command):
@@ -101,7 +126,7 @@ EXAMPLES = examples(
 @click.option("--macro", is_flag=True, help="With --until: each task counts the same, whatever its size.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
-def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
+def run(as_json: bool, quiet: bool, **parameters: Unpack[RunParameters]) -> int:
     """Evaluate a model on benchmarks, or an application on rows; store and show the result.
 
     The same command continues an interrupted run: no stored response is requested again. On Ctrl-C or SIGTERM it waits
@@ -139,18 +164,23 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
     wandb = _checked_wandb(parameters)
     if parameters["output_path"] is not None:
         check_writable(parameters["output_path"], "--output_path")
+    model: object
+    tasks: object
     if target is None:
-        model, arguments = model_arguments(parameters)
-        tasks, options = parameters["tasks"], {**evaluate_options(parameters), "model_args": arguments}
+        kind, arguments = model_arguments(parameters)
+        options: EvaluateOptions = {**evaluate_options(parameters), "model_args": arguments}
+        if parameters["write_out"]:
+            _write_out(kind, parameters["tasks"], options, to_stderr=as_json)
+        if is_sequential:
+            return _run_until(kind, options, parameters, wandb, is_quiet=quiet or as_json, as_json=as_json)
+        model, tasks, keywords = kind, parameters["tasks"], cast("EvaluateKeywords", options)
     else:
-        model, tasks, options = target
-    command = typed_command()
-    if parameters["write_out"]:
-        _write_out(model, tasks, options, to_stderr=as_json)
-    if is_sequential:
-        return _run_until(model, tasks, options, {**parameters, "quiet": quiet}, wandb, as_json=as_json)
+        model, tasks, own = target
+        keywords = cast("EvaluateKeywords", own)
+    keywords["notify"], keywords["command"] = _note, typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate(model, tasks, observe=progress, notify=_note, command=command, **options)
+        keywords["observe"] = progress
+        done = evaluate(model, tasks, **keywords)
     _print_run(done, parameters, as_json=as_json)
     _log_to_wandb(done, wandb)
     return _exit_code([done])
@@ -179,13 +209,13 @@ def _exit_code(runs: Sequence["Run"]) -> int:
 
 
 def _run_until(
-    model: object, tasks: Any, options: Mapping[str, Any], parameters: Mapping[str, Any],
-    wandb: "WandbArguments | None", *, as_json: bool,
+    model: str, options: "EvaluateOptions", parameters: RunParameters, wandb: WandbArguments | None,
+    *, is_quiet: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Evaluate until the goals are reached or the budget is spent; print the run and what is known."""
     from assaymark.runs.until import GoalState, evaluate_until, parse_budget
 
-    is_quiet = parameters["quiet"] or as_json
+    options["notify"], options["command"] = _note, typed_command()
 
     def report(states: Sequence[GoalState]) -> None:
         for state in states:
@@ -193,15 +223,13 @@ def _run_until(
 
     done = evaluate_until(
         model,
-        tasks,
+        parameters["tasks"],
         parameters["until"],
         budget=parse_budget(parameters["budget"]),
         forecasts=not parameters["no_forecasts"],
         macro=parameters["macro"],
         draws=parameters["draws"],
         observe_goals=None if is_quiet else report,
-        notify=_note,
-        command=typed_command(),
         **options,
     )
     _print_run(done.run, parameters, as_json=as_json, until=done)
@@ -211,25 +239,24 @@ def _run_until(
     return 0 if done.is_decided else 1
 
 
-def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+def _run_prompt_styles(parameters: RunParameters, *, quiet: bool, as_json: bool) -> int:
     """Evaluate the tasks in each prompt style at each number of shots, and print the results side by side."""
     from assaymark.runs.prompt_styles import OWN_WORDING, evaluate_prompt_styles
 
-    refused = [name for name in OF_ONE_RUN if parameters[name]]
+    refused = [name for name in OF_ONE_RUN if parameters.get(name)]
     if refused:
         other = "--prompt_style" if parameters["prompt_style"] else "several numbers of shots"
         raise UsageError(f"--{refused[0]} cannot be combined with {other}; omit one of them")
     shots = parameters["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (shots,)
     kind, arguments = model_arguments(parameters)
-    options = {**evaluate_options({**parameters, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
+    of_all = evaluate_options({**parameters, "num_fewshot": None, "prompt_style": None})
+    options: EvaluateOptions = {**of_all, "model_args": arguments, "command": typed_command()}
     wandb = _checked_wandb(parameters)
     styles = [style.strip() for style in (parameters["prompt_style"] or OWN_WORDING).split(",") if style.strip()]
-    command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate_prompt_styles(
-            kind, parameters["tasks"], styles, counts, observe=progress, command=command, **options
-        )
+        options["observe"] = progress
+        done = evaluate_prompt_styles(kind, parameters["tasks"], styles, counts, **options)
     if as_json:
         print_json(done.to_json())
     else:
@@ -241,10 +268,7 @@ def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: b
     return _exit_code([run.run for run in done.runs])
 
 
-WandbArguments = tuple[dict[str, Any], dict[str, Any]]
-
-
-def _checked_wandb(parameters: Mapping[str, object]) -> WandbArguments | None:
+def _checked_wandb(parameters: RunParameters) -> WandbArguments | None:
     """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
     from assaymark.interop.wandb_log import is_wandb_here
 
@@ -267,7 +291,7 @@ def _log_to_wandb(done: "Run", arguments: WandbArguments | None) -> None:
         _note(f"logged to W&B{f': {address}' if address else ''}")
 
 
-def _print_run(done: "Run", parameters: Mapping[str, Any], *, as_json: bool, until: "Until | None" = None) -> None:
+def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: "Until | None" = None) -> None:
     """Print the result, then write the requested files, so that a failure there does not lose the printed result."""
     if as_json:
         configuration = {"configuration": done.configuration()} if parameters["show_config"] else {}
@@ -295,7 +319,7 @@ def _note(line: str) -> None:
     echo(f"note: {line}", err=True)
 
 
-def _write_out(kind: str, tasks: Any, options: dict[str, Any], *, to_stderr: bool) -> None:
+def _write_out(kind: str, tasks: Sequence[str], options: "EvaluateOptions", *, to_stderr: bool) -> None:
     """Print the first prompt of each task, as lm-eval's --write_out does; on stderr if stdout is for JSON."""
     from assaymark.runs.evaluate import first_prompts
 

@@ -1,7 +1,7 @@
 """`assaymark show RUN`: show a run's table, its samples, or its subjects."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -11,6 +11,21 @@ from assaymark.errors import UsageError
 if TYPE_CHECKING:
     from assaymark.runs.run import Run
     from assaymark.runs.stored import ShownAudit
+
+
+class ShowParameters(TypedDict):
+    """The options of `show`."""
+
+    task: str | None
+    wrong: bool
+    broken: bool
+    search: str | None
+    index: bool
+    limit: int
+    by: str | None
+    details: bool
+    lm_eval: bool
+    attempts: bool
 
 
 @click.command()
@@ -35,7 +50,7 @@ if TYPE_CHECKING:
 @click.option("--attempts", is_flag=True, help="Show the attempts: when, where and with which versions.")
 @store_option
 @json_option
-def show(run: str, store: str | None, as_json: bool, **options: object) -> None:
+def show(run: str, store: str | None, as_json: bool, **options: Unpack[ShowParameters]) -> None:
     """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
     from assaymark.runs.stored import audit_as_run, find_audit, open_run
 
@@ -59,7 +74,7 @@ def show(run: str, store: str | None, as_json: bool, **options: object) -> None:
         _show_run(open_run(store, run), options, as_json=as_json)
 
 
-def _show_run(run: "Run", options: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
     task, wrong = options["task"], options["wrong"]
     if task is not None:
         if options["index"]:
