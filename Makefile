@@ -63,9 +63,11 @@ $(VENV)/.ray: $(DEV_STAMP)
 	  || echo "Ray could not be installed: its tests are skipped"
 	@touch $@
 
-# llama.cpp is compiled, which takes ten minutes on two cores; `gguf` writes the test's model, `server` runs it
+# llama.cpp is compiled, which takes minutes; a test's model is small, so little optimization does. `gguf` writes that
+# model, `server` runs it
+LLAMA_FLAGS := -DLLAVA_BUILD=OFF -DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1
 $(VENV)/.llama: $(DEV_STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf "llama-cpp-python[server]" \
+	@CMAKE_ARGS="$(LLAMA_FLAGS)" $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf "llama-cpp-python[server]" \
 	  || echo "llama.cpp could not be compiled: its tests are skipped"
 	@touch $@
 
