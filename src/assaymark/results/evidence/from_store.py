@@ -3,10 +3,9 @@
 What a stored sample says: its deciding score, its choices, which of them are correct, and whether it is wrong.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
@@ -199,7 +198,10 @@ def save_summary(
 
 
 def save_summary_of(
-    store: Store, run_id: str, facts: Mapping[str, Any], functions: Mapping[tuple[str, str], object]
+    store: Store,
+    run_id: str,
+    facts: Mapping[str, JsonValue],
+    functions: Mapping[tuple[str, str], Callable[..., object]],
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 
