@@ -3,7 +3,7 @@
 What a stored sample says: its deciding score, its choices, which of them are correct, and whether it is wrong.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from assaymark.results.evidence.composites import SuiteRows, composite_estimates
 from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores, perturbed_from
 from assaymark.results.evidence.records import (
     MetricInput,
+    OwnAggregation,
     RunEvidence,
     RunView,
     ScoreRow,
@@ -201,7 +202,7 @@ def save_summary_of(
     store: Store,
     run_id: str,
     facts: Mapping[str, JsonValue],
-    functions: Mapping[tuple[str, str], Callable[..., object]],
+    functions: Mapping[tuple[str, str], OwnAggregation],
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 

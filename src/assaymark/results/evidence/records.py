@@ -47,12 +47,15 @@ def row_value(row: ScoreRow) -> float:
     return float(row.value) if row.value is not None else math.nan
 
 
+OwnAggregation = Callable[..., object]  # a task file's function: of the list of a metric's items
+
+
 @dataclass(frozen=True, slots=True)
 class MetricInput:
     """One metric of a task, as it is aggregated."""
 
     name: str
-    aggregation: str | Callable[..., object] = "mean"  # named in `statistics.aggregate`, or the task's own
+    aggregation: str | OwnAggregation = "mean"  # named in `statistics.aggregate`, or the task's own
     higher_is_better: bool = True
     filters: tuple[str, ...] = ("none",)
     scale: Scale | None = None  # of a sample's score, where it is declared; None: by the table of metrics

@@ -6,7 +6,7 @@ Functions are stored as their source text, read from the syntax tree, so nothing
 """
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,13 @@ from typing import NotRequired, TypedDict
 from assaymark.python_source import parse_python
 from assaymark.records import Estimate, JsonValue, Skipped
 from assaymark.records.plans import content_hash
-from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import (
+    GroupAggregate,
+    GroupSummaryInput,
+    MetricInput,
+    OwnAggregation,
+    TaskSummaryInput,
+)
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.catalog import LIBRARY
@@ -35,7 +41,7 @@ def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str,
     }
 
 
-def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Callable[..., object]]:
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], OwnAggregation]:
     """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
     return {
         (task.name, metric.name): load_function(metric.aggregation, task.trusted)
@@ -58,7 +64,7 @@ def lacking_aggregations(
 
 
 def tasks_from(
-    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], Callable[..., object]] | None = None
+    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], OwnAggregation] | None = None
 ) -> tuple[TaskSummaryInput, ...]:
     """Return the tasks of stored facts; `own` has the aggregations that are functions, by (task, metric)."""
     functions = own or {}
