@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -32,7 +31,7 @@ def hub_or_cache() -> Iterator[None]:
     if constants.HF_HUB_OFFLINE or _is_reachable(constants.ENDPOINT, int(time.monotonic() / ASKED_AGAIN_SECONDS)):
         yield
         return
-    readers: list[Any] = [constants]  # both check their own name before each request
+    readers = [constants]  # both check their own name before each request
     if "datasets.config" in sys.modules:
         readers.append(sys.modules["datasets.config"])
     before = [reader.HF_HUB_OFFLINE for reader in readers]

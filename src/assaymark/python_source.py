@@ -8,7 +8,7 @@ is wrong with the source then, and another try succeeds.
 import ast
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 __all__ = ["parse_python", "python_value", "source_of_object"]
 
@@ -16,7 +16,15 @@ _TRIES = 20
 Result = TypeVar("Result")
 
 
-def parse_python(source: str | bytes, mode: Literal["exec", "eval"] = "exec") -> Any:
+@overload
+def parse_python(source: str | bytes, mode: Literal["exec"] = "exec") -> ast.Module: ...
+
+
+@overload
+def parse_python(source: str | bytes, mode: Literal["eval"]) -> ast.Expression: ...
+
+
+def parse_python(source: str | bytes, mode: Literal["exec", "eval"] = "exec") -> ast.mod:
     """Return the syntax tree of source: `ast.Module`, or `ast.Expression` for mode "eval".
 
     Raises: what `ast.parse` raises, SyntaxError, ValueError, RecursionError and MemoryError.

@@ -112,7 +112,7 @@ def test_what_a_call_changes_is_a_copy() -> None:
     """A target that changes its inputs changes no other call's."""
     rows = read_rows(LANGSMITH)
 
-    def target(inputs: dict[str, Any]) -> Any:
+    def target(inputs: Any) -> Any:
         return inputs.pop("question")
 
     binding = bind_target(target, rows, "f")

@@ -17,7 +17,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.applications.rows import CONTEXTS, EXPECTED, Row
 from assaymark.errors import UsageError
@@ -45,7 +45,7 @@ _REFERENCE_OUTPUTS = ("outputs", "output")  # of a data set's row: the reference
 _NO_DEFAULT = inspect.Parameter.empty
 
 
-class RowView(dict[str, Any]):
+class RowView(dict[str, object]):
     """A whole row as tools pass it: by their names for its parts, as items and as attributes.
 
     `row["inputs"]`, `row.input`, `row["expected"]`, `row.reference_outputs`, `row["ground_truth"]`, `row.metadata`.
@@ -60,16 +60,16 @@ class RowView(dict[str, Any]):
         inputs = whole["inputs"] if isinstance(whole["inputs"], Mapping) else {}
         self.__dict__["_whole"] = {**inputs, **whole}
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> object:
         return self.__dict__["_whole"][name]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         try:
             return self.__dict__["_whole"][name]
         except KeyError:
             raise AttributeError(f"a row has no '{name}'; it has {', '.join(self)}") from None
 
-    def get(self, name: str, default: object = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """Return a part of the row by any of its names."""
         return self.__dict__["_whole"].get(name, default)
 
@@ -78,10 +78,10 @@ class Hooks:
     """Braintrust's second argument of a task: facts of the row; calls that record more have no effect here."""
 
     def __init__(self, row: Row, trial_index: int = 0) -> None:
-        self.metadata: dict[str, Any] = copy.deepcopy(dict(row.metadata))
+        self.metadata: dict[str, object] = copy.deepcopy(dict(row.metadata))
         self.expected = copy.deepcopy(row.expected)
         self.tags = list(row.tags)
-        self.parameters: dict[str, Any] = {}
+        self.parameters: dict[str, object] = {}
         self.trial_index = trial_index
         self.span = None
 
@@ -97,8 +97,8 @@ class Hooks:
 class Arguments:
     """What a target is called with."""
 
-    positional: tuple[Any, ...] = ()  # of parameters that cannot be named
-    named: Mapping[str, Any] = field(default_factory=dict)
+    positional: tuple[object, ...] = ()  # of parameters that cannot be named
+    named: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,13 @@ class TargetBinding:
     takes_rest: bool = False  # **kwargs
     is_promptfoo: bool = False
 
-    def arguments(self, row: Row, repeat: int = 0) -> Arguments:
-        """Return what the target is called with for a row; the values are copies, which it may change."""
+    def arguments(self, row: Row, repeat: int = 0, parent: str = "") -> Arguments:
+        """Return what the target is called with for a row; the values are copies, which it may change.
+
+        parent: the call's traceparent, which promptfoo's functions get in their context.
+        """
         if self.is_promptfoo:
-            prompt, options, context = promptfoo_arguments(row, repeat)
+            prompt, options, context = promptfoo_arguments(row, repeat, parent)
             return Arguments((prompt, options, context))
         named: dict[str, object] = {}
         positional: list[object] = []
@@ -266,7 +269,7 @@ def _check_whole(name: str, source: Source, rows: Sequence[Row], target: str, *,
         )
 
 
-def _value_of(parameter: _Parameter, row: Row, repeat: int) -> Any:
+def _value_of(parameter: _Parameter, row: Row, repeat: int) -> object:
     if parameter.source == "key" and isinstance(row.inputs, Mapping):
         return copy.deepcopy(row.inputs[parameter.key])
     if parameter.source == "only" and row.input_column is not None and isinstance(row.inputs, Mapping):
@@ -306,13 +309,14 @@ def variables_of(row: Row) -> dict[str, JsonValue]:
     return dict(row.inputs) if isinstance(row.inputs, Mapping) else {"input": row.inputs}
 
 
-def promptfoo_arguments(row: Row, repeat: int = 0) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def promptfoo_arguments(row: Row, repeat: int, parent: str) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """Return prompt, options and context of promptfoo's `call_api`."""
     variables = copy.deepcopy(variables_of(row))
     context = {
         "vars": variables,
         "test": {"vars": variables, "metadata": copy.deepcopy(dict(row.metadata))},
         "repeatIndex": repeat,
+        "traceparent": parent,
     }
     return prompt_of(row), {"config": {}}, context
 

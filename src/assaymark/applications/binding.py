@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import CellType, SimpleNamespace
 from typing import Any, Self, TypeVar, overload
 
 from assaymark.applications.returned import answer_of
@@ -68,12 +68,12 @@ class Binding:
     """How one function is called: which parameter gets which of the available values."""
 
     function: Callable[..., Any]
-    positional: tuple[tuple[str | None, Any], ...]  # of positional-only parameters: what, and the default
+    positional: tuple[tuple[str | None, object], ...]  # of positional-only parameters: what, and the default
     keywords: Mapping[str, str]  # parameter -> what it gets
     defaulted: frozenset[str]  # parameters that keep their default where there is no value
     rest: Mapping[str, str]  # what `**kw` gets besides: name -> what
 
-    def call(self, values: Mapping[str, Any]) -> Any:
+    def call(self, values: Mapping[str, object]) -> Any:
         """Call the function. values: what -> value; None where there is none, so that defaults are kept."""
         before = [default if what is None or _keeps(values[what], default) else values[what]
                   for what, default in self.positional]  # fmt: skip
@@ -199,7 +199,7 @@ def _wrapped_in(thing: Any) -> Any:
 class _View(SimpleNamespace):
     """A row or a run as other tools show them: by attribute and by key alike."""
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         try:
             return vars(self)[name]
         except KeyError:
@@ -208,7 +208,7 @@ class _View(SimpleNamespace):
     def __contains__(self, name: object) -> bool:
         return name in vars(self)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """Return a value, as a mapping does."""
         return vars(self).get(name, default)
 
@@ -217,7 +217,7 @@ class _View(SimpleNamespace):
         return vars(self).keys()
 
 
-def _own(value: object) -> Any:
+def _own(value: JsonValue) -> JsonValue:
     """Return a copy of a JSON value, so that a function that changes its arguments changes nobody else's."""
     if isinstance(value, Mapping):
         return {name: _own(inner) for name, inner in value.items()}
@@ -322,7 +322,7 @@ def _promptfoo_context(row: Row) -> dict[str, object]:
 # ---------------------------------------------------------------------------------------- results
 
 
-def results_of(returned: Any, name: str) -> list[Result]:
+def results_of(returned: object, name: str) -> list[Result]:
     """Return what a scorer's function returned as results.
 
     A number or bool is a value, a text a label, None or NaN is not scored; a mapping or an object has
@@ -357,18 +357,22 @@ def _result(returned: object, name: str) -> Result:
     return _of_fields(returned, name)
 
 
-def _of_fields(returned: Any, name: str) -> Result:
+def _of_fields(returned: object, name: str) -> Result:
     """Return the result of a mapping or an object with attributes."""
-    is_mapping = isinstance(returned, Mapping)
+    mapping = returned if isinstance(returned, Mapping) else None
 
-    def field(*names: str) -> Any:
-        values = (returned.get(each) if is_mapping else getattr(returned, each, None) for each in names)
+    def field(*names: str) -> object:
+        values = (getattr(returned, each, None) if mapping is None else mapping.get(each) for each in names)
         return next((each for each in values if each is not None), None)
 
-    known = set(returned) if is_mapping else {each for each in _RESULT_KEYS if hasattr(returned, each)}
+    known = {each for each in _RESULT_KEYS if hasattr(returned, each)} if mapping is None else set(mapping)
     if not known & _RESULT_KEYS:
-        keys = ", ".join(map(str, list(returned)[:6])) if is_mapping else ""
-        what = f"a mapping with {f'the keys {keys}' if keys else 'no keys'}" if is_mapping else f"{returned!r:.80}"
+        keys = ", ".join(map(str, list(mapping or ())[:6]))
+        what = (
+            f"a mapping with {f'the keys {keys}' if keys else 'no keys'}"
+            if mapping is not None
+            else f"{returned!r:.80}"
+        )
         raise TypeError(
             f"scorer '{name}' returned {what}; expected a number, a text, None, or value, score, pass or label"
         )
@@ -383,7 +387,7 @@ def _of_fields(returned: Any, name: str) -> Result:
         metadata=_own(metadata) if isinstance(metadata, Mapping) else {},
     )
     for each in _VALUE:
-        value = returned.get(each) if is_mapping else getattr(returned, each, None)
+        value = field(each)
         if (number := _number(value)) is not None:
             return _valued(result, number)
         if isinstance(value, str):  # a category: LangSmith's `value`, MLflow's "yes"
@@ -575,7 +579,7 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _name_of(original: Any, function: Any) -> str:
+def _name_of(original: object, function: Any) -> str:
     """Return the name of a function, or the one that an object has (those of Phoenix's and MLflow's decorators)."""
     own = None if inspect.isroutine(original) or inspect.isclass(original) else getattr(original, "name", None)
     if isinstance(own, str) and own:
@@ -613,7 +617,7 @@ def _code_of(function: Any) -> Any:
     return inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
 
 
-def source_hash(function: Any, facts: ScorerFacts | None = None) -> str:
+def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
     """Return a hash of a function: its file's bytes, its name in it, and the settings that are bound to it.
 
     Of a function without a file (typed into a notebook) its source text counts, else its byte code.
@@ -647,14 +651,14 @@ def _settings_of(function: object) -> JsonValue:
     return _plain(dict(getattr(function, "__dict__", {}))) if not inspect.isclass(function) else None
 
 
-def _is_set(cell: Any) -> bool:
+def _is_set(cell: CellType) -> bool:
     try:
         return cell.cell_contents is not None
     except ValueError:  # a cell that is not assigned yet
         return False
 
 
-def _plain(value: Any, depth: int = 0) -> JsonValue:
+def _plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as far as it is JSON; anything else as the name of its type."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value

@@ -11,9 +11,10 @@ import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from assaymark import stopping
 from assaymark.errors import AssaymarkError, ModelUnavailable, Retryable
@@ -21,6 +22,7 @@ from assaymark.errors import AssaymarkError, ModelUnavailable, Retryable
 __all__ = ["Call", "CallEnd", "CallRules", "LoopThread", "run_calls"]
 
 T = TypeVar("T")
+Made = TypeVar("Made")
 
 MOST_LEFT_BEHIND = 200  # calls that never returned, in one process: more would use up its threads
 FIRST_PAUSE_S = 0.5  # before a call is tried again; doubled each time
@@ -43,7 +45,7 @@ class Call(Generic[T]):
     """One call. start: makes it; where it returns an awaitable, that is awaited."""
 
     about: T
-    start: Callable[[], Any]
+    start: Callable[[], object]
     is_async: bool = False
     keeps_limit: bool = False  # it ends by itself when its time is over
 
@@ -53,7 +55,7 @@ class CallEnd(Generic[T]):
     """How a call ended. seconds: of its last try."""
 
     about: T
-    value: Any
+    value: object
     error: BaseException | None
     seconds: float
     is_timed_out: bool = False
@@ -71,8 +73,8 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def start(self, coroutine: Any) -> Any:
-        """Start a coroutine and return its future, of `concurrent.futures`."""
+    def start(self, coroutine: Coroutine[object, object, Made]) -> Future[Made]:
+        """Start a coroutine and return its future."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def is_blocked(self) -> bool:
@@ -122,16 +124,16 @@ class _Try(Generic[T]):
     n_tries: int
     deadline: float
     worker: "_CallThread | None" = None
-    future: Any = None
+    future: Future[None] | None = None
 
 
 @dataclass(slots=True)
 class _CallThread:
     """A thread that makes one call after another, until it is sent None."""
 
-    results: "queue.SimpleQueue[tuple[int, Any, BaseException | None, float]]"
+    results: "queue.SimpleQueue[tuple[int, object, BaseException | None, float]]"
     loop: Callable[[], LoopThread]
-    calls: "queue.SimpleQueue[tuple[int, Callable[[], Any]] | None]" = field(default_factory=queue.SimpleQueue)
+    calls: "queue.SimpleQueue[tuple[int, Callable[[], object]] | None]" = field(default_factory=queue.SimpleQueue)
 
     def run(self) -> None:
         while (item := self.calls.get()) is not None:
@@ -146,7 +148,7 @@ class _CallThread:
             self.results.put((number, value, error, time.perf_counter() - began))
 
 
-async def _awaited(value: Any) -> Any:
+async def _awaited(value: Awaitable[Made]) -> Made:
     return await value
 
 
@@ -217,10 +219,10 @@ class _Running(Generic[T]):
                 self._loop = LoopThread()
             return self._loop
 
-    async def _run_async(self, number: int, start: Callable[[], Any]) -> None:
+    async def _run_async(self, number: int, start: Callable[[], object]) -> None:
         began = time.perf_counter()
         try:
-            value, error = await start(), None
+            value, error = await cast("Awaitable[object]", start()), None
         except BaseException as raised:  # noqa: BLE001 - as in a thread; a cancelled call was given up before
             value, error = None, raised
         self._results.put((number, value, error, time.perf_counter() - began))

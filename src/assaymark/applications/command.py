@@ -3,12 +3,16 @@
 import inspect
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assaymark.errors import UsageError
 from assaymark.runs.targets import TargetKind
+
+if TYPE_CHECKING:
+    from assaymark.runs.run import Run
+    from assaymark.runs.targets import TargetForecast
 
 __all__ = ["application_kind"]
 
@@ -60,13 +64,13 @@ def _takes(target: object, keywords: Mapping[str, object]) -> bool:
     return is_function or "scorers" in keywords
 
 
-def _evaluate(target: object, rows: object, **keywords: object) -> Any:
+def _evaluate(target: object, rows: object, **keywords: object) -> "Run":
     from assaymark.applications.evaluate import evaluate_application
 
     return evaluate_application(target, rows, **keywords)
 
 
-def _plan(target: object, rows: object, **keywords: object) -> Any:
+def _plan(target: object, rows: object, **keywords: object) -> "TargetForecast":
     from assaymark.applications.forecast import plan_application
 
     return plan_application(target, rows, **keywords)

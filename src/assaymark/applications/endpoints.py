@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 import httpx
@@ -148,6 +148,13 @@ class EndpointTarget:
         )
 
 
+class _SentBody(TypedDict, total=False):
+    """The argument of httpx for a body: its bytes where it is a text, else a value that it sends as JSON."""
+
+    content: bytes
+    json: JsonValue
+
+
 @dataclass(frozen=True, slots=True)
 class _BoundEndpoint:
     url: str
@@ -173,14 +180,14 @@ class _BoundEndpoint:
         values |= dict(inputs) if isinstance(inputs, Mapping) else {}
         return _with_values(self.template, values)
 
-    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], Any]:  # noqa: ARG002
+    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:  # noqa: ARG002
         """Return the call for a row."""
         body = self._body(row)
         headers = {"Accept-Encoding": ACCEPT_ENCODING, "traceparent": traceparent(trace_id), **self.headers}
-        sent: dict[str, object] = {"content": body.encode()} if isinstance(body, str) else {"json": body}
+        sent: _SentBody = {"content": body.encode()} if isinstance(body, str) else {"json": body}
         return lambda: self._send(sent, headers, timeout_s)
 
-    def _send(self, sent: Mapping[str, Any], headers: Mapping[str, str], timeout_s: float) -> str:
+    def _send(self, sent: _SentBody, headers: Mapping[str, str], timeout_s: float) -> str:
         """Send a request and return the response's text. Raises: ModelError."""
         deadline = time.monotonic() + timeout_s
         try:

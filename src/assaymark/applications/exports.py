@@ -12,9 +12,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import DataError
+from assaymark.records import JsonValue
 
 __all__ = ["LISTS", "expanded_tests", "grouped_columns", "grouped_row", "listed_rows", "plain_record"]
 
@@ -85,7 +85,7 @@ def plain_record(raw: Mapping[str, object]) -> dict[str, object] | None:
     return row
 
 
-def _mapping_of(value: object) -> dict[str, Any]:
+def _mapping_of(value: object) -> dict[str, object]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
@@ -119,7 +119,7 @@ def _refuse_files(tool: str, raw: Mapping[str, object]) -> None:
                 raise ValueError(f"its {column} name a media file, which {tool} keeps; expected its content")
 
 
-def _leaves(value: object) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[str | Mapping[str, object]]:
     """Yield the texts in a value, and the mappings that stand for a file of Braintrust's."""
     if isinstance(value, str):
         yield value
@@ -155,13 +155,14 @@ def grouped_columns(header: Sequence[str]) -> dict[str, tuple[str, str]] | None:
     return by_column if not others and {"inputs", "expected"} <= groups else None
 
 
-def grouped_row(cells: Mapping[str, object], groups: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def grouped_row(cells: Mapping[str, object], groups: Mapping[str, tuple[str, str]]) -> dict[str, object]:
     """Return a line of such a table as a record; empty cells are left out, as the mapping lacked them."""
-    record: dict[str, Any] = {name: value for name, value in cells.items() if name not in groups}
+    record: dict[str, object] = {name: value for name, value in cells.items() if name not in groups}
+    grouped: dict[str, dict[str, object]] = {}
     for column, (group, name) in groups.items():
         if cells[column] != "":
-            record.setdefault(group, {})[name] = cells[column]
-    return record
+            grouped.setdefault(group, {})[name] = cells[column]
+    return {**record, **grouped}
 
 
 def listed_rows(where: str, content: object) -> list[object] | None:
@@ -194,7 +195,7 @@ def _is_rows(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)
 
 
-def _merged(default: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(default: Mapping[str, JsonValue], test: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a test of promptfoo with what all tests have: its own values win, assertions are added."""
     merged = {**default, **test}
     for name in ("vars", "metadata", "options"):

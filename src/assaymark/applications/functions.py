@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from assaymark.applications.source import function_hash, name_of_function
 from assaymark.applications.traces.spans import within_trace
 from assaymark.errors import UnknownName, UsageError
 from assaymark.limits.characters import exception_message
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
 __all__ = ["BoundFunction", "FunctionTarget", "function_target", "is_reference", "load_named"]
@@ -33,20 +34,19 @@ _REFERENCE = re.compile(r"(.+\.py|[^\W\d]\w*(\.\w+)*):[^\W\d][\w.]*", re.DOTALL)
 class FunctionTarget:
     """A function, coroutine function or object with `__call__`; a class is constructed without arguments."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     name: str
 
     kind = "function"
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, JsonValue], ...] = ()
 
     @cached_property
-    def called(self) -> Callable[..., Any]:
+    def called(self) -> Callable[..., object]:
         """What is called. Raises: UsageError for a class that cannot be constructed."""
         if not inspect.isclass(self.function):
             return self.function
-        kind: Any = self.function
         try:
-            made: Callable[..., Any] = kind()
+            made = self.function()
         except Exception as error:
             raise UsageError(
                 f"{self.name} is a class that needs arguments ({type(error).__name__}: {error}); "
@@ -103,14 +103,12 @@ class BoundFunction:
         """Return what it is called with, as text."""
         return self.binding.text(row)
 
-    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], Any]:  # noqa: ARG002
+    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:  # noqa: ARG002
         """Return the call for a row."""
-        arguments = self.binding.arguments(row, repeat)
-        if self.binding.is_promptfoo:
-            arguments.positional[2]["traceparent"] = traceparent(trace_id)
+        arguments = self.binding.arguments(row, repeat, traceparent(trace_id))
         called = self.target.called
 
-        def call() -> Any:
+        def call() -> object:
             with within_trace(traceparent(trace_id)):
                 value = called(*arguments.positional, **arguments.named)
             return _awaited_within(traceparent(trace_id), value) if inspect.isawaitable(value) else value
@@ -131,7 +129,7 @@ class BoundFunction:
         return read_returned(value)
 
 
-async def _awaited_within(parent: str, value: Any) -> object:
+async def _awaited_within(parent: str, value: Awaitable[object]) -> object:
     """Await what a function returned, as a part of the trace."""
     with within_trace(parent):
         return await value

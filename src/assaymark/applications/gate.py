@@ -6,13 +6,14 @@ few rows to say (undecided). Rows whose call or score failed fail a gate too: wh
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import Estimate, ScoreStatus
 from assaymark.registry import nearest
 
 if TYPE_CHECKING:
+    from assaymark.results.comparison.gates import BoundResult
     from assaymark.results.comparison.records import Difference
     from assaymark.runs.run import Run
 
@@ -219,7 +220,9 @@ def _difference(baseline: "Run", run: "Run", estimate: Estimate) -> "Difference"
     return line
 
 
-def _message(estimate: Estimate, condition: str, outcome: str, interval: Any, why: str, baseline: "Run | None") -> str:
+def _message(
+    estimate: Estimate, condition: str, outcome: str, interval: "BoundResult", why: str, baseline: "Run | None"
+) -> str:
     """Return the result in a few lines, for people who read a failed test."""
     from assaymark.results.numbers import is_proportion, shown_difference, shown_value
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
@@ -182,7 +181,7 @@ def agreement_line(name: str, report: GradeReport) -> str:
     return f"{name} beside people: {', '.join(parts)} ({shared}). {report.trust}"
 
 
-def without_scorers(facts: Mapping[str, Any], names: Sequence[str]) -> dict[str, JsonValue]:
+def without_scorers(facts: Mapping[str, JsonValue], names: Sequence[str]) -> dict[str, JsonValue]:
     """Return a run's facts without the agreement of scores that are replaced, which was of the former ones."""
     kept = [each for each in facts.get(BESIDE_PEOPLE, ()) if each.get("metric") not in names]
     others: dict[str, JsonValue] = {name: value for name, value in facts.items() if name != BESIDE_PEOPLE}

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assaymark.applications.rows import placed_rows
 from assaymark.errors import DataError, UsageError
@@ -265,7 +266,7 @@ class _Reader:
             n_without,
         )
 
-    def _covariates(self, counted: np.ndarray[Any, Any]) -> tuple[Floats | None, int]:
+    def _covariates(self, counted: NDArray[np.bool_]) -> tuple[Floats | None, int]:
         """Return each user's covariate, the mean of the known ones where it is unknown, and the number of these.
 
         That keeps the difference unbiased: who has no history was decided before the assignment.

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from assaymark.applications.arguments import prompt_of, promptfoo_arguments, variables_of
 from assaymark.applications.functions import traceparent
@@ -88,10 +88,9 @@ class _BoundCommand:
         prompt, variables = prompt_of(row), variables_of(row)
         return prompt if isinstance(row.inputs, str) else canonical_json({"prompt": prompt, "vars": variables})
 
-    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], Any]:
+    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:
         """Return the call for a row."""
-        prompt, options, context = promptfoo_arguments(row, repeat)
-        context["traceparent"] = traceparent(trace_id)
+        prompt, options, context = promptfoo_arguments(row, repeat, traceparent(trace_id))
         words = [*self.words, prompt, json.dumps(options), json.dumps(context, ensure_ascii=False)]
         environment = {**os.environ, "TRACEPARENT": context["traceparent"]}
         return lambda: self._run(words, prompt, environment, timeout_s)

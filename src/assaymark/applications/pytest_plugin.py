@@ -8,7 +8,7 @@ It is loaded in every run of pytest where this package is installed, so what it 
 """
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -49,7 +49,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, None]:
         CURRENT.pop()
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the result of every gate below the tests."""
     reports = [
         report

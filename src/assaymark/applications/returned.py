@@ -8,9 +8,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from assaymark.applications.rows import CONTEXTS, shown_value
+from assaymark.applications.rows import CONTEXTS, Row, shown_value
 from assaymark.applications.scorer import Answered
 from assaymark.errors import Permanent
 from assaymark.limits.nesting import parse_json
@@ -196,7 +195,7 @@ class CallFacts:
         )
 
 
-def answered_of(output: Output, row: Any) -> Answered:
+def answered_of(output: Output, row: Row) -> Answered:
     """Return a row with its stored output, as scorers read it."""
     facts = CallFacts.of(output.call)
     value: JsonValue = output.text

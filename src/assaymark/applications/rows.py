@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assaymark.applications.exports import (
     LISTS,
@@ -77,7 +76,7 @@ _IDS = ("id", "example_id")
 _PROMPTFOO = "__"  # promptfoo's own columns in CSV: __expected, __description, __metadata:NAME, ...
 _SHOWN = 60  # characters of a wrong value that an error shows
 
-Source = str | Path | Iterable[Mapping[str, Any] | Row]
+Source = str | Path | Iterable[Mapping[str, object] | Row]
 
 
 def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
@@ -156,7 +155,7 @@ def _is_table(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith((".csv", ".tsv"))
 
 
-def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the rows of a CSV file with their lines. Cells are texts: a reference `4` or `007` stays one."""
     lines = csv_lines(path, sniff_delimiter(path))
     header = next(lines, None)
@@ -170,7 +169,7 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 "header"
             )
         cells = dict(zip(header.cells, line.cells, strict=True))
-        yield f"line {line.number}", cells if groups is None else grouped_row(cells, groups)
+        yield f"line {line.number}", {**cells} if groups is None else grouped_row(cells, groups)
 
 
 def _document_of(path: Path) -> Mapping[str, object] | None:
@@ -184,7 +183,7 @@ def _document_of(path: Path) -> Mapping[str, object] | None:
     return content if isinstance(content, Mapping) else None
 
 
-def _listed(where: str, content: object) -> list[tuple[str, Any]]:
+def _listed(where: str, content: object) -> list[tuple[str, object]]:
     """Return the rows of a document: a list, or a mapping with one (promptfoo's `tests`)."""
     rows = listed_rows(where, content)
     if rows is None:

@@ -67,7 +67,7 @@ class BoundTarget(Protocol):
     def text(self, row: Row) -> str:
         """Return what it is called with, as text."""
 
-    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], Any]:
+    def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:
         """Return the call for a row."""
 
     def read(self, value: Any) -> Returned:
@@ -119,22 +119,21 @@ class TargetOptions:
     rules: CallRules = field(default_factory=CallRules)
 
 
-def target_of(target: Any, options: TargetOptions) -> Target:
+def target_of(target: object, options: TargetOptions) -> Target:
     """Return the target that a user named or gave.
 
     Raises: UsageError where it is none, or cannot be imported.
     """
-    named = isinstance(target, str)
-    is_endpoint = named and target.startswith(("http://", "https://"))
+    is_endpoint = isinstance(target, str) and target.startswith(("http://", "https://"))
     for name in ("body", "answer_path", "headers", "public_only"):
         if getattr(options, name) and not is_endpoint:
             raise UsageError(f"{name} is of an HTTP endpoint, and the target is {target!r:.80}; omit it, or name a URL")
-    if is_endpoint:
+    if isinstance(target, str) and is_endpoint:
         public_only = options.public_only or settings.public_only()
         return EndpointTarget(target, options.body, options.answer_path, options.headers, options.name, public_only)
-    if named and target.startswith("exec:"):
+    if isinstance(target, str) and target.startswith("exec:"):
         return CommandTarget(target.removeprefix("exec:").strip(), options.name)
-    if named:
+    if isinstance(target, str):
         function, name = load_named(target)
         return FunctionTarget(function, options.name or name)
     if callable(target):

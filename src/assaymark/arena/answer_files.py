@@ -4,13 +4,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers, stored_answers
 from assaymark.datasets.files import READABLE, read_files
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import meant, nearest
-from assaymark.store import RunRow, Store
+from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.store.outward import OutwardStore, outward
 
 __all__ = ["answers_of_files", "answers_of_runs", "open_answers"]
@@ -175,7 +174,7 @@ def _shared_task(
     return best, runs
 
 
-def _prompt_text(record: Any) -> str:
+def _prompt_text(record: SampleRecord) -> str:
     """Return what the models were asked: the last message of the request, or its text after the examples."""
     request = record.request
     if not request.messages:

@@ -45,6 +45,7 @@ from assaymark.arena.tables import (
     votes,
 )
 from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
@@ -456,7 +457,7 @@ def _vote(connection: Connection, statement: Select[Any], **values: object) -> V
     return None if row is None else _vote_row(_record(row._asdict()), row.hash)
 
 
-def _record(values: Mapping[str, object]) -> dict[str, Any]:
+def _record(values: Mapping[str, object]) -> dict[str, JsonValue]:
     """Return what the chain covers, as JSON's kinds of value."""
     covered = {name: values[name] for name in RECORD_FIELDS}
     for name in ("is_swapped", "is_counted"):
@@ -464,7 +465,7 @@ def _record(values: Mapping[str, object]) -> dict[str, Any]:
     return {name: value.hex() if isinstance(value, bytes | memoryview) else value for name, value in covered.items()}
 
 
-def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
+def _vote_row(record: Mapping[str, JsonValue], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 

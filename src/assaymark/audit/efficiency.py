@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
@@ -189,19 +188,18 @@ class EfficiencyFit:
     @classmethod
     def from_json(cls, content: Mapping[str, JsonValue]) -> "EfficiencyFit":
         """Return the fit that `to_json` wrote."""
-        made = cast("dict[str, Any]", content)
-        load = made["load"] and {name: value for name, value in made["load"].items() if name != "is_busy"}
-        low, high = made["runtime_per_output_token_interval"]
+        load = content["load"] and {name: value for name, value in content["load"].items() if name != "is_busy"}
+        low, high = content["runtime_per_output_token_interval"]
         return EfficiencyFit(
-            prompt_seconds={int(n): value for n, value in made["runtime_for_prompt_tokens"].items()},
-            token_seconds=made["runtime_per_output_token"],
+            prompt_seconds={int(n): value for n, value in content["runtime_for_prompt_tokens"].items()},
+            token_seconds=content["runtime_per_output_token"],
             low=low,
             high=high,
-            residual_seconds=made["residual_seconds"],
-            worst_share=made["worst_residual_share"],
-            answers=tuple(TimedAnswer(*each) for each in made["answers"]),
-            model=made["model"],
-            machine=made["machine"],
+            residual_seconds=content["residual_seconds"],
+            worst_share=content["worst_residual_share"],
+            answers=tuple(TimedAnswer(*each) for each in content["answers"]),
+            model=content["model"],
+            machine=content["machine"],
             load=MachineLoad(**load) if load else None,
         )
 

@@ -6,10 +6,9 @@ wording.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.prompts.questions import blanked, question_in
-from assaymark.records import LoglikelihoodQuery, Render, Request, RollingQuery, Sample
+from assaymark.records import JsonValue, LoglikelihoodQuery, Render, Request, RollingQuery, Sample
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 
@@ -21,7 +20,7 @@ class AuditItem:
     """One sample as audits use it."""
 
     index: int
-    row: Mapping[str, Any]
+    row: Mapping[str, JsonValue]
     request: Request
     text: str  # the question as the task words it, and its correct answer
     question: str | None = None  # None: it cannot be separated from the rest of the prompt

@@ -8,9 +8,8 @@ the mean over its shuffles. If the file is sorted by a column (a subject, a pass
 not arbitrary: rows are then only exchanged with rows of the same value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +88,7 @@ class _Shards:
     """Rows to score in several orders, `size` rows per shard."""
 
     items: Sequence[AuditItem]
-    keys: Sequence[Any]  # rows are exchanged only with rows of the same key
+    keys: Sequence[Hashable]  # rows are exchanged only with rows of the same key
     size: int
     settings: OrderSettings
     name: str
@@ -152,7 +151,7 @@ def sorted_by(items: Sequence[AuditItem]) -> tuple[str, ...]:
     )
 
 
-def _columns(item: AuditItem) -> dict[str, Any]:
+def _columns(item: AuditItem) -> dict[str, object]:
     """Return the row's scalar values, and which answer is correct."""
     plain: Mapping[str, object] = {k: v for k, v in item.row.items() if isinstance(v, str | int | bool) or v is None}
     return {**plain, "right answer": tuple(sorted(item.gold))}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -281,7 +280,7 @@ def _statistic(test: ContaminationTest) -> str:
     return f"{test.statistic_name} {sign}{significant(abs(test.statistic), 3)}"
 
 
-def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, Any]]:
+def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, object]]:
     """Return every test with stable names; `items` holds each sample's value."""
     return [
         {**asdict(test), "method": METHODS[test.test], "not_shown": test.not_shown, "items": _items(test)}

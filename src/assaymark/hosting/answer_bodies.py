@@ -12,7 +12,7 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from assaymark.errors import MalformedSample
 from assaymark.limits.shown_paths import without_folders
 from assaymark.models.text.stops import REPLACEMENT, final_text
 from assaymark.prompts.tools import declarations_in, tools_for_template
+from assaymark.records import JsonValue
 from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls
 
 __all__ = [
@@ -135,7 +136,7 @@ class SpokenText:
     calls: tuple[CallBody, ...]
 
 
-def tools_in(tools: Any, choice: Any) -> Tools | None:
+def tools_in(tools: JsonValue, choice: JsonValue) -> Tools | None:
     """Return the tools of a request; None for none, or where it forbids calls.
 
     Raises: ValueError that says what is wrong with them.
@@ -196,6 +197,17 @@ def _call(tool_call: FunctionCall) -> CallBody:
 MOST_PAIRS = 1 << 20  # cached texts of tokens
 
 
+class TokenDecoder(Protocol):
+    """What is used of a tokenizer to make text of tokens, as transformers' have it."""
+
+    @property
+    def all_special_ids(self) -> Sequence[int]:
+        """The ids that stand for no text."""
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> object:
+        """Return the text of tokens."""
+
+
 class TextStream:
     """Yields the text of one sequence in pieces. What may still become part of a stop text is held back.
 
@@ -203,7 +215,7 @@ class TextStream:
     part of a character. With a think_end nothing is yielded before the end: until then all may be reasoning.
     """
 
-    def __init__(self, tokenizer: Any, stops: Sequence[str], think_end: str | int | None = None) -> None:
+    def __init__(self, tokenizer: TokenDecoder, stops: Sequence[str], think_end: str | int | None = None) -> None:
         self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._think_end = think_end
@@ -251,7 +263,7 @@ class TextStream:
 class TokenTexts:
     """The texts of the tokens of a sequence; joined, without the special ones, they are the sequence's text."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: TokenDecoder) -> None:
         self._tokenizer = tokenizer
         self._special = frozenset(tokenizer.all_special_ids)
         self._pairs: dict[tuple[int, int], str] = {}
@@ -356,7 +368,7 @@ def finish_of(reason: FinishReason) -> str:
     return "length" if reason == "length" else "stop"
 
 
-def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, JsonValue]:
     """Return an error in OpenAI's form, without the folders of this machine."""
     return {"error": {"message": without_folders(message), "type": kind, "param": param, "code": code}}
 

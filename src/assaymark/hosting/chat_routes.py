@@ -8,11 +8,10 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.responses import StreamingResponse
@@ -132,7 +131,7 @@ def page_of(names: Sequence[str], posted: Posted) -> ChatPage:
 def _rounds(text: str, names: Sequence[str]) -> tuple[Round, ...]:
     """Return the rounds of a form's history. Raises: ChatProblem for anything else."""
     try:
-        history: Any = json.loads(text) if text else []
+        history = json.loads(text) if text else []
         rounds = tuple(
             Round(_text(question), {name: _text(answers[name]) for name in answers}) for question, answers in history
         )
@@ -278,7 +277,7 @@ class _Chat:
         if not self._busy[network]:
             del self._busy[network]
 
-    def _pieces(self, name: str, page: ChatPage, user: str) -> Any:
+    def _pieces(self, name: str, page: ChatPage, user: str) -> AbstractAsyncContextManager[AsyncGenerator[str]]:
         """Return the pieces of an answer. `user`: a keyed hash, by which a host serves visitors in turn."""
         settings = replace(self._settings, user=user or None)
         return aclosing(stream_chat(self._endpoints[name], page.messages(name), settings))

@@ -11,13 +11,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from assaymark.hosting.bad_request import BadRequest
 from assaymark.limits.nesting import json_kind
+from assaymark.records import JsonValue
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
 
 __all__ = ["Grammar", "GrammarTokens", "Matchers", "schema_grammar", "tool_grammar"]
 
@@ -39,7 +43,7 @@ def schema_grammar(schema: Mapping[str, object] | None, param: str) -> Grammar:
     return Grammar(f"start: %json {_json(schema, param)}", param)
 
 
-def tool_grammar(tools: Sequence[Mapping[str, Any]]) -> Grammar:
+def tool_grammar(tools: Sequence[Mapping[str, JsonValue]]) -> Grammar:
     """Return the grammar of one call of these functions, as `tool_calls` reads it. Raises: BadRequest."""
     calls = [
         {
@@ -73,12 +77,12 @@ def _json(schema: Mapping[str, object] | None, param: str) -> str:
 class GrammarTokens:
     """The tokens of a model, as grammars need them; made for the first request that has one."""
 
-    tokenizer: Any
+    tokenizer: object
     n_vocab: int
     eos_ids: frozenset[int]
 
     @cached_property
-    def _tokens(self) -> Any:
+    def _tokens(self) -> "LLTokenizer":
         try:
             from llguidance.hf import from_tokenizer
         except ImportError:
@@ -108,10 +112,10 @@ class GrammarTokens:
 class Matchers:
     """One grammar as several repeats of a prompt follow it. Used by the engine's thread alone."""
 
-    def __init__(self, tokens: object, grammar: Grammar, n_vocab: int) -> None:
+    def __init__(self, tokens: "LLTokenizer", grammar: Grammar, n_vocab: int) -> None:
         self._tokens, self._grammar = tokens, grammar
         self._words = np.zeros((1, (n_vocab + 31) // 32), dtype=np.int32)
-        self._followed: dict[int, tuple[Any, int]] = {}  # repeat -> matcher and number of tokens that it has
+        self._followed: dict[int, tuple[LLMatcher, int]] = {}  # repeat -> matcher and number of tokens that it has
 
     def mask(self, repeat: int, tokens: Sequence[int]) -> npt.NDArray[np.int32]:
         """Return which tokens may follow, as the engine takes it. Shapes: result int32 [vocab / 32]."""
@@ -131,7 +135,7 @@ class Matchers:
         matcher.compute_bitmask()
         return bool(matcher.is_error())
 
-    def _after(self, repeat: int, tokens: Sequence[int]) -> Any:
+    def _after(self, repeat: int, tokens: Sequence[int]) -> "LLMatcher":
         from llguidance import LLMatcher
 
         matcher, n_known = self._followed.get(repeat) or (LLMatcher(self._tokens, self._grammar.text), 0)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class HostedModel:
         self.model = model
         self.name = name
         self.engine = engine
-        self.tokenizer: Any = model.tokenizer
+        self.tokenizer = model.tokenizer
         self.token_texts = TokenTexts(self.tokenizer)
         self.think_end = model.arguments.think_end_token
         self.max_length = min(filter(None, (engine.info.max_length, model.max_length)), default=1 << 30)

@@ -11,14 +11,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.hosting.answer_bodies import Tools, tools_in
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
 from assaymark.hosting.grammars import Grammar, schema_grammar, tool_grammar
 from assaymark.hosting.request_messages import read_messages
 from assaymark.limits.nesting import json_kind, parse_json
-from assaymark.records import Message
+from assaymark.records import JsonValue, Message
 from assaymark.registry import nearest
 
 __all__ = ["Ask", "Settings", "parse_body", "read_ask"]
@@ -90,7 +90,7 @@ class Ask:
     stream: bool = False
     wants_usage: bool = False  # in a stream
     user: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 def parse_body(content: bytes) -> dict[str, object]:
@@ -114,7 +114,7 @@ def read_ask(kind: Kind, body: Mapping[str, object]) -> Ask:
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise wrong("stream_options", options, 'an object such as {"include_usage": true}')
-    ask: dict[str, Any] = {
+    ask: dict[str, JsonValue] = {
         "kind": kind, "model": _text(body, "model"), "settings": _settings(body), "n_top": _n_top(kind, body),
         "grammar": _grammar(body),
         "stream": _flag(body, "stream"), "wants_usage": bool((options or {}).get("include_usage")), "user": user,
@@ -144,7 +144,7 @@ def _tools(body: Mapping[str, object]) -> Tools | None:
         raise BadRequest(str(error), "tool_choice" if str(error).startswith("tool_choice") else "tools") from error
 
 
-def _grammar(body: Mapping[str, Any]) -> Grammar | None:
+def _grammar(body: Mapping[str, JsonValue]) -> Grammar | None:
     """Return what `response_format` asks for; None for text."""
     form = body.get("response_format")
     if form is None:

@@ -5,11 +5,11 @@ Source: OpenAI's API reference (chat completions: messages).
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from assaymark.hosting.bad_request import BadRequest, wrong
 from assaymark.limits.nesting import parse_json
-from assaymark.records import CallPart, Message, ResultPart, TextPart
+from assaymark.records import CallPart, JsonValue, Message, ResultPart, TextPart
 
 __all__ = ["read_messages"]
 
@@ -76,7 +76,7 @@ def _calls(place: str, calls: object) -> tuple[CallPart, ...]:
     return tuple(_call(f"{place}[{number}]", call) for number, call in enumerate(calls))
 
 
-def _call(place: str, call: Any) -> CallPart:
+def _call(place: str, call: JsonValue) -> CallPart:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or call.get("type", "function") != "function":
         raise wrong(place, call, 'an object such as {"id": "1", "type": "function", "function": {"name": "f", '

@@ -10,12 +10,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.hosting.answer_bodies import AnswerChoice, CallBody, SpokenMessage, TokenUsage, comment, error_body
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
 from assaymark.hosting.exchange import Exchange, RequestFailed
 from assaymark.hosting.scheduler import User
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
 __all__ = ["ResponseExchange", "chat_body_of", "chat_error"]
@@ -81,7 +81,7 @@ def chat_error(error: BadRequest) -> BadRequest:
 def _messages(items: object, instructions: object) -> list[dict[str, object]]:
     if instructions is not None and not isinstance(instructions, str):
         raise wrong("instructions", instructions, "a text")
-    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    messages: list[dict[str, JsonValue]] = [{"role": "system", "content": instructions}] if instructions else []
     if isinstance(items, str):
         return [*messages, {"role": "user", "content": items}]
     if not isinstance(items, list) or not items:
@@ -134,12 +134,12 @@ def _tools(tools: object) -> list[dict[str, object]]:
     ]
 
 
-def _tool_choice(choice: Any) -> object:
+def _tool_choice(choice: JsonValue) -> JsonValue:
     is_function = isinstance(choice, dict) and choice.get("type") == "function"
     return {"type": "function", "function": {"name": choice.get("name")}} if is_function else choice
 
 
-def _format(text: Any) -> dict[str, object] | None:
+def _format(text: JsonValue) -> dict[str, object] | None:
     """Return a chat's `response_format`. Raises: BadRequest."""
     form = text.get("format") if isinstance(text, dict) else text
     if form is None:
@@ -158,7 +158,7 @@ def _format(text: Any) -> dict[str, object] | None:
 class _Item:
     """An item of the output while it is streamed."""
 
-    body: dict[str, Any]
+    body: dict[str, JsonValue]
     index: int
     text: str = ""
 
@@ -168,7 +168,7 @@ class ResponseExchange:
     """The work of one request of `/v1/responses`: an `Exchange` of a chat, whose answer is written as a response."""
 
     exchange: Exchange
-    body: Mapping[str, Any]  # of the request
+    body: Mapping[str, JsonValue]  # of the request
     model: str
     id: str = field(default_factory=lambda: f"resp_{uuid.uuid4().hex}")
     created_at: int = field(default_factory=lambda: int(time.time()))
@@ -197,7 +197,7 @@ class ResponseExchange:
         """Drop the work."""
         self.exchange.cancel()
 
-    async def whole(self) -> dict[str, Any]:
+    async def whole(self) -> dict[str, JsonValue]:
         """Return the response. Raises: RequestFailed."""
         chat = await self.exchange.whole()
         (choice,) = chat["choices"]
@@ -207,7 +207,7 @@ class ResponseExchange:
 
     def _response(
         self, output: list[dict[str, object]], finish: str | None, usage: TokenUsage | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, JsonValue]:
         """Return the response. finish: of the chat, None while it goes on."""
         body, is_cut = self.body, finish == "length"
         status = "in_progress" if finish is None else "incomplete" if is_cut else "completed"
@@ -304,7 +304,7 @@ class ResponseExchange:
             self._event("response.output_item.done", output_index=item.index, item=item.body),
         ]
 
-    def _whole_item(self, output: list[_Item], body: dict[str, Any]) -> list[bytes]:
+    def _whole_item(self, output: list[_Item], body: dict[str, JsonValue]) -> list[bytes]:
         """Add an item that is known as a whole, and return its events."""
         item = _Item(body, len(output))
         output.append(item)

@@ -11,10 +11,9 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assaymark.options.of_plans import limit_shown
-from assaymark.records import Estimate
+from assaymark.records import Estimate, JsonValue
 from assaymark.results.evidence.from_store import deciding_score, gold_indices, label_of, wrong_samples
 from assaymark.results.numbers import is_proportion, truncation_of
 from assaymark.results.plain_text import csv_row, latex_inline, markdown_inline
@@ -30,7 +29,7 @@ WRONG_COLUMNS = (
 )
 
 
-def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterator[dict[str, Any]]:
+def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterator[dict[str, JsonValue]]:
     """Yield a flat row for each sample of a run that was answered wrongly, not parsed, or not answered.
 
     Args:
@@ -58,7 +57,7 @@ def _value(estimate: Estimate | None) -> float:
     return estimate.value if estimate.higher_is_better else -estimate.value
 
 
-def _row(record: SampleRecord) -> dict[str, Any]:
+def _row(record: SampleRecord) -> dict[str, JsonValue]:
     choices, score = [text.strip() for text in shown_choices(record)], deciding_score(record)
     detail = score.detail if score is not None and isinstance(score.detail, Mapping) else {}
     picked = detail.get("picked")
@@ -167,14 +166,14 @@ def to_latex(rows: Sequence[Mapping[str, object]]) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(rows: Sequence[Mapping[str, JsonValue]]) -> list[str]:
     """Return a note for each `--limit` among the rows, and for each score that is not meaningful."""
     limits = [row["limit"] for row in rows if row["limit"] is not None]
     faults = [f"{row['task']}: {row['note']}" for row in rows if row["note"]]
     return [*dict.fromkeys(limit_shown(limit).capitalize() for limit in limits), *dict.fromkeys(faults)]
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, JsonValue]) -> list[str]:
     is_share = bool(row.get("is_share"))
     metric = row["metric"] if row["filter"] == "none" else f"{row['metric']} ({row['filter']})"
     interval = "–"
@@ -234,7 +233,7 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
     ]
 
 
-def _dataset(name: str, task: str, tasks: Mapping[str, Any], shots: Mapping[str, int]) -> dict[str, Any]:
+def _dataset(name: str, task: str, tasks: Mapping[str, JsonValue], shots: Mapping[str, int]) -> dict[str, JsonValue]:
     """Return the data set of a task, or of the task that a subject belongs to, under a name."""
     spec = tasks.get(task, {}).get("spec") or {}
     dataset = {

@@ -10,10 +10,11 @@ Source: crfm-helm 0.5, benchmark/runner.py, benchmark/presentation/run_display.p
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from assaymark.errors import DataError
 from assaymark.interop.log_files import parse_json
+from assaymark.records import JsonValue
 
 __all__ = ["HelmFolder", "HelmPerturbation", "HelmStat", "HelmState", "InstanceStats", "read_folder"]
 
@@ -24,6 +25,8 @@ FILES = (
 LARGEST_FILE = 2**31  # bytes
 MOST_ENTRIES = 2_000_000  # requests, statistics or instances of a file
 LONGEST_NAME = 1000
+
+T = TypeVar("T")
 Family = str | None
 
 
@@ -72,7 +75,7 @@ class HelmState:
     split: str | None
     perturbation: HelmPerturbation | None
     trial: int
-    input: Mapping[str, Any]  # {"text": ...}, or media
+    input: Mapping[str, JsonValue]  # {"text": ...}, or media
     references: tuple[tuple[str, tuple[str, ...]], ...]  # text, tags
     reference: int | None
     mode: str | None  # of a request that scores an option: original or calibration
@@ -92,7 +95,7 @@ class HelmFolder:
     path: Path
     name: str
     model: str
-    adapter: Mapping[str, Any]
+    adapter: Mapping[str, JsonValue]
     states: tuple[HelmState, ...]
     per_instance: tuple[InstanceStats, ...]
     stats: tuple[HelmStat, ...]
@@ -139,7 +142,7 @@ def read_folder(path: Path) -> HelmFolder:
 class _Entry:
     """A JSON object of a file, whose values are had by type. Every method raises DataError for another type."""
 
-    value: Mapping[str, Any]
+    value: Mapping[str, JsonValue]
     where: str
 
     def child(self, key: str) -> "_Entry":
@@ -188,7 +191,7 @@ class _Entry:
         """Return whether a value is true; False where there is none."""
         return False if self.value.get(key) is None else bool(self._of_type(key, bool, "true or false"))
 
-    def _of_type(self, key: str, kind: type, expected: str) -> Any:
+    def _of_type(self, key: str, kind: type[T], expected: str) -> T:
         value = self.value.get(key)
         if not isinstance(value, kind):
             stated = f"is {value!r:.60}" if key in self.value else "is missing"
@@ -196,13 +199,13 @@ class _Entry:
         return value
 
 
-def _object(value: object, where: str) -> Mapping[str, Any]:
+def _object(value: object, where: str) -> Mapping[str, JsonValue]:
     if not isinstance(value, dict):
         raise DataError(f"{where} contains {value!r:.60}; expected objects")
     return value
 
 
-def _loaded(file: Path, kind: type) -> Any:
+def _loaded(file: Path, kind: type[T]) -> T:
     """Return a file's JSON. Raises: DataError, also for what is no plain file inside the folder."""
     expected = "an object" if kind is dict else "a list"
     try:

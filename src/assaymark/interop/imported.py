@@ -38,6 +38,7 @@ from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore
 from assaymark.results.evidence.summarise import summarise
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import CALIBRATION
+from assaymark.scoring.values import ScoreValue
 from assaymark.store import Store
 
 __all__ = [
@@ -366,7 +367,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
         yield ScoreRow(sample.task, sample.index, sha, metric, own[metric].value, parts=own[metric].parts)
 
 
-def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
+def _choice_scores(sample: ForeignSample) -> dict[str, ScoreValue]:
     """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the file lacks data for it."""
     if sample.gold is None or len(sample.choices) < 2:
         return {}

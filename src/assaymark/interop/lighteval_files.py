@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import whole_file, write_whole
 from assaymark.errors import MissingExtra, StoreError, UsageError
@@ -44,7 +43,7 @@ HASHES = {  # of a task: of a sample
     "hash_input_tokens": "input_tokens",
     "hash_cont_tokens": "cont_tokens",
 }
-Row = Mapping[str, Any]
+Row = Mapping[str, JsonValue]
 
 
 def detail_rows(
@@ -150,7 +149,7 @@ def _hash_of(hashes: Sequence[str | None]) -> str | None:
     return None if None in hashes or not hashes else _hash("".join(sorted(digest or "" for digest in hashes)))
 
 
-def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
+def summary_of_all(summaries: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
     """Return `summary_general` from the entries of all tasks."""
     counts = ("truncated", "non_truncated", "padded", "non_padded", "num_truncated_few_shots")
     of_tasks = [summary["hashes"] for _, summary in sorted(summaries.items())]

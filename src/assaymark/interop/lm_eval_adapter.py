@@ -7,13 +7,14 @@ represent a failed request, so the first failure ends the run, as it does with `
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from assaymark.errors import MissingExtra, ModelError, UsageError
 from assaymark.models.create import local
 from assaymark.models.local.local_model import LocalModel
 from assaymark.records import (
     GenerateQuery,
+    JsonValue,
     LoglikelihoodQuery,
     Message,
     Output,
@@ -25,6 +26,9 @@ from assaymark.records import (
     canonical_json,
 )
 from assaymark.tasks.generation import settings_of
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
 
 try:
     from lm_eval.api.model import LM, TemplateLM
@@ -56,14 +60,14 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
     # ------------------------------------------------------------------------------------ what lm-eval looks at
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> object:
         """The transformers tokenizer: lm-eval writes its special tokens into the results."""
         return self.model.tokenizer
 
     @property
     def tokenizer_name(self) -> str:
         """The name by which lm-eval's cache of rendered requests distinguishes tokenizers."""
-        return str(self.tokenizer.name_or_path).replace("/", "__")
+        return str(self.model.tokenizer.name_or_path).replace("/", "__")
 
     @property
     def max_length(self) -> int:
@@ -73,7 +77,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
     @property
     def eot_token_id(self) -> int | None:
         """The token that ends a text."""
-        return self.tokenizer.eos_token_id  # type: ignore[no-any-return]
+        return self.model.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
     def get_model_info(self) -> dict[str, object]:
         """Return the model's entries of `config` in lm-eval's results."""
@@ -92,7 +96,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
     # ------------------------------------------------------------------------------------------------ answering
 
-    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests: Sequence["Instance"], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return log-probability and greediness of each continuation, in nats."""
         arguments = [instance.args for instance in requests]
         own = [
@@ -101,13 +105,13 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
         ]
         return self._answers("loglikelihood", arguments, own, _score_of, quiet=disable_tqdm)
 
-    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(self, requests: Sequence["Instance"], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each complete text, in nats."""
         arguments = [instance.args for instance in requests]
         own = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(arguments)]
         return self._answers("loglikelihood_rolling", arguments, own, _nats_of, quiet=disable_tqdm)
 
-    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+    def generate_until(self, requests: Sequence["Instance"], disable_tqdm: bool = False) -> list[str]:
         """Return the text generated after each prompt.
 
         lm-eval represents repeats as equal requests; these become one request with repeats, so that sampled answers
@@ -127,7 +131,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
     def _answers(
         self,
         kind: str,
-        arguments: Sequence[tuple[Any, ...]],
+        arguments: Sequence[tuple[JsonValue, ...]],
         own: Sequence[Request],
         read: Callable[[Output], T],
         *,

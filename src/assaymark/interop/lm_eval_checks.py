@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.reported import MOST_SAMPLES
+from assaymark.records import JsonValue
 
 __all__ = ["model_named", "refuse_malformed"]
 
@@ -23,7 +23,7 @@ MOST_LEAVES = 100_000
 MODEL_ARGUMENTS = ("pretrained", "model", "model_name", "path", "engine")
 
 
-def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
+def model_named(results: Mapping[str, JsonValue], unknown: str = "unknown") -> str:
     """Return the name of the model of a results file.
 
     It is `model_name` since 0.4.3; before that it is in the arguments in `config.model_args`, a text or an object, and
@@ -57,7 +57,7 @@ def refuse_malformed(file: Path, results: Mapping[str, object]) -> None:
             raise DataError(f"{file}: {key} is {value!r:.80}; expected an integer from 0 to {most:,}")
 
 
-def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
+def _refuse_parts(file: Path, results: Mapping[str, JsonValue]) -> None:
     for key in ("results", "configs", "versions"):
         if not isinstance(results.get(key), dict):
             raise DataError(
@@ -105,14 +105,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**308)
 
 
-def _values(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _values(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
     """Yield each metric and its standard error: the keys with a filter after a comma."""
     for key in ("results", "groups"):
         for name, entry in (results.get(key) or {}).items():
             yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in entry.items() if "," in cell)
 
 
-def _counts(results: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
+def _counts(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue, int]]:
     """Yield each number of samples or shots, with the most that it may be."""
     for name, n_shots in (results.get("n-shot") or {}).items():
         yield f"n-shot.{name}", n_shots, MOST_SHOTS

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.datasets.files import local_files
 from assaymark.datasets.load import names_of_same_rows
 from assaymark.settings import data_folder
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 __all__ = ["data_from_folder"]
 
@@ -28,7 +31,7 @@ def data_from_folder() -> Iterator[None]:
 
     hub = datasets.load_dataset
 
-    def load(path: str, name: str | None = None, *args: object, **kwargs: object) -> Any:
+    def load(path: str, name: str | None = None, *args: object, **kwargs: object) -> "Dataset | DatasetDict":
         is_plain = not args and not kwargs.get("data_files") and not kwargs.get("data_dir")
         files = _parquet_files(root, str(path), name) if is_plain else {}
         if not files:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.drafts import whole_file
 from assaymark.errors import StoreError, UsageError
@@ -49,7 +49,7 @@ def lm_eval_table(results: Mapping[str, object], column: Literal["results", "gro
     return "".join(f"|{'|'.join(parts)}|\n" for parts in zip(*columns, strict=True))
 
 
-def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, int]]:
+def ordered_names(results: Mapping[str, JsonValue], column: str) -> list[tuple[str, int]]:
     """Return the rows' names with their depth: outermost groups, each followed by its members, then all others."""
     available = set(results[column])
     members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
@@ -72,7 +72,7 @@ def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, in
     return [(name, depths[name]) for name, _ in ordered] + [(name, 0) for name in sorted(available - seen)]
 
 
-def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> list[list[object]]:
+def _rows_of(results: Mapping[str, JsonValue], column: str, name: str, depth: int) -> list[list[object]]:
     values = results[column][name]
     directions = results.get("higher_is_better", {}).get(name, {})
     label: object = " " * depth + "- " + values.get("alias", name) if depth else values.get("alias", name)
@@ -93,7 +93,7 @@ def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> 
     return rows
 
 
-def _laid_out(header: str, values: Sequence[Any]) -> list[str]:
+def _laid_out(header: str, values: Sequence[JsonValue]) -> list[str]:
     """Return a column's cells, header and rule first, padded to one width."""
     kinds = _kinds(values)
     present = set(kinds) - {"blank"}
@@ -148,7 +148,7 @@ def _decimals(value: float) -> int:
     return int(exponent) if exponent else len(mantissa.partition(".")[2])
 
 
-def _shown(value: Any, kind: str, decimals: int | None) -> str:
+def _shown(value: JsonValue, kind: str, decimals: int | None) -> str:
     match kind:
         case "blank":
             return ""
@@ -163,7 +163,7 @@ def _shown(value: Any, kind: str, decimals: int | None) -> str:
 
 
 def sample_lines(
-    records: Iterable[SampleRecord], task: Mapping[str, Any], generation: Mapping[str, Any] | None = None
+    records: Iterable[SampleRecord], task: Mapping[str, JsonValue], generation: Mapping[str, JsonValue] | None = None
 ) -> Iterator[dict[str, JsonValue]]:
     """Yield the lines of one task's file: all samples of the first filter, then of the next.
 
@@ -180,7 +180,7 @@ def sample_lines(
             yield _line(record, name_of_filter, task, generation)
 
 
-def task_hash(lines: Sequence[Mapping[str, Any]]) -> str:
+def task_hash(lines: Sequence[Mapping[str, JsonValue]]) -> str:
     """Return the hash over all of a task's samples, prompts and targets."""
     return text_hash("".join(line["doc_hash"] + line["prompt_hash"] + line["target_hash"] for line in lines))
 
@@ -217,7 +217,7 @@ def _line(
     }
 
 
-def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, Any]) -> list[Score]:
+def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, JsonValue]) -> list[Score]:
     """Return the scores that lm-eval has too, in its order."""
     listed = [metric["name"] for metric in task.get("metrics", ())]
     order = names_for(MULTIPLE_CHOICE) if task.get("output_type") == MULTIPLE_CHOICE else listed

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.results.views.tables import estimate_json
@@ -38,7 +37,7 @@ SHARED_WITH_SHOTS = ("process_docs", "doc_to_text", "doc_to_choice", "doc_to_tar
 NOT_SHOWN = frozenset({"tag", "group", "task_list"})  # removed by lm-eval while it reads task files
 
 
-def task_config(task: Mapping[str, Any], model_args: Mapping[str, Any]) -> dict[str, JsonValue]:
+def task_config(task: Mapping[str, JsonValue], model_args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return one entry of `configs`.
 
     Args:
@@ -60,7 +59,7 @@ def task_config(task: Mapping[str, Any], model_args: Mapping[str, Any]) -> dict[
     return {key: _text_of_functions(value) for key, value in ordered.items()}
 
 
-def _shots(spec: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, JsonValue]:
+def _shots(spec: Mapping[str, JsonValue], filled: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     own = spec.get("fewshot_config") or {}
     shots: dict[str, object] = {
         "sampler": "default",
@@ -79,7 +78,7 @@ def _is_function(value: object) -> bool:
     return isinstance(value, Mapping) and "!function" in value
 
 
-def _text_of_functions(value: Any) -> JsonValue:
+def _text_of_functions(value: JsonValue) -> JsonValue:
     if _is_function(value):
         return value["source"] or str(value["!function"])
     if isinstance(value, Mapping):
@@ -89,7 +88,7 @@ def _text_of_functions(value: Any) -> JsonValue:
     return value
 
 
-def _name_of_function(value: Any) -> JsonValue:
+def _name_of_function(value: JsonValue) -> JsonValue:
     """Return a function inside the few-shot settings as lm-eval shows it there, without the address in memory."""
     return f"<function {str(value['!function']).rpartition('.')[2]}>" if _is_function(value) else value
 
@@ -105,8 +104,8 @@ def results_mapping(
 
     Source: lm-eval 0.4.13 `EvalAcc._to_eval_results` and `simple_evaluate`, observed.
     """
-    tasks: Mapping[str, Any] = run.extra.get("tasks", {})
-    groups: Sequence[Mapping[str, Any]] = run.extra.get("groups", ())
+    tasks: Mapping[str, JsonValue] = run.extra.get("tasks", {})
+    groups: Sequence[Mapping[str, JsonValue]] = run.extra.get("groups", ())
     arguments = model_arguments(run.plan)
     results = {name: _task_entry(name, tasks.get(name, {}), estimates) for name in run.tasks}
     sizes = {name: int(entry["sample_len"]) for name, entry in results.items()}
@@ -179,7 +178,7 @@ def _group_entry(
     return entry
 
 
-def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[str]:
+def _leaves(group: Mapping[str, JsonValue], groups: Sequence[Mapping[str, JsonValue]]) -> list[str]:
     by_name = {entry["name"]: entry for entry in groups}
     leaves: dict[str, None] = {}
     waiting = list(group["members"])
@@ -197,7 +196,7 @@ def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> li
 
 
 def _directions_and_shots(
-    plan: RunPlan, tasks: Mapping[str, Any], groups: Sequence[Mapping[str, object]]
+    plan: RunPlan, tasks: Mapping[str, JsonValue], groups: Sequence[Mapping[str, object]]
 ) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
@@ -211,7 +210,9 @@ def _directions_and_shots(
     return directions, shots
 
 
-def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], shots: dict[str, Any]) -> None:
+def _inherit(
+    group: Mapping[str, JsonValue], directions: dict[str, dict[str, JsonValue]], shots: dict[str, JsonValue]
+) -> None:
     """Set a group's direction and shots to those of its direct members if these agree."""
     counts = {shots[member] for member in group["members"] if member in shots}
     if len(counts) == 1:

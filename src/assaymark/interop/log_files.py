@@ -5,9 +5,9 @@ import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
+from assaymark.records import JsonValue
 
 __all__ = ["json_object", "object_in", "one_model", "parse_json", "zip_member"]
 
@@ -15,7 +15,7 @@ ZSTANDARD = 93  # the zip format's number for Zstandard, which zipfile supports 
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
 
 
-def json_object(file: Path) -> dict[str, Any]:
+def json_object(file: Path) -> dict[str, JsonValue]:
     """Return a file's JSON object.
 
     Raises: DataError if the file does not exist, is not JSON, or is not an object.
@@ -31,7 +31,7 @@ def json_object(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def object_in(file: Path) -> dict[str, Any]:
+def object_in(file: Path) -> dict[str, JsonValue]:
     """Return a file's JSON object; empty if it has none, so that a file's kind can be determined from its keys."""
     try:
         return json_object(file)
@@ -39,7 +39,7 @@ def object_in(file: Path) -> dict[str, Any]:
         return {}
 
 
-def parse_json(text: str | bytes, source: str) -> Any:
+def parse_json(text: str | bytes, source: str) -> JsonValue:
     """Return the value of JSON text; a number that is not finite (NaN, Infinity, 1e400) becomes None.
 
     Args:

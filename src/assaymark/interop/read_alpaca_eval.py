@@ -8,11 +8,11 @@ Source: alpaca_eval 0.6, README and metrics/winrate.py
 import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import one_model, parse_json
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_alpaca_eval", "read_alpaca_eval"]
@@ -94,7 +94,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _sample(index: int, annotation: Mapping[str, Any]) -> ForeignSample:
+def _sample(index: int, annotation: Mapping[str, JsonValue]) -> ForeignSample:
     preference = annotation["preference"]
     won = None if preference is None else DRAWS.get(preference, float(preference) - 1.0)
     return ForeignSample(

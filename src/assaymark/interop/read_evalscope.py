@@ -5,10 +5,10 @@ Source: evalscope 0.11 and later, evalscope/report/report.py
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -69,7 +69,7 @@ def _tasks(reported: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
         )
 
 
-def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
+def _reported(report: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     """Yield the value of each metric, and those of its subsets if there are several."""
     dataset = str(report["dataset_name"])
     for metric in report["metrics"]:
@@ -84,7 +84,7 @@ def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
             yield _value(f"{dataset}/{subset['name']}", str(metric["name"]), subset)
 
 
-def _value(task: str, metric: str, score: Mapping[str, Any]) -> ReportedValue:
+def _value(task: str, metric: str, score: Mapping[str, JsonValue]) -> ReportedValue:
     return ReportedValue(task, metric, float(score["score"]), None, int(score.get("num") or 0))
 
 

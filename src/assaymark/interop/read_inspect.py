@@ -13,11 +13,11 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in, one_model, parse_json, zip_member
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -39,9 +39,9 @@ class InspectLog:
 
     file: Path
     task: str
-    header: Mapping[str, Any]
-    samples: Sequence[Mapping[str, Any]]
-    reductions: Sequence[Mapping[str, Any]]
+    header: Mapping[str, JsonValue]
+    samples: Sequence[Mapping[str, JsonValue]]
+    reductions: Sequence[Mapping[str, JsonValue]]
 
     @property
     def is_complete(self) -> bool:
@@ -88,15 +88,15 @@ def read_log(file: Path) -> InspectLog:
     return _log(file, header, samples, reduced)
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> Any:
+def _member(archive: zipfile.ZipFile, name: str) -> JsonValue:
     return parse_json(zip_member(archive, name), f"{archive.filename}, {name}")
 
 
 def _log(
     file: Path,
-    header: Mapping[str, Any],
+    header: Mapping[str, JsonValue],
     samples: Sequence[Mapping[str, object]],
-    reductions: Sequence[Mapping[str, Any]],
+    reductions: Sequence[Mapping[str, JsonValue]],
 ) -> InspectLog:
     results = dict(header.get("results") or {})
     scorer = results.pop("scorer", None)
@@ -285,7 +285,7 @@ def _samples(log: InspectLog) -> Iterator[ForeignSample]:
 
 
 def _sample(
-    task: str, index: int, epochs: Sequence[Mapping[str, Any]], reduced: Mapping[str, float], names: Sequence[str]
+    task: str, index: int, epochs: Sequence[Mapping[str, JsonValue]], reduced: Mapping[str, float], names: Sequence[str]
 ) -> ForeignSample:
     first = epochs[0]
     grades = [_graded(epoch) for epoch in epochs]
@@ -310,7 +310,7 @@ def _sample(
     )
 
 
-def _completion(output: Mapping[str, Any]) -> str:
+def _completion(output: Mapping[str, JsonValue]) -> str:
     """Return the model's answer; early logs have it only in the message of the first choice."""
     if output.get("completion"):
         return str(output["completion"])
@@ -318,7 +318,7 @@ def _completion(output: Mapping[str, Any]) -> str:
     return _text((choices[0].get("message") or {}).get("content")) if choices else ""
 
 
-def _prompt(sample: Mapping[str, Any]) -> str:
+def _prompt(sample: Mapping[str, JsonValue]) -> str:
     """Return the messages before the model's first answer, as text."""
     texts = []
     for message in sample.get("messages") or ():
@@ -328,7 +328,7 @@ def _prompt(sample: Mapping[str, Any]) -> str:
     return "\n\n".join(texts) or _text(sample["input"])
 
 
-def _text(content: Any) -> str:
+def _text(content: JsonValue) -> str:
     """Return the text of a message, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
@@ -336,7 +336,7 @@ def _text(content: Any) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
+def _graded(sample: Mapping[str, JsonValue]) -> dict[str, float]:
     """Return a sample's scores as numbers by name; a score with several values under each value's name."""
     numbers: dict[str, float] = {}
     for scorer, score in (sample.get("scores") or {}).items():
@@ -344,9 +344,9 @@ def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
+def _reduced(log: InspectLog) -> dict[JsonValue, dict[str, float]]:
     """Return the reductions over the epochs, by sample and score."""
-    reduced: dict[object, dict[str, float]] = {}
+    reduced: dict[JsonValue, dict[str, float]] = {}
     for reduction in log.reductions:
         name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
         for sample in reduction.get("samples") or ():

@@ -14,12 +14,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in
 from assaymark.python_source import python_value
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -73,7 +73,7 @@ def _position(doc: Mapping[str, object]) -> tuple[int, str]:
 
 
 def _sample(
-    index: int, doc: Mapping[str, Any], metric: Mapping[str, object], response: Mapping[str, Any]
+    index: int, doc: Mapping[str, JsonValue], metric: Mapping[str, object], response: Mapping[str, JsonValue]
 ) -> ForeignSample:
     texts = [str(choice) for choice in doc.get("choices") or ()]
     gold = doc.get("gold_index")
@@ -154,7 +154,7 @@ def _metrics_of_2023(row: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in NO_METRICS and isinstance(value, int | float)}
 
 
-def _value(value: object, where: str) -> Any:
+def _value(value: object, where: str) -> JsonValue:
     """Return a column's value, read where it is the text of a Python list, dictionary or number."""
     if not isinstance(value, str):
         return value
@@ -164,7 +164,7 @@ def _value(value: object, where: str) -> Any:
         raise DataError(f"{where} is {value[:60]!r}, which is not a Python value: {error}") from error
 
 
-def _gold(value: object) -> Any:
+def _gold(value: object) -> JsonValue:
     """Return the correct answer: the text of a list of texts is one, any other text is the answer itself."""
     try:
         return _value(value, "gold")
@@ -172,7 +172,7 @@ def _gold(value: object) -> Any:
         return value
 
 
-def _predicted(predictions: Sequence[Any]) -> tuple[list[float], list[bool]]:
+def _predicted(predictions: Sequence[JsonValue]) -> tuple[list[float], list[bool]]:
     """Return log-likelihoods and whether each is greedy, where predictions are numbers, or pairs of both."""
     if predictions and all(isinstance(prediction, list | tuple) and len(prediction) == 2 for prediction in predictions):
         return [float(prediction[0]) for prediction in predictions], [bool(prediction[1]) for prediction in predictions]
@@ -210,7 +210,7 @@ def read_lighteval(path: Path) -> ForeignRun:
     """
     results_file = path if path.suffix == ".json" else _results_in(path) if path.is_dir() else None
     details = _details_of(results_file, path)
-    results: Mapping[str, Any] = json_object(results_file) if results_file is not None else {}
+    results: Mapping[str, JsonValue] = json_object(results_file) if results_file is not None else {}
     samples = [sample for file in details for sample in samples_in(file, results.get("results") or ())]
     reported = tuple(_reported(results, samples))
     if not samples and not reported:
@@ -252,7 +252,7 @@ def _details_of(results: Path | None, path: Path) -> list[Path]:
     return sorted(file for file in paths if stamp_of(file.stem).endswith(f"_{stamp}"))
 
 
-def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
+def _tasks(results: Mapping[str, JsonValue], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
     configs = results.get("config_tasks") or {}
     listed = [name for name in results.get("results") or () if name != OVER_ALL]
     for name in dict.fromkeys([*listed, *(sample.task for sample in samples)]):
@@ -287,7 +287,7 @@ def _shots_in(name: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _reported(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[ReportedValue]:
+def _reported(results: Mapping[str, JsonValue], samples: Sequence[ForeignSample]) -> Iterator[ReportedValue]:
     for task, entry in (results.get("results") or {}).items():
         n = sum(sample.task == task for sample in samples)
         for metric, value in entry.items():

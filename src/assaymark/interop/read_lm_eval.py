@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.interop.imported import ImportedRun, digest, disagreements, facts_from, imported_model, imported_tasks
@@ -48,6 +47,7 @@ from assaymark.results.evidence.records import (
 from assaymark.results.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import CALIBRATION, accuracies_over_choices, aggregation_of, is_higher_better
+from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.generation import settings_of
 
@@ -70,7 +70,7 @@ def samples_file(results: Path, task: str) -> Path:
     return next((path for path in early if path.is_file()), file)
 
 
-def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
+def samples_of(results: Path, task: str) -> Iterator[dict[str, JsonValue]]:
     """Yield the samples of a task; none if they were not logged.
 
     Raises: DataError for a line that is not a sample, and for a sample that occurs twice under one filter.
@@ -142,7 +142,7 @@ def imported_run(path: str | Path) -> ImportedRun:
         ) from error
 
 
-def _imported(file: Path, results: Mapping[str, Any], evidence: RunEvidence) -> ImportedRun:
+def _imported(file: Path, results: Mapping[str, JsonValue], evidence: RunEvidence) -> ImportedRun:
     read = _Read()
     origin = {file.name: digest(file)}
     for task in evidence.tasks:
@@ -179,7 +179,7 @@ def _source(results: Mapping[str, object], origin: Mapping[str, str]) -> dict[st
     }
 
 
-def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
+def _plan(results: Mapping[str, JsonValue], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
     config = results.get("config") or {}
     names = [task.name for task in evidence.tasks]
     return RunPlan(
@@ -214,7 +214,7 @@ def _model(results: Mapping[str, object], config: Mapping[str, object], origin: 
     )
 
 
-def n_effective(results: Mapping[str, Any], name: str) -> int:
+def n_effective(results: Mapping[str, JsonValue], name: str) -> int:
     """Return the number of samples of a task or group: `n-samples`, else `sample_len`; 0 if there is neither."""
     counts = (results.get("n-samples") or {}).get(name, {})
     return int(counts.get("effective") or results["results"].get(name, {}).get("sample_len") or 0)
@@ -223,7 +223,7 @@ def n_effective(results: Mapping[str, Any], name: str) -> int:
 # ------------------------------------------------------------------------------------------ samples
 
 
-def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> None:
+def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, JsonValue]) -> None:
     """Add one sample's request and answers; a second line of the sample (another filter) adds nothing."""
     index = int(line["doc_id"])
     sha = content_hash(line["doc"])
@@ -257,7 +257,7 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(repeats)]
 
 
-def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Query:
+def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, JsonValue], first: str, n_repeats: int) -> Query:
     context = str(arguments["arg_0"])
     if task.output_type == "loglikelihood_rolling":
         return RollingQuery(index, context)
@@ -283,7 +283,7 @@ def _output(request_id: str, query: Query, repeat: int, answer: object) -> Outpu
     return Output(request_id, query.index, repeat, value, None if greedy is None else str(greedy) == "True")
 
 
-def _finite(nats: Any) -> float | None:
+def _finite(nats: JsonValue) -> float | None:
     try:
         value = float(nats)
     except (TypeError, ValueError):
@@ -294,7 +294,7 @@ def _finite(nats: Any) -> float | None:
 # ----------------------------------------------------------------------------------------- estimates
 
 
-def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+def _estimates(evidence: RunEvidence, results: Mapping[str, JsonValue]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
     """Return the run's estimates, recomputed from its samples if these were logged, and notes on disagreements."""
     iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
     with_samples = {row.task for row in evidence.rows}
@@ -313,7 +313,7 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple
     return in_table_order((*computed, *others), groups), notes
 
 
-def _reported(results: Mapping[str, Any]) -> Iterator[ReportedValue]:
+def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     """Yield the values of the results file."""
     for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
         for key, value in entry.items():
@@ -395,7 +395,7 @@ def _label(results: Mapping[str, object]) -> str:
     return name.rstrip("/").rpartition("/")[2] or name
 
 
-def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
+def _task(name: str, results: Mapping[str, JsonValue]) -> TaskSummaryInput:
     config, entry = results["configs"][name], results["results"].get(name, {})
     listed = {
         str(metric["metric"]): metric for metric in config.get("metric_list") or () if isinstance(metric, Mapping)
@@ -434,7 +434,7 @@ def _aggregation(metric: str, listed: Mapping[str, object]) -> str:
     return aggregation_of(metric)
 
 
-def _groups(results: Mapping[str, Any]) -> Iterator[GroupSummaryInput]:
+def _groups(results: Mapping[str, JsonValue]) -> Iterator[GroupSummaryInput]:
     averaged = results.get("groups") or {}
     for name, members in (results.get("group_subtasks") or {}).items():
         if not members:
@@ -463,7 +463,9 @@ def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(leaves))
 
 
-def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], results: Mapping[str, Any]) -> bool:
+def _is_by_size(
+    key: str, entry: Mapping[str, JsonValue], leaves: Sequence[str], results: Mapping[str, JsonValue]
+) -> bool:
     """Return whether a group's value is the mean over samples, inferred from the values."""
     known = [results[leaf] for leaf in leaves if isinstance(results.get(leaf, {}).get(key), int | float)]
     if not known or not isinstance(entry.get(key), int | float):
@@ -474,7 +476,7 @@ def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], resul
     return bool(abs(micro - entry[key]) <= abs(macro - entry[key]))
 
 
-def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[ScoreRow]:
+def _rows(task: TaskSummaryInput, line: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> Iterator[ScoreRow]:
     """Yield the logged scores of one line, and for choices those that its log-likelihoods allow in addition."""
     name_of_filter = str(line.get("filter", "none"))
     own = _choice_scores(task, line, config)
@@ -500,7 +502,7 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, 
         yield ScoreRow(task.name, index, sha, metric, own[metric].value, name_of_filter, parts=own[metric].parts)
 
 
-def _value(value: object) -> tuple[float | None, tuple[Any, ...] | None]:
+def _value(value: object) -> tuple[float | None, tuple[JsonValue, ...] | None]:
     if isinstance(value, bool | int | float):
         return float(value), None
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and value[1].startswith("["):
@@ -508,7 +510,9 @@ def _value(value: object) -> tuple[float | None, tuple[Any, ...] | None]:
     return None, tuple(value) if isinstance(value, list) else None
 
 
-def _choice_scores(task: TaskSummaryInput, line: Mapping[str, object], config: Mapping[str, object]) -> dict[str, Any]:
+def _choice_scores(
+    task: TaskSummaryInput, line: Mapping[str, object], config: Mapping[str, object]
+) -> dict[str, ScoreValue]:
     """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the line lacks data for it."""
     answers = line.get("filtered_resps")
     arguments = line.get("arguments")

@@ -7,12 +7,12 @@ Source: lm-evaluation-harness 0.2 and 0.3, evaluator.py
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.interop.lm_eval_checks import MOST_SHOTS, model_named
 from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -61,11 +61,11 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
     )
 
 
-def _entries(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _entries(content: Mapping[str, JsonValue]) -> dict[str, Mapping[str, JsonValue]]:
     return {name: entry for name, entry in content["results"].items() if name != OVER_ALL}
 
 
-def _tasks(contents: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInput]:
+def _tasks(contents: list[tuple[Path, dict[str, JsonValue]]]) -> Iterator[TaskSummaryInput]:
     file_of: dict[str, Path] = {}
     for file, content in contents:
         for name, entry in _entries(content).items():

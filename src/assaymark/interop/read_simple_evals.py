@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_simple_evals", "read_simple_evals"]
@@ -63,7 +63,7 @@ def read_simple_evals(path: Path) -> ForeignRun:
     )
 
 
-def _samples(task: str, content: Mapping[str, Any]) -> Iterator[ForeignSample]:
+def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSample]:
     pages, conversations = content["htmls"], content.get("convos") or ()
     if len(pages) != len(conversations):
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")

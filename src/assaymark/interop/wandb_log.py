@@ -8,7 +8,6 @@ Source: lm-evaluation-harness 0.4.13, loggers/wandb_logger.py; https://docs.wand
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
@@ -84,7 +83,7 @@ def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
     return logged
 
 
-def _rows(estimates: Sequence[Estimate]) -> list[list[Any]]:
+def _rows(estimates: Sequence[Estimate]) -> list[list[JsonValue]]:
     return [
         [
             estimate.task,

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -424,7 +423,7 @@ def _columns(path: Path, names: Sequence[str], chosen: Mapping[str, str]) -> dic
     return column_of
 
 
-def _number(cell: Any, path: Path, number: int) -> float:
+def _number(cell: JsonValue, path: Path, number: int) -> float:
     try:
         value = float(cell)
     except (TypeError, ValueError):

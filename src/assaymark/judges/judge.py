@@ -6,7 +6,6 @@ What a judging costs in tokens and money, before it: see `models.cost` for price
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import find_prompt
@@ -76,7 +75,7 @@ class JudgeOptions:
     reference: str | None = None
     limit: int | None = None
     max_tokens: int = MOST_TOKENS
-    model_args: str | Mapping[str, Any] | None = None
+    model_args: str | Mapping[str, object] | None = None
     workers: int = 1
     seed: int = 0
     price: Price | None = None

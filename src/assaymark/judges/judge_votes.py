@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
@@ -15,6 +14,7 @@ from assaymark.judges.agreement import PairVote
 from assaymark.judges.judging import JUDGING
 from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import read_results
+from assaymark.records import JsonValue
 from assaymark.results.numbers import short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.store import RunRow, Store
@@ -98,7 +98,7 @@ def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[s
     return named
 
 
-def _lengths(rows: Rows, row: Mapping[str, object]) -> tuple[float, float] | None:
+def _lengths(rows: Rows, row: Mapping[str, JsonValue]) -> tuple[float, float] | None:
     """Return the lengths of both answers: counts in columns, or characters of their texts."""
     for pattern, sides in LENGTHS:
         names = [pattern.format(side) for side in sides]
@@ -108,7 +108,7 @@ def _lengths(rows: Rows, row: Mapping[str, object]) -> tuple[float, float] | Non
     return None
 
 
-def _length(value: Any) -> float:
+def _length(value: JsonValue) -> float:
     if isinstance(value, int | float):
         return float(value)
     try:

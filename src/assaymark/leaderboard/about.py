@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from os.path import relpath
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board import ANY_METRIC, Board, slug
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
 from assaymark.settings import VERSION
 from assaymark.tasks.catalog import LIBRARY
@@ -56,7 +56,7 @@ class TaskAbout:
     formula: str
     chance: str
     command: str
-    card: Mapping[str, Any]  # title, measures, dataset, licence, known_faults, citation ...; empty where there is none
+    card: Mapping[str, JsonValue]  # title, measures, dataset, known_faults, citation ...; empty where there is none
 
 
 def task_card(task: str) -> Mapping[str, object]:

@@ -25,6 +25,7 @@ from assaymark.leaderboard.columns import FACTS_BY_KEY, canonical
 from assaymark.leaderboard.screening import why_not_screened
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.cost.prices import HIGHEST, Price
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.suites import Suite, suite_from
@@ -70,8 +71,8 @@ def board_of_suite(suite: Suite) -> Board:
 
 
 @cache
-def _suite_texts() -> Mapping[str, Any]:
-    content: Mapping[str, object] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
+def _suite_texts() -> Mapping[str, JsonValue]:
+    content: Mapping[str, JsonValue] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
     return content
 
 
@@ -101,7 +102,7 @@ def read_board(path: str | Path) -> Board:
 class _BoardReader:
     """One file while it is being read; every fault names it."""
 
-    def __init__(self, path: Path, spec: Mapping[Any, Any]) -> None:
+    def __init__(self, path: Path, spec: Mapping[str, JsonValue]) -> None:
         self.path = path
         self.spec = spec
 
@@ -158,19 +159,19 @@ class _BoardReader:
 
     # ----------------------------------------------------------------------------- plain values
 
-    def text(self, spec: Mapping[Any, Any], key: str) -> str:
+    def text(self, spec: Mapping[str, JsonValue], key: str) -> str:
         value = spec.get(key, "")
         if not isinstance(value, str | None):
             raise self.fault(key, f"is {value!r:.80}; expected text")
         return (value or "").strip()
 
-    def mapping(self, spec: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
+    def mapping(self, spec: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
         value = spec.get(key) or {}
         if not isinstance(value, Mapping):
             raise self.fault(key, f"is {value!r:.80}; expected keys with values")
         return value
 
-    def words(self, spec: Mapping[object, object], key: str) -> tuple[str, ...]:
+    def words(self, spec: Mapping[str, JsonValue], key: str) -> tuple[str, ...]:
         value = spec.get(key) or ()
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, Sequence) or not all(isinstance(word, str) for word in listed):
@@ -207,7 +208,7 @@ class _BoardReader:
             raise self.fault(key, f"names {name!r:.80}, which is a file; expected a folder")
         return place
 
-    def refuse_strange(self, spec: Mapping[Any, Any], known: Sequence[str], key: str) -> None:
+    def refuse_strange(self, spec: Mapping[str, JsonValue], known: Sequence[str], key: str) -> None:
         strange = next((str(name) for name in spec if name not in known), None)
         if strange is not None:
             close = nearest(strange, known)
@@ -241,7 +242,7 @@ class _BoardReader:
         error = UnknownName("suite", name, nearest(name, known), f"known: {', '.join(sorted(known))}")
         raise self.fault("suite", f"names an {error}") from error
 
-    def tasks(self) -> list[tuple[int, Mapping[str, Any]]]:
+    def tasks(self) -> list[tuple[int, Mapping[str, JsonValue]]]:
         value = self.spec.get("tasks") or ()
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise self.fault("tasks", f"is {value!r:.80}; expected a list of files or task names")
@@ -254,7 +255,7 @@ class _BoardReader:
             entries.append((at, entry))
         return entries
 
-    def member(self, entry: Mapping[str, object], at: int) -> dict[str, Any]:
+    def member(self, entry: Mapping[str, object], at: int) -> dict[str, JsonValue]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
         name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
         if not isinstance(name, str):
@@ -365,8 +366,8 @@ class _BoardReader:
                 raise self.fault("columns", f"names '{name:.60}'{hint}; known: {', '.join(FACTS_BY_KEY)}")
         return wanted
 
-    def models(self) -> dict[str, dict[str, Any]]:
-        models: dict[str, dict[str, object]] = {}
+    def models(self) -> dict[str, dict[str, str | float | bool]]:
+        models: dict[str, dict[str, str | float | bool]] = {}
         for name, facts in self.mapping(self.spec, "models").items():
             stated = self.mapping({"models." + str(name): facts}, f"models.{name}")
             if "price" in stated or "price_source" in stated:
@@ -401,7 +402,7 @@ class _BoardReader:
             prices[str(name)] = Price(parts[0], parts[1], day.isoformat(), source)
         return prices
 
-    def fact(self, where: str, key: str, value: Any) -> str | float | bool:
+    def fact(self, where: str, key: str, value: JsonValue) -> str | float | bool:
         column = FACTS_BY_KEY[key]
         wanted: Any = {"flag": bool, "number": int | float}.get(column.kind, str)
         if not isinstance(value, wanted) or (column.kind == "number" and isinstance(value, bool)):

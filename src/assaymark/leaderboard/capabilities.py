@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.board import slug
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
 
 __all__ = ["Capability", "capabilities", "capabilities_of_task", "find_capability", "measured_task", "names"]
 
@@ -38,8 +38,8 @@ class Capability:
 
 
 @cache
-def _content() -> Mapping[str, Any]:
-    content: Mapping[str, object] = load_yaml(FILE.read_bytes())
+def _content() -> Mapping[str, JsonValue]:
+    content: Mapping[str, JsonValue] = load_yaml(FILE.read_bytes())
     return content
 
 

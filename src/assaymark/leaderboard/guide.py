@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities, find_capability, names
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
@@ -114,13 +114,13 @@ def _section(capability: Capability, cards: Mapping[str, Mapping[str, object]]) 
     return GuideSection(capability, tuple(entries))
 
 
-def _published(card: Mapping[str, Any]) -> Iterator[PublishedValue]:
+def _published(card: Mapping[str, JsonValue]) -> Iterator[PublishedValue]:
     if (people := card["human"]) and people.get("value") is not None:
         yield PublishedValue("people", 100 * people["value"], "", people["source"])
     yield from (PublishedValue(**each) for each in card.get("published", ()))
 
 
-def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:
+def _entry(task: str, card: Mapping[str, JsonValue]) -> GuideEntry:
     n = int(card["n_samples"])
     half = wilson(n / 2, n)
     prompt = card.get("sample_prompt")

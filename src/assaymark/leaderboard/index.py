@@ -12,12 +12,12 @@ Klein, Wright and Wieczorek 2020.
 """
 
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -319,12 +319,7 @@ def _floats(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": lambda have, value: have < value,
-    "<=": lambda have, value: have <= value,
-    ">": lambda have, value: have > value,
-    ">=": lambda have, value: have >= value,
-}
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def _compared(have: Floats, term: Term) -> Mask:

@@ -11,7 +11,7 @@ A run's facts about its model and its setup, as a row shows them.
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
@@ -140,7 +140,7 @@ def _prompt_spread(run: StoredRun) -> float | None:
     return round(sum(spreads) / len(spreads), 1) if spreads else None
 
 
-def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
+def facts_of_run(run: StoredRun, board: Board) -> dict[str, JsonValue]:
     """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
     plan = run.plan
     model, preset = plan.model, plan.prompt_preset
@@ -322,7 +322,7 @@ def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Foun
         estimates = estimates_of_member(member, run)
         if not estimates:
             continue
-        shots = {e.details.get("n_shots") for e in estimates} - {None}
+        shots = {n for e in estimates if (n := e.details.get("n_shots")) is not None}
         if member.shots is not None and shots and shots != {member.shots}:
             notes.append(f"{member.task}: run {run.row.short_id} has {_list(shots)} shots, the board {member.shots}")
             continue
@@ -337,7 +337,7 @@ def holds_member(member: Member, run: StoredRun) -> bool:
     return _latest(member, [run], []) is not None
 
 
-def _list(values: set[Any]) -> str:
+def _list(values: set[int] | set[str]) -> str:
     return ", ".join(map(str, sorted(values)))
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard import published_facts
@@ -25,6 +24,7 @@ from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.prices import price_facts
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
+from assaymark.records import JsonValue
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
@@ -113,7 +113,7 @@ class _Format:
     sources: tuple[_Source, ...]
     model: str  # headings
     average: str | None
-    facts: Callable[[Mapping[str, str]], dict[str, Any]]
+    facts: Callable[[Mapping[str, str]], dict[str, JsonValue]]
     tolerance: float  # of the average, in points: what the rounding of the file allows
     key: tuple[str, ...]  # headings that tell rows apart
     scale: float = 100.0  # the file's numbers are so many times a share

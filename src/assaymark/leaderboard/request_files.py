@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import whole_file
 from assaymark.errors import DataError
@@ -194,7 +193,8 @@ def _type(text: str) -> str:
     )
 
 
-def _params(value: Any) -> float | None:
+def _params(value: object) -> float | None:
     """Return billions of parameters; the old boards wrote 0 or -1 where they did not know."""
-    is_known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    return float(value) if is_known else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        return None
+    return float(value)

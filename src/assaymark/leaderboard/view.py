@@ -7,11 +7,12 @@ the page and its default taken; none is ignored silently.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlencode
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, canonical
+from assaymark.records import JsonValue
 
 __all__ = ["HIDDEN_BY", "LONGEST_PARAMETER", "PAGE_SIZES", "View", "parse_view"]
 
@@ -80,7 +81,7 @@ class View:
         }
         return [(name, value) for name, value in parameters.items() if value]
 
-    def query(self, **changes: Any) -> str:
+    def query(self, **changes: JsonValue) -> str:
         """Return the query string of this view with some choices changed: `?q=llama&sort=-arc`, or nothing.
 
         Any change but that of the page or of pins leads to the first page.
@@ -115,7 +116,7 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
             problems.append(f"{name[:40]} has {len(value):,} characters; at most {LONGEST_PARAMETER:,} are read")
         elif value or name == "cols":
             by_name.setdefault(name, []).append(value)
-    known: dict[str, Any] = {}
+    known: dict[str, JsonValue] = {}
     for name, values in by_name.items():
         field_name, read = _READERS.get(name, ("", None))
         if read is None:
@@ -131,7 +132,7 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
     return View(**known, problems=tuple(problems))
 
 
-Reader = Callable[[Sequence[str], Sequence[str]], Any]
+Reader = Callable[[Sequence[str], Sequence[str]], JsonValue]
 
 
 def _listed(values: Sequence[str]) -> list[str]:

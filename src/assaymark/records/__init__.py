@@ -413,7 +413,7 @@ class EstimateDetails(TypedDict, total=False):
     n_failed_in_scoring: int  # of n_failed: answered, and the scorer failed
     task_in_file: str  # the name in the stored run, where a board has another
     # lm-evaluation-harness's own numbers
-    lm_eval_value: Any  # a number, or what a metric of its own returns
+    lm_eval_value: JsonValue  # a number, or what a metric of its own returns
     lm_eval_stderr: float | None
     lm_eval_n: int
     # calibration and baselines

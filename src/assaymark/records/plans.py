@@ -186,7 +186,7 @@ class RunPlan:
         return content_hash({**content, "model": model})
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, JsonValue]:
         """The plan as it is stored: plain lists, dictionaries and values; later fields at their default are omitted."""
         parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
         return {**plan_content(self), **parts, "extra": self._stored_extra()}

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
 from assaymark.limits.nesting import parse_json
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
 from assaymark.swe.containers import ENGINES, find_engine, image_name, image_sha
 from assaymark.swe.instances import Instance, text_sha
 from assaymark.swe.runners import RUNNERS
@@ -232,7 +233,7 @@ def _environment(value: object, place: str) -> Environment:
         raise DataError(f"{place} is {value!r:.60}; expected {', '.join(_KEYS)}")
     if unknown := sorted(set(map(str, value)) - set(_KEYS)):
         raise DataError(f"{place} has '{unknown[0]}'; expected {', '.join(_KEYS)}")
-    options: dict[str, Any] = {}
+    options: dict[str, JsonValue] = {}
     for name in ("pythonpath", "test_arguments"):
         if name in value:
             options[name] = tuple(_texts(value[name], f"{place}, {name}"))

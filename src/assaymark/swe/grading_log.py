@@ -2,11 +2,10 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select
+from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
 from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
@@ -51,7 +50,7 @@ class Grading:
     reason: str
     seconds: float
     patch: str
-    details: dict[str, Any]
+    details: dict[str, JsonValue]
     log: str
     graded: float = 0.0
 
@@ -144,33 +143,32 @@ class GradingLog:
         row |= {"ended": time.time(), "trajectory": pack_json(attempt.trajectory)}
         self._add(swe_attempts, row)
 
-    def _attempts(self, *where: Any) -> list[StoredAttempt]:
+    def _attempts(self, *where: ColumnElement[bool]) -> list[StoredAttempt]:
         with self._database.reading() as connection:
             rows = connection.execute(select(swe_attempts).where(*where).order_by(swe_attempts.c.ended)).all()
         names = ("key", "instance_id", "model", "patch_sha", "exit_status", "n_calls", "cost")
         made = []
         for row in rows:
-            trajectory: Any = unpack_json(row.trajectory)
-            made.append(StoredAttempt(**{name: getattr(row, name) for name in names}, trajectory=trajectory))
+            values = {name: getattr(row, name) for name in names}
+            made.append(StoredAttempt(**values, trajectory=unpack_json(row.trajectory)))
         return made
 
-    def _add(self, table: Table, row: dict[str, Any]) -> None:
+    def _add(self, table: Table, row: dict[str, object]) -> None:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             if not _is_stored(connection, table, row):
                 insert_rows(connection, _INSERTS[table], [with_checksum(table, row)])
 
 
-def _is_stored(connection: Connection, table: Table, row: dict[str, Any]) -> bool:
-    keys: Sequence[Any] = list(table.primary_key.columns)
+def _is_stored(connection: Connection, table: Table, row: dict[str, object]) -> bool:
+    keys = list(table.primary_key.columns)
     return connection.execute(select(keys[0]).where(*(key == row[key.name] for key in keys))).first() is not None
 
 
 def _grading(row: Any) -> Grading:
-    details: Any = unpack_json(row.details)
     return Grading(
         *(row.instance_sha, row.patch_sha, row.environment_sha, row.instance_id, row.outcome, row.reason, row.seconds),
-        *(unpack_text(row.patch), details, unpack_text(row.log), row.graded),
+        *(unpack_text(row.patch), unpack_json(row.details), unpack_text(row.log), row.graded),
     )
 
 

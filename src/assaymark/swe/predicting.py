@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError, ModelError, PlanError
@@ -82,8 +81,8 @@ def predict(
             failures[instance.instance_id] = str(error)
             notify(f"{instance.instance_id}: {error}")
             continue
-        info: Any = attempt.trajectory["info"]
-        predictions.append(Prediction(instance.instance_id, name, str(info["submission"])))
+        submission = attempt.trajectory["info"]["submission"]
+        predictions.append(Prediction(instance.instance_id, name, str(submission)))
         notify(f"{instance.instance_id}: {attempt.exit_status} after {attempt.n_calls} calls")
     return predictions, failures
 

@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError, PlanError
@@ -174,7 +173,7 @@ def _needed_to_build(copy: Path) -> list[str]:
     if not path.is_file() or path.is_symlink():
         return []
     try:
-        content: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
         required = content.get("build-system", {}).get("requires", [])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError):
         return []

@@ -6,7 +6,6 @@ The unit of uncertainty is the instance, whose repeats are a cluster.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean, estimate_ratio
@@ -160,8 +159,8 @@ def _difference(
     before: Sequence[tuple[float, ...]], after: Sequence[tuple[float, ...]]
 ) -> UnpairedComparison | None:  # fmt: skip
     if all(len(each) == 1 for each in (*before, *after)):
-        counts: Any = [[int(sum(each[0] for each in group)), len(group)] for group in (before, after)]
-        return compare_shares(*counts[0], *counts[1])
+        n_before, n_after = (int(sum(each[0] for each in group)) for group in (before, after))
+        return compare_shares(n_before, len(before), n_after, len(after))
     try:
         return compare_means(*([sum(each) / len(each) for each in group] for group in (before, after)))  # type: ignore[arg-type]
     except DataError:  # too few instances, or none that differs from another

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
@@ -95,7 +94,7 @@ class SweReport:
         """Return instance id -> why it is not resolved, where that is more than tests that failed."""
         return {name: each.reason for name, each in sorted(self.graded.items()) if each.reason}
 
-    def official(self) -> dict[str, Any]:
+    def official(self) -> dict[str, object]:
         """Return SWE-bench's report. Source: swebench.harness.reporting, release 5.0.2."""
         lists = {
             "submitted": sorted(self.submitted),
@@ -118,7 +117,7 @@ class SweReport:
             "schema_version": 2,
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return SWE-bench's report and what it lacks."""
         interval = None if self.estimate is None else {
             "resolved_share": self.estimate.value, "low": self.estimate.low, "high": self.estimate.high,

@@ -7,13 +7,13 @@ redaction as spans that an application sends.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from assaymark.applications.traces.otlp import traces_request
 from assaymark.applications.traces.receiving import receive_spans
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import UnknownName
+from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.swe.grading_log import StoredAttempt, trace_id_of
 
@@ -45,9 +45,9 @@ def store_traces(
     return len(attempts)
 
 
-def trajectory_spans(attempt: StoredAttempt) -> Iterator[dict[str, Any]]:
+def trajectory_spans(attempt: StoredAttempt) -> Iterator[dict[str, JsonValue]]:
     """Yield an attempt's spans as OTLP's JSON: the whole, then each call of the model and each command."""
-    trajectory: Mapping[str, Any] = attempt.trajectory
+    trajectory: Mapping[str, JsonValue] = attempt.trajectory
     messages = [each for each in trajectory.get("messages") or () if isinstance(each, Mapping)]
     times = [time for each in messages if (time := _time_of(each)) is not None]
     start, end = (times[0], times[-1]) if times else (0.0, 0.0)
@@ -81,7 +81,7 @@ def trajectory_spans(attempt: StoredAttempt) -> Iterator[dict[str, Any]]:
         before, earlier = after, message
 
 
-def _time_of(message: Mapping[str, Any]) -> float | None:
+def _time_of(message: Mapping[str, JsonValue]) -> float | None:
     time = (message.get("extra") or {}).get("timestamp")
     return float(time) if isinstance(time, int | float) and 0 < time < 1e11 else None
 
@@ -90,7 +90,7 @@ def _span_id(key: str, number: int) -> str:
     return hashlib.sha256(f"swe span {key} {number}".encode()).hexdigest()[:16]
 
 
-def _messages(side: str, message: Mapping[str, Any]) -> dict[str, Any]:
+def _messages(side: str, message: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     name = f"llm.{side}_messages.0.message"
     return {f"{name}.role": message.get("role"), f"{name}.content": message.get("content")}
 
@@ -102,10 +102,10 @@ def _span(
     name: str,
     start: float,
     end: float,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, JsonValue],
     *,
     is_failed: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     return {
         "traceId": trace, "spanId": span, "parentSpanId": parent, "name": name,
         "startTimeUnixNano": str(int(start * NANOSECONDS)), "endTimeUnixNano": str(int(end * NANOSECONDS)),
@@ -113,8 +113,8 @@ def _span(
     }  # fmt: skip
 
 
-def _attributes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+def _attributes(facts: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
+    made: list[dict[str, JsonValue]] = []
     for key, value in facts.items():
         if isinstance(value, str):
             made.append({"key": key, "value": {"stringValue": value[:LONGEST_TEXT]}})

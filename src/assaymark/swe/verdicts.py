@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from assaymark.swe.instances import Instance
 from assaymark.swe.log_parsing import parse_log, printed_counts, status_key
@@ -194,7 +193,7 @@ def disagreements(instance: Instance, run: TestRun) -> list[str]:
     ):
         only_printed = sorted(set(by_print["success"]) - set(by_reports["success"]))
         warnings += [f"{test} was printed as passed and did not pass" for test in only_printed[:5]]
-    words: Any = run.printed_counts
+    words = run.printed_counts
     if words is not None and run.reported.status is not None:
         of_tests = {word: n for word, n in words.items() if word in _WORDS.values()}
         if of_tests != run.reported.counts:

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json
 from assaymark.cli.warm_client import SERVED, connect, process_facts, socket_folder, socket_name
 from assaymark.errors import StoreError, UsageError
+from assaymark.records import JsonValue
 from assaymark.warm.server import ask, difference
 
 WAIT_SECONDS = 20.0  # of `restart`, for a stopped process without commands to end
@@ -96,7 +96,7 @@ def stop() -> int:
     return 0
 
 
-def _asked(what: str) -> dict[str, Any] | None:
+def _asked(what: str) -> dict[str, JsonValue] | None:
     """Ask the process; None if there is none. A socket that nobody answers is removed."""
     _require_linux()
     try:
@@ -108,7 +108,7 @@ def _asked(what: str) -> dict[str, Any] | None:
         return None
 
 
-def _stop() -> dict[str, Any] | None:
+def _stop() -> dict[str, JsonValue] | None:
     return _asked("stop")
 
 

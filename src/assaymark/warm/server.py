@@ -26,10 +26,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from assaymark.cli.main import main
 from assaymark.cli.warm_client import TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
+from assaymark.records import JsonValue
 
 __all__ = ["WarmServer", "changed_file", "import_for", "modules_of_run"]
 
@@ -125,7 +125,7 @@ class Command:
 class Accepted:
     """A command to run in this process, which was forked for it; descriptors: 0, 1, 2 and the working folder."""
 
-    request: Mapping[str, Any]
+    request: Mapping[str, JsonValue]
     descriptors: Sequence[int]
 
 
@@ -232,7 +232,7 @@ class WarmServer:
                  sorted(self.commands), "changed": changed_file(self.files), "facts": self.facts}  # fmt: skip
         connection.sendall(json.dumps(facts).encode() + b"\n")
 
-    def _reason_against(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> str | None:
+    def _reason_against(self, request: Mapping[str, JsonValue], descriptors: Sequence[int]) -> str | None:
         """Return why a command is refused, None if it is run."""
         if self._is_stopping:
             return "it is being stopped"
@@ -376,7 +376,7 @@ def become(accepted: Accepted, set_by_imports: Mapping[str, str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON | OWN_SIGNALS)
 
 
-def _open_streams(settings: Sequence[Sequence[Any]]) -> None:
+def _open_streams(settings: Sequence[tuple[str, str, bool, bool]]) -> None:
     """Open the standard streams; settings: encoding, errors, line buffering and writing through of the client's."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         encoding, errors, line_buffering, write_through = settings[number]
@@ -389,7 +389,7 @@ def _open_streams(settings: Sequence[Sequence[Any]]) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def ask(connection: socket.socket, what: str) -> dict[str, Any]:
+def ask(connection: socket.socket, what: str) -> dict[str, JsonValue]:
     """Ask the warm process for its facts, or to stop; returns them. Raises: ConnectionError."""
     with closing(connection):
         connection.sendall(json.dumps({"ask": what}).encode() + b"\n")

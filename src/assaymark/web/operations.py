@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assaymark.errors import AssaymarkError, UsageError
 from assaymark.web.clients import network_behind
 from assaymark.web.security import plain_response
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
 
 __all__ = ["AccessLog", "Operations", "RequestMetrics", "metrics_address", "serve_metrics"]
 
@@ -105,7 +108,7 @@ class _Collector:
     def __init__(self, collect: Sequence[Callable[[], Mapping[str, Mapping[str, float]]]]) -> None:
         self._collect = collect
 
-    def collect(self) -> Iterable[Any]:
+    def collect(self) -> Iterable["GaugeMetricFamily"]:
         """Yield the gauges; those of a store that cannot be used now are left out."""
         from prometheus_client.core import GaugeMetricFamily
 

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, HTTPException, Request
@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from assaymark.limits.characters import is_storable
 from assaymark.limits.nesting import json_kind
+from assaymark.records import JsonValue
 from assaymark.web.clients import Clients
 from assaymark.web.secret import Signer
 
@@ -36,7 +37,7 @@ JSON_TYPE = "application/json"
 class Posted:
     """The fields of a form or of a JSON object; names may repeat in a form."""
 
-    fields: Mapping[str, Sequence[Any]]
+    fields: Mapping[str, Sequence[JsonValue]]
     is_json: bool
 
     def text(self, name: str) -> str:

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from fastapi import HTTPException, Request, Response
@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from assaymark.limits.shown_paths import without_folders
+from assaymark.records import JsonValue
 from assaymark.results.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.results.plain_text import printable
 from assaymark.settings import VERSION
@@ -71,7 +72,7 @@ class Drawing:
     """What the pages of a feature are drawn with."""
 
     templates: Path | None = None  # its folder of templates
-    filters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of its templates, by name
+    filters: Mapping[str, Callable[..., object]] = field(default_factory=dict)  # of its templates, by name
 
 
 NO_DRAWING = Drawing()
@@ -120,7 +121,7 @@ def wants_json(request: Request) -> bool:
     return request.url.path.endswith(JSON)
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> JsonValue:
     """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -212,7 +213,7 @@ def shown_ends(number: RenderedInterval | None, share: bool = True) -> str:
     return f"{significant(number.low, 3)}–{significant(number.high, 3)}"
 
 
-def shown_fact(value: Any, key: str) -> str:
+def shown_fact(value: JsonValue, key: str) -> str:
     """Return what is known of a model as a table shows it."""
     if value is None or value == "":
         return NOTHING

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, insert, or_, select, update
 
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.live.tables import trace_queue_claims, trace_queue_items, trace_queues
@@ -260,11 +260,11 @@ class AnnotationLog:
             return [QueueRating(bytes(row[0]), *row[1:]) for row in connection.execute(statement)]
 
 
-def _in_queue(table: Any, queue: AnnotationQueue) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _in_queue(table: FromClause, queue: AnnotationQueue) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return table.c.project == queue.project, table.c.queue == queue.id
 
 
-def _ids(connection: Connection, table: Any, *conditions: ColumnElement[bool]) -> set[bytes]:
+def _ids(connection: Connection, table: FromClause, *conditions: ColumnElement[bool]) -> set[bytes]:
     return {bytes(row) for row in connection.execute(select(table.c.trace_id).where(*conditions)).scalars()}
 
 

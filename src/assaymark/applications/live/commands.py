@@ -23,7 +23,7 @@ from assaymark.errors import UsageError
 if TYPE_CHECKING:
     from assaymark.applications.live.estimates import ScoreEstimate
     from assaymark.applications.live.rule_rows import Rule, RuleCounts
-    from assaymark.applications.live.worker import RoundCounts
+    from assaymark.applications.live.worker import RoundCounts, ScoringWorker
 
 __all__ = ["LIVE_COMMANDS"]
 
@@ -232,7 +232,7 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
         click.get_current_context().exit(1)
 
 
-def _watch(worker: Any, every_s: float) -> None:
+def _watch(worker: "ScoringWorker", every_s: float) -> None:
     reported: set[str] = set()
 
     def report(counts: "RoundCounts") -> None:

@@ -6,7 +6,6 @@ accepts it, since a test that expects what was answered finds no fault in it.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.applications.live.dataset_log import inputs_digest
 from assaymark.applications.live.material import as_value, contexts_of, inputs_and_output, read_trace
@@ -14,6 +13,7 @@ from assaymark.applications.traces.steps import Step
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import StoredScore, TraceRow
 from assaymark.errors import DataError
+from assaymark.records import JsonValue
 from assaymark.store import Store
 
 __all__ = ["MadeRow", "RowCounts", "row_of_trace", "rows_of_traces"]
@@ -28,7 +28,7 @@ class MadeRow:
 
     trace_id: bytes
     digest: bytes
-    content: dict[str, Any]
+    content: dict[str, JsonValue]
 
     @property
     def has_expected(self) -> bool:
@@ -73,7 +73,7 @@ def row_of_trace(
     expected = as_value(last) if last is not None else output if accept_output else None
     contexts = contexts_of(steps)
     tags = _tags(steps)
-    content: dict[str, object] = {"id": trace.trace_id.hex(), "inputs": inputs}
+    content: dict[str, JsonValue] = {"id": trace.trace_id.hex(), "inputs": inputs}
     content |= {} if expected is None else {"expected": expected}
     content |= {"contexts": list(contexts)} if contexts else {}
     content["metadata"] = {"trace_id": trace.trace_id.hex(), **({"version": trace.version} if trace.version else {})}

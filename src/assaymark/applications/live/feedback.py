@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.traces.otlp import is_id
@@ -205,39 +205,28 @@ def _scores(
     identity = feedback.id if feedback.id is not None else _content(feedback)
     digests = {part: _digest(identity, part) for part in ("said", COMPLETED)}
     rater = None if feedback.user is None else rater_of(feedback.user)
+    score_of = partial(
+        NewScore, trace_id=feedback.trace_id, span_id=feedback.span_id, response_id=feedback.response_id,
+        session=feedback.session_id, error=None, observed=time.time_ns(), source="feedback", rater=rater,
+    )  # fmt: skip
     scores = []
     if (feedback.value, feedback.label, feedback.comment, feedback.correction) != (None,) * 4:
         scores.append(
-            NewScore(
+            score_of(
                 digest=digests["said"],
                 name=redaction.text(feedback.name),
                 value=feedback.value,
                 label=None if feedback.label is None else redaction.text(feedback.label),
                 explanation=None if feedback.comment is None else redaction.text(feedback.comment),
                 correction=None if feedback.correction is None else redaction.text(feedback.correction),
-                **_of_what(feedback, rater),
             )
         )
     if feedback.completed is not None:
         completed = float(feedback.completed)
-        about = _of_what(feedback, rater)
         scores.append(
-            NewScore(digest=digests[COMPLETED], name=COMPLETED, value=completed, label=None, explanation=None, **about)
+            score_of(digest=digests[COMPLETED], name=COMPLETED, value=completed, label=None, explanation=None)
         )
     return scores, list(digests.values())
-
-
-def _of_what(feedback: Feedback, rater: str | None) -> dict[str, Any]:
-    return {
-        "trace_id": feedback.trace_id,
-        "span_id": feedback.span_id,
-        "response_id": feedback.response_id,
-        "session": feedback.session_id,
-        "error": None,
-        "observed": time.time_ns(),
-        "source": "feedback",
-        "rater": rater,
-    }
 
 
 def _content(feedback: Feedback) -> str:

@@ -21,6 +21,7 @@ from assaymark.cli.output import echo, examples, json_option, print_json, store_
 from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
+    from assaymark.applications.live.datasets import RowCounts
     from assaymark.store import Store
 
 __all__ = ["queue", "to_rows"]
@@ -204,7 +205,12 @@ def _known(path: Path) -> dict[bytes, bytes]:
 
 
 def _rows(
-    store: "Store", project: int, traces: Sequence[str], options: dict[str, Any], counts: Any, known: dict[bytes, bytes]
+    store: "Store",
+    project: int,
+    traces: Sequence[str],
+    options: dict[str, Any],
+    counts: "RowCounts",
+    known: dict[bytes, bytes],
 ) -> list[object]:
     """Return the rows that a command names: those of a data set, and those of traces."""
     from assaymark.applications.live.dataset_log import inputs_digest

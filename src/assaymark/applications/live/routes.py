@@ -3,8 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -73,7 +72,7 @@ def add_feedback(app: FastAPI, store: Store, redaction: Redaction, origins: Sequ
     _add_form(app, store, redaction, rater_of, origins)
 
 
-def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any) -> None:
+def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Callable[[int, str], str]) -> None:
     requests, tries = Rate(PER_MINUTE, 60.0), Rate(TRIES_PER_MINUTE, 60.0)
 
     def stored(request: Request, body: bytes) -> Response:
@@ -137,7 +136,9 @@ def _answer(status: int, content: object, *, bearer: str | None = None, retry: s
     return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
-def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, origins: Sequence[str]) -> None:
+def _add_form(
+    app: FastAPI, store: Store, redaction: Redaction, rater_of: Callable[[int, str], str], origins: Sequence[str]
+) -> None:
     sent, looked = Rate(FORMS_PER_MINUTE, 60.0), Rate(10 * FORMS_PER_MINUTE, 60.0)
     ancestors = " ".join(origins) or "'none'"
 

@@ -9,6 +9,7 @@ taken by another when its claim has expired, or at once on the same machine.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, or_, select, update
@@ -66,15 +67,14 @@ class RuleLog:
             self._database.lock_structure(connection)
             if connection.execute(select(trace_rules.c.id).where(*_named(project, name))).first():
                 raise UsageError(f"there is a rule '{name}' already; choose another name, or remove that one first")
-            row: dict[str, Any] = {
-                "id": next_id(connection, trace_rules), "project": project, "name": name, "state": "active",
-                "filter": shown_text(new.filter), "rate": new.rate, "scorer": shown_text(new.scorer),
-                "score": shown_text(new.score), "judge": new.judge, "judge_args": new.judge_args,
-                "version": new.version, "made": time.time(), "begins": new.begins, "ended_until": new.begins,
-                "open_until": new.begins,
-            }  # fmt: skip
-            connection.execute(insert(trace_rules), row)
-            return Rule(**row)
+            rule = Rule(
+                id=next_id(connection, trace_rules), project=project, name=name, state="active",
+                filter=shown_text(new.filter), rate=new.rate, scorer=shown_text(new.scorer),
+                score=shown_text(new.score), judge=new.judge, judge_args=new.judge_args, version=new.version,
+                made=time.time(), begins=new.begins, ended_until=new.begins, open_until=new.begins,
+            )  # fmt: skip
+            connection.execute(insert(trace_rules), asdict(rule))
+            return rule
 
     def rules(self, project: int | None = None, *, only_active: bool = False) -> list[Rule]:
         """Return the rules of a project, or of all, by name, without removed ones."""

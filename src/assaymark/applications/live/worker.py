@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, judge_rows
 from assaymark.applications.live.material import answered_trace, read_trace
@@ -265,20 +264,31 @@ def _failed(ready: _Ready, held: _HeldTraces, why: str, *, may_retry: bool = Tru
     return ScoringOutcome(held.drawn, (_score(ready, held, ready.rule.score, error=reason),), reason, may_retry)
 
 
-def _score(ready: _Ready, held: _HeldTraces, name: str, **more: Any) -> NewScore:
+def _score(
+    ready: _Ready,
+    held: _HeldTraces,
+    name: str,
+    *,
+    value: float | None = None,
+    label: str | None = None,
+    explanation: str | None = None,
+    error: str | None = None,
+) -> NewScore:
     drawn = held.drawn
     identity = f"rule {drawn.rule} {drawn.trace_id.hex()} {name}"
-    values = {"value": None, "label": None, "explanation": None, "error": None, **more}
     return NewScore(
         digest=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()[:16],
         trace_id=drawn.trace_id,
         span_id=None,
         response_id=None,
         name=name,
+        value=value,
+        label=label,
+        explanation=explanation,
+        error=error,
         observed=time.time_ns() if held.trace is None else held.trace.at,
         source="rule",
         rule=drawn.rule,
         rule_version=ready.version,
         rate=drawn.rate,
-        **values,
     )

@@ -8,7 +8,7 @@ follows from all of it, so that no text inside can close its own block. `verdict
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -266,7 +266,7 @@ class QuestionSimilarity(JudgedBase):
     ARGUMENT: ClassVar[str] = "function"
     PROMPTS = ("questions",)
 
-    function: Callable[[str], Any] | str | None = None
+    function: Callable[[str], object] | str | None = None
     n: int = 3
 
     def __post_init__(self) -> None:
@@ -299,7 +299,7 @@ class QuestionSimilarity(JudgedBase):
         return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
 
 
-async def _awaited(value: Any) -> object:
+async def _awaited(value: Awaitable[object]) -> object:
     return await value
 
 
@@ -315,7 +315,7 @@ class ToolChoice(JudgedBase):
     ARGUMENT: ClassVar[str] = "tools"
     PROMPTS = ("tool_choice",)
 
-    tools: Any = None
+    tools: JsonValue = None
     _tools: tuple[Tool, ...] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -22,7 +22,9 @@ OF_THE_TARGET = frozenset({"contexts", "latency", "cost", "tokens"})
 """Needs that a target may meet with what it returns, so that rows alone do not decide them."""
 
 
-def scorers_of(texts: "str | Sequence[str | Callable[..., Any] | AnyScorer] | Callable[..., Any]") -> list[AnyScorer]:
+def scorers_of(
+    texts: "str | Sequence[str | Callable[..., object] | AnyScorer] | Callable[..., object]",
+) -> list[AnyScorer]:
     """Return scorers.
 
     Args:

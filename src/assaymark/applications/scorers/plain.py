@@ -313,7 +313,7 @@ class JsonSchema(PlainScorer):
     )
     ARGUMENT = "schema"
     IN_THREAD = True
-    schema: Any = None
+    schema: JsonValue = None
 
     def __post_init__(self) -> None:
         """Read the schema and check it, before anything is called."""
@@ -369,7 +369,7 @@ class Embedding(PlainScorer):
         needs=frozenset({"expected"}),
     )
     ARGUMENT = "function"
-    function: Callable[[str], Any] | str | None = None
+    function: Callable[[str], object] | str | None = None
     least: float = 0.7
 
     def __post_init__(self) -> None:

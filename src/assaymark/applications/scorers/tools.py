@@ -7,7 +7,7 @@ without a place for calls, as a text, has made none.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
 from assaymark.applications.scorers.plain import PlainScorer
@@ -22,6 +22,9 @@ from assaymark.applications.tool_calls import (
 from assaymark.errors import DataError, MissingExtra, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 __all__ = ["Steps", "ToolCalls", "ToolSchema", "read_tools"]
 
@@ -161,7 +164,7 @@ class ToolSchema(PlainScorer):
     )
     ARGUMENT: ClassVar[str] = "tools"
     IN_THREAD = True
-    tools: Any = None
+    tools: JsonValue = None
 
     _tools: tuple[Tool, ...] | None = field(init=False, default=None, repr=False)
 
@@ -201,7 +204,7 @@ def _fault(call: ToolCall, tools: Mapping[str, Tool]) -> str | None:
     return None if error is None else f"{call.name:.60}: {error.json_path}: {error.message}"[:300]
 
 
-def _validator(tool: Tool) -> Any:
+def _validator(tool: Tool) -> "Validator":
     try:
         import jsonschema
         import referencing

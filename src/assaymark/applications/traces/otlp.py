@@ -15,10 +15,10 @@ import zlib
 from binascii import unhexlify
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -138,7 +138,7 @@ def logs_request(body: bytes, kind: str) -> ExportLogsServiceRequest:
     return request
 
 
-def _parse(message: Any, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
+def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
     """Fill a message with what a body has. Raises: DataError."""
     try:
         if kind == PROTOBUF:
@@ -181,7 +181,7 @@ def _translate_ids(made: object, levels: tuple[str, str, str]) -> None:
                     _translate(link)
 
 
-def _listed(value: object, name: str) -> list[dict[str, Any]]:
+def _listed(value: object, name: str) -> list[dict[str, JsonValue]]:
     parts = value.get(name) if isinstance(value, dict) else None
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     parts = parts if parts is not None else value.get(snake) if isinstance(value, dict) else None
@@ -206,7 +206,7 @@ def encoded_answer(kind: str, noun: str, n_rejected: int, message: str) -> bytes
         n_rejected: of them, how many were not stored.
         message: why, or what else the sender should know; "" for nothing.
     """
-    answer: Any = ExportTraceServiceResponse() if noun == "spans" else ExportLogsServiceResponse()
+    answer = ExportTraceServiceResponse() if noun == "spans" else ExportLogsServiceResponse()
     if n_rejected or message:
         field = "rejected_spans" if noun == "spans" else "rejected_log_records"
         setattr(answer.partial_success, field, n_rejected)
@@ -230,7 +230,7 @@ def _varint(number: int) -> bytes:
     return bytes([*made, number])
 
 
-def _encoded(message: Any, kind: str) -> bytes:
+def _encoded(message: Message, kind: str) -> bytes:
     made = json_format.MessageToJson(message, indent=None).encode() if kind == JSON else message.SerializeToString()
     return bytes(made)
 
@@ -294,7 +294,7 @@ def read_span(row: SpanRow) -> ReadSpan:
 # ---------------------------------------------------------------------------------------------- export
 
 
-def spans_json(rows: Sequence[SpanRow]) -> dict[str, Any]:
+def spans_json(rows: Sequence[SpanRow]) -> dict[str, JsonValue]:
     """Return spans as the JSON of an OTLP request, which any receiver takes."""
     by_source: dict[bytes, list[SpanRow]] = {}
     for row in rows:
@@ -302,11 +302,11 @@ def spans_json(rows: Sequence[SpanRow]) -> dict[str, Any]:
     return {"resourceSpans": [_resource_json(source, of_source) for source, of_source in by_source.items()]}
 
 
-def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, Any]:
+def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, JsonValue]:
     resource = ResourceSpans.FromString(source)
     scope = resource.scope_spans[0] if resource.scope_spans else resource.scope_spans.add()
     scope.spans.extend(Span.FromString(row.body) for row in rows)
-    made: dict[str, object] = json_format.MessageToDict(resource, use_integers_for_enums=True)
+    made: dict[str, JsonValue] = json_format.MessageToDict(resource, use_integers_for_enums=True)
     for item in _spans_of(made):
         for each in (item, *item.get("links", ())):
             for name in ("traceId", "spanId", "parentSpanId"):
@@ -315,7 +315,7 @@ def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, Any]:
     return made
 
 
-def _spans_of(resource: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _spans_of(resource: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
     for scope in resource.get("scopeSpans", ()):
         yield from scope.get("spans", ())
 

@@ -1,7 +1,7 @@
 """What the pages of traces show: the list, one trace with its tree and a step of it, and sessions."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,7 @@ from assaymark.applications.traces.trace_rows import (
     tree_of,
 )
 from assaymark.errors import UnknownName
+from assaymark.records import JsonValue
 from assaymark.store import Store
 
 __all__ = [
@@ -55,7 +56,7 @@ class TraceSignInPage:
     problem: str = ""
     project: str = ""  # that the visitor reads now
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page says; not the form's token."""
         return {"project": self.project, "problem": self.problem}
 
@@ -79,7 +80,7 @@ class TraceListPage:
         last = self.page.traces[-1]
         return self.query.address(before=f"{last.at}-{last.trace_id.hex()}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page shows."""
         return {
             "project": self.project,
@@ -106,7 +107,7 @@ class SessionsPage:
         """Return the address of the session's traces."""
         return ListQuery(session=session.session).address()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page shows."""
         return {
             "project": self.project,
@@ -214,7 +215,7 @@ class StepPage:
         """The address of the traces of its session."""
         return ListQuery(session=self.trace.session or "").address()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page shows."""
         return {
             "project": self.project,
@@ -346,7 +347,7 @@ def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[i
     return rows
 
 
-def _texts(attributes: Any) -> list[tuple[str, str]]:
+def _texts(attributes: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
     """Return attributes as text, by name, none longer than a page can show."""
     return [
         (name, (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:LONGEST_SHOWN])

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 from assaymark.errors import MissingExtra, UsageError
 from assaymark.limits.characters import exception_text
+from assaymark.records import JsonValue
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -123,7 +124,7 @@ class ActiveSpan:
         text = exception_text(error) if isinstance(error, BaseException) else error
         self._span.set_status(Status(StatusCode.ERROR, text[:LONGEST]))
 
-    def _message(self, prefix: str, message: Mapping[str, Any]) -> None:
+    def _message(self, prefix: str, message: Mapping[str, JsonValue]) -> None:
         self._attribute(f"{prefix}.role", message.get("role"))
         self._attribute(f"{prefix}.content", message.get("content"))
         self._attribute(f"{prefix}.tool_call_id", message.get("tool_call_id"))
@@ -219,7 +220,7 @@ def trace(
 def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, object]) -> Any:
     step_name = name or str(getattr(function, "__name__", type(function).__name__))
 
-    def step(args: object, keywords: object) -> Any:
+    def step(args: tuple[object, ...], keywords: Mapping[str, object]) -> AbstractContextManager[ActiveSpan]:
         return span(step_name, kind=kind, input=_arguments(function, args, keywords), **attributes)
 
     if inspect.iscoroutinefunction(function):
@@ -262,7 +263,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
         return yielding
 
     @functools.wraps(function)
-    def calling(*args: Any, **keywords: Any) -> object:
+    def calling(*args: object, **keywords: object) -> object:
         with step(args, keywords) as active:
             value = function(*args, **keywords)
             active.output(value)
@@ -408,7 +409,7 @@ def _check(kind: str) -> None:
         raise UsageError(f"the kind of step is '{kind}'; expected one of {', '.join(KINDS)}")
 
 
-def _arguments(function: Any, args: Any, keywords: Any) -> object:
+def _arguments(function: Callable[..., object], args: Sequence[object], keywords: Mapping[str, object]) -> object:
     """Return the arguments of a call by name, without `self`; what they were where they do not fit the function."""
     try:
         bound = inspect.signature(function).bind(*args, **keywords)
@@ -417,9 +418,10 @@ def _arguments(function: Any, args: Any, keywords: Any) -> object:
     return {name: value for name, value in bound.arguments.items() if name not in {"self", "cls"}}
 
 
-def _joined(pieces: Sequence[Any]) -> object:
+def _joined(pieces: Sequence[object]) -> object:
     """Return what a generator yielded: one text where all of it is text."""
-    return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else list(pieces)
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    return "".join(texts) if texts and len(texts) == len(pieces) else list(pieces)
 
 
 def _json(value: object) -> str:

@@ -7,7 +7,6 @@ traceloop flatten them into attributes with positions in their names. All become
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.applications.traces.dialects import facts_of, first_of, parsed, text_of
 from assaymark.applications.traces.otlp import ReadSpan
@@ -85,7 +84,7 @@ class Step:
     output: str
     error: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the step as JSON."""
         span = self.span
         return {
@@ -363,7 +362,7 @@ def _nested(attributes: Mapping[str, JsonValue], prefix: str) -> dict[str, objec
     return root
 
 
-def _listed(value: object) -> list[dict[str, Any]]:
+def _listed(value: JsonValue) -> list[dict[str, JsonValue]]:
     """Return the objects under positions 0, 1, ... in their order."""
     if not isinstance(value, dict):
         return []

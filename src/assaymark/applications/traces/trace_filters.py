@@ -1,7 +1,6 @@
 """Which traces a list, a rule or a queue has, as conditions of the database."""
 
 from collections.abc import Callable
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 
@@ -12,7 +11,7 @@ from assaymark.store.packing import shown_text
 __all__ = ["conditions_of"]
 
 LARGEST_INTEGER = 2**63 - 1
-_COMPARED: dict[str, Callable[[Any, float], ColumnElement[bool]]] = {
+_COMPARED: dict[str, Callable[[ColumnElement[float], float], ColumnElement[bool]]] = {
     ">=": lambda column, number: column >= number,
     "<=": lambda column, number: column <= number,
     ">": lambda column, number: column > number,

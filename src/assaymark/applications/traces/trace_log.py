@@ -436,7 +436,7 @@ def _span_row(row: Any, sources: dict[bytes, bytes]) -> SpanRow:
     return SpanRow(**{**values, **ids, "is_error": bool(row.is_error), "body": body, "source": sources[packed]})
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 

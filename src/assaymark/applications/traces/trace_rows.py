@@ -357,7 +357,7 @@ def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
     }
 
 
-def _total(values: Iterable[Any]) -> object:
+def _total(values: Iterable[float | None]) -> float | None:
     """Return the sum of the known values; None where none is known."""
     known = [value for value in values if value is not None]
     total = sum(known) if known else None

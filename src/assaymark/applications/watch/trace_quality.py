@@ -234,12 +234,12 @@ def _sums_of_sessions(each: Subquery, name: str) -> list[ColumnElement[object]]:
     ]
 
 
-def _unweighted(row: Sequence[object]) -> Sums | None:
+def _unweighted(row: Sequence[float]) -> Sums | None:
     n, n_sessions, *rest = row
     return _sums(n, n_sessions, [n, *rest]) if n else None
 
 
-def _sums(n: Any, n_sessions: Any, numbers: Sequence[Any], *, has_equal_weights: bool = True) -> Sums:
+def _sums(n: float, n_sessions: float, numbers: Sequence[float], *, has_equal_weights: bool = True) -> Sums:
     weights, squared_weights, values, squared, squares, low, high = map(float, numbers)
     return Sums(
         int(n), int(n_sessions), weights, squared_weights, values, squared, squares, low, high, has_equal_weights

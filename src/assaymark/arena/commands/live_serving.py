@@ -13,6 +13,7 @@ from assaymark.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from assaymark.arena.live_battles import LiveLimits
+    from assaymark.arena.live_turns import Moderation
     from assaymark.arena.voters import VoteLimits
 
 __all__ = ["serve_arena", "serve_live"]
@@ -127,11 +128,11 @@ def _limits(*, demo: bool, **options: Any) -> "tuple[LiveLimits, VoteLimits]":
     )
 
 
-def _moderation(name: str | None) -> Any:
+def _moderation(name: str | None) -> "Moderation | None":
     """Return the moderation function that another package registered. Raises: UnknownName."""
     from assaymark.registry import Registry
 
-    return None if name is None else Registry[Any]("moderation", "moderation").load(name)
+    return None if name is None else Registry["Moderation"]("moderation", "moderation").load(name)
 
 
 @contextmanager

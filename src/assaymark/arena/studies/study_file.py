@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
 __all__ = [
@@ -189,7 +189,7 @@ def read_study(path: Path) -> StudyFile:
 class _Checked:
     """The values of a file, each checked when it is read."""
 
-    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, values: Mapping[str, JsonValue]) -> None:
         self._path, self._values = path, values
 
     def wrong(self, key: str, expected: str) -> DataError:
@@ -321,7 +321,7 @@ class _Checked:
         rows = self._rows("checks", {"prompt", "right", "wrong"})
         return tuple(AttentionCheck(*(str(row[name]) for name in ("prompt", "right", "wrong"))) for row in rows)
 
-    def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
+    def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, JsonValue]]:
         value = self._values.get(key) or []
         expected = f"a list of {{{', '.join(sorted(names))}}}"
         if not isinstance(value, list):

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,9 @@ from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option, evaluate_options
 from assaymark.runs.targets import OptionDecorator
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -326,7 +329,7 @@ def _announcer(options: Mapping[str, object]) -> Callable[[str], None]:
     return lambda line: None if quiet else echo(line, err=True)
 
 
-def _print(options: Mapping[str, Any], content: Any, view: Any) -> None:
+def _print(options: Mapping[str, Any], content: JsonValue, view: "RenderableType") -> None:
     from assaymark.audit.auditing import write_json
 
     if options["output"] is not None:

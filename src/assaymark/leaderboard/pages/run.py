@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlencode
 
 from assaymark.errors import UnknownName
@@ -93,7 +92,7 @@ class SamplesPage:
     run: StoredRun
     task: str
     estimates: tuple[Estimate, ...]
-    card: Mapping[str, Any]
+    card: Mapping[str, JsonValue]
     samples: TaskSamples
     q: str
     wrong: bool

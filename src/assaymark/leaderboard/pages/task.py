@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import formulas_of, task_card
@@ -21,7 +20,7 @@ class TaskPage:
     """One task."""
 
     name: str
-    card: Mapping[str, Any]
+    card: Mapping[str, JsonValue]
     formulas: tuple[tuple[str, str], ...]
     scores: tuple[tuple[StoredRun, Estimate], ...]  # the task's primary metric, the best first
     boards: tuple[Board, ...]

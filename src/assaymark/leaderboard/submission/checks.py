@@ -9,7 +9,6 @@ Whether reported results agree with those that a worker measured.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
@@ -18,7 +17,7 @@ from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
 from assaymark.models.checkpoint.quantisation import QUANTISED, lacking_packages, quantised_as
-from assaymark.records import Estimate
+from assaymark.records import Estimate, JsonValue
 
 __all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
 
@@ -98,7 +97,7 @@ class CheckOutcome:
     problems: tuple[SubmissionProblem, ...]
     passed: tuple[str, ...]
     new: NewSubmission | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> FoundModel:

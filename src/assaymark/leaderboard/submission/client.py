@@ -5,11 +5,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.submission.choices import SubmissionProblem
+from assaymark.records import JsonValue
 
 __all__ = ["Sent", "send"]
 
@@ -70,7 +70,7 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     return Sent(root + url if url else "", tuple(problems), tuple(map(str, answer.get("passed", ()))))
 
 
-def _object(content: bytes) -> dict[str, Any]:
+def _object(content: bytes) -> dict[str, JsonValue]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):

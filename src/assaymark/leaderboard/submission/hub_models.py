@@ -3,14 +3,18 @@
 import glob
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import MissingExtra, ModelUnavailable, Unreachable
 from assaymark.leaderboard.submission.sources import CARD, READ, FoundModel, ModelMissing
+from assaymark.records import JsonValue
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 __all__ = ["HubModels"]
 
@@ -44,7 +48,7 @@ class HubModels:
         weights = tuple(each for each in listed if each.endswith((".safetensors", ".bin")) and "/" not in each)
         evaluated = {each: file for each, file in listed.items() if each in weights or _is_fetched(each)}
         tokenizer = _object(read.get("tokenizer_config.json"))
-        card: Any = info.card_data.to_dict() if info.card_data else {}
+        card = info.card_data.to_dict() if info.card_data else {}
         return FoundModel(
             name=str(info.id),
             revision=str(info.sha),
@@ -62,7 +66,7 @@ class HubModels:
             needs_permission=bool(info.gated) or bool(info.private),
         )
 
-    def _listed(self, name: str, revision: str) -> tuple[Any, dict[str, Any]]:
+    def _listed(self, name: str, revision: str) -> tuple["ModelInfo", dict[str, "RepoSibling"]]:
         """Return what the Hub says of a model, and of each file at that revision."""
         info = self._api.model_info(name, revision=revision or None, files_metadata=True, timeout=SECONDS)
         return info, {file.rfilename: file for file in info.siblings or ()}
@@ -102,14 +106,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _licence(card: Any) -> str | None:
+def _licence(card: Mapping[str, JsonValue]) -> str | None:
     named = card.get("license")
     if named == "other":
         return card.get("license_name") if card.get("license_link") else None
     return str(named) if named else None
 
 
-def _object(content: bytes | None) -> dict[str, Any]:
+def _object(content: bytes | None) -> dict[str, JsonValue]:
     try:
         value = json.loads(content or b"{}")
     except (ValueError, RecursionError):

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from assaymark.errors import AssaymarkError, ModelUnavailable
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.config_check import check_config, check_index
-from assaymark.records import content_hash
+from assaymark.records import JsonValue, content_hash
 
 __all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource"]
 
@@ -40,8 +40,8 @@ class FoundModel:
     sizes: Mapping[str, int]  # bytes by file, of the files that are fetched
     digests: Mapping[str, str]  # hash of each of these files: SHA-256, or what the Hub lists
     weights: tuple[str, ...]  # which of them are weights
-    config: Mapping[str, Any]
-    adapter: Mapping[str, Any]
+    config: Mapping[str, JsonValue]
+    adapter: Mapping[str, JsonValue]
     has_template: bool
     card: str = ""
     licence: str | None = None
@@ -49,7 +49,7 @@ class FoundModel:
     n_parameters: int | None = None
     fault: str = ""  # why it cannot be loaded, as far as its configuration and the headers of its weights show
     needs_permission: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def n_bytes(self) -> int:

@@ -12,10 +12,10 @@ The questions of stored runs, ours and other tools', in one format by which equa
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.prompts.questions import question_in, strings_in, words_of
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import RunEvidence, ScoreRow
 from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord
@@ -82,7 +82,7 @@ def _of_row(record: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
     return SampleQuestion("\n".join([text, *options]), question or text, options)
 
 
-def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+def _of_inspect(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
     options = tuple(map(str, row.get("choices") or ()))
     question = row.get("input")
     return SampleQuestion(
@@ -90,13 +90,13 @@ def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     )
 
 
-def _of_helm(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+def _of_helm(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
     options = tuple(str(reference["text"]) for reference in row.get("references") or ())
     question = str(row["input"].get("text", ""))
     return SampleQuestion("\n".join([question, *options]), question or None, options)
 
 
-def _of_lighteval(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+def _of_lighteval(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
     options = tuple(map(str, row.get("choices") or ()))
     return SampleQuestion("\n".join([str(row["query"]), *options]), None, options)
 

@@ -9,13 +9,17 @@ of 3 to 1 on white and on dark. Long lists are split into parts that fit a page.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 from assaymark.errors import MissingExtra
 from assaymark.records import JsonValue
 from assaymark.results.plain_text import html_text, printable
 from assaymark.statistics.calibration import CalibrationError
 from assaymark.statistics.intervals import wilson
+
+if TYPE_CHECKING:
+    from altair import Legend, Scale, TopLevelMixin, Y
 
 __all__ = [
     "COLOURS",
@@ -228,7 +232,7 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
     return named if ink is None else named.replace(INK, ink)
 
 
-def _with_printable_texts(part: object) -> Any:
+def _with_printable_texts(part: JsonValue) -> JsonValue:
     """Return a part of a specification with its texts made valid for XML."""
     if isinstance(part, Mapping):
         return {name: _with_printable_texts(value) for name, value in part.items()}
@@ -237,13 +241,14 @@ def _with_printable_texts(part: object) -> Any:
     return printable(part) if isinstance(part, str) else part
 
 
-def imported_altair() -> Any:
+def imported_altair() -> ModuleType:
     """Return altair. Raises: MissingExtra without the extra `charts`."""
     try:
         import altair as alt
     except ImportError as error:
         raise MissingExtra("drawing charts", "charts") from error
-    return alt
+    module: ModuleType = alt
+    return module
 
 
 def _row(point: IntervalPoint) -> dict[str, JsonValue]:
@@ -273,26 +278,26 @@ def _parts(tasks: Sequence[str], step: int) -> list[list[str]]:
     return [list(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
-def _task_axis(alt: Any, part: Sequence[str], tasks: Sequence[str]) -> Any:
+def _task_axis(alt: ModuleType, part: Sequence[str], tasks: Sequence[str]) -> "Y":
     """Return the axis of one part's tasks, equally wide in all parts, so that their plots are aligned."""
     width = min(LONGEST_LABEL, LETTER * max(map(len, tasks)))
     axis = alt.Axis(labelLimit=LONGEST_LABEL, minExtent=width, ticks=False, domain=False, labelPadding=8, grid=False)
     return alt.Y("task:N", sort=list(part), title=None, axis=axis)
 
 
-def _run_scale(alt: Any, runs: Sequence[str], values: Sequence[str]) -> Any:
+def _run_scale(alt: ModuleType, runs: Sequence[str], values: Sequence[str]) -> "Scale":
     return alt.Scale(domain=list(runs), range=[values[index % len(values)] for index in range(len(runs))])
 
 
-def _legend(alt: object, runs: Sequence[str]) -> Any:
+def _legend(alt: ModuleType, runs: Sequence[str]) -> "Legend | None":
     return _top(alt) if len(runs) > 1 else None
 
 
-def _top(alt: Any) -> Any:
+def _top(alt: ModuleType) -> "Legend":
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=3, labelLimit=LONGEST_LABEL)
 
 
-def _finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
+def _finished(chart: "TopLevelMixin", height: int, *, width: int = WIDTH) -> Spec:
     """Return a chart's specification in the common style. height, width: of the plot in pixels."""
     styled = (
         chart.properties(width=width, height=height)

@@ -6,10 +6,9 @@ The samples that a report shows: a run's most confident errors, and a later run'
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import UsageError
-from assaymark.records import Estimate, ScoreStatus
+from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.results.comparison.compare import compare_runs, distinct_labels
 from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.comparison.stored_runs import matched_evidence
@@ -187,7 +186,7 @@ class ReportContents:
     not_compared: str = ""  # why there is no comparison of several runs
     curves: tuple[CalibrationCurve, ...] = ()
     examples: tuple[tuple[str, tuple[Example, ...]], ...] = ()  # (heading, examples)
-    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # benchmark cards by task or group
+    cards: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)  # benchmark cards by task or group
     claims: tuple[ClaimedValue, ...] = ()
 
 

@@ -5,7 +5,7 @@ and a dark theme; it holds no script, and every text from a model, a task or a f
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -98,10 +98,9 @@ def blocks_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConca
     return parts
 
 
-def _grey(part: object) -> Any:
+def _grey(part: JsonValue) -> JsonValue:
     if isinstance(part, Mapping):
         return {key: _grey(value) for key, value in part.items()}
     if isinstance(part, list):
         return [_grey(value) for value in part]
-    value: JsonValue = CHART_INK if part == INK else part
-    return value
+    return CHART_INK if part == INK else part

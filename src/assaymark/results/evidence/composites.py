@@ -6,7 +6,6 @@ Samples' scores, which determine the standard error, are passed to `tasks.suite_
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
@@ -22,7 +21,7 @@ COMPOSITE = "composite"
 _Cell = tuple[str, str, str]  # task, metric, filter
 
 
-def suite_facts(selection: Selection, stored: Mapping[str, Any]) -> list[JsonValue]:
+def suite_facts(selection: Selection, stored: Mapping[str, JsonValue]) -> list[JsonValue]:
     """Return the facts of a run's suites: those of `stored` facts and those of the selection."""
     by_name = {fact["spec"]["name"]: fact for fact in stored.get("suites", ())}
     for chosen in selection.suites:
@@ -34,7 +33,7 @@ def suite_facts(selection: Selection, stored: Mapping[str, Any]) -> list[JsonVal
     return list(by_name.values())
 
 
-def suites_from(facts: Mapping[str, Any]) -> list[ChosenSuite]:
+def suites_from(facts: Mapping[str, JsonValue]) -> list[ChosenSuite]:
     """Return the suites of stored facts."""
     return [
         ChosenSuite(
@@ -46,7 +45,7 @@ def suites_from(facts: Mapping[str, Any]) -> list[ChosenSuite]:
     ]
 
 
-def holds_suites(facts: Mapping[str, Any], selection: Selection) -> bool:
+def holds_suites(facts: Mapping[str, JsonValue], selection: Selection) -> bool:
     """Return whether stored facts include every suite of a selection, unchanged."""
     return suite_facts(selection, facts) == list(facts.get("suites", ()))
 
@@ -298,7 +297,7 @@ def _short(text: str, longest: int = 160) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _how(details: Mapping[str, Any]) -> str:
+def _how(details: Mapping[str, JsonValue]) -> str:
     """Return how the columns were combined, in words."""
     count = sum(column["name"] not in details.get("beside", ()) for column in details["columns"])
     kind = {"mean": "mean", "weighted": "weighted mean", "geometric": "geometric mean"}[details["aggregate"]]

@@ -6,7 +6,6 @@ What a stored sample says: its deciding score, its choices, which of them are co
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
@@ -17,6 +16,7 @@ from assaymark.results.evidence.composites import SuiteRows, composite_estimates
 from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores, perturbed_from
 from assaymark.results.evidence.records import (
     MetricInput,
+    OwnAggregation,
     RunEvidence,
     RunView,
     ScoreRow,
@@ -199,7 +199,10 @@ def save_summary(
 
 
 def save_summary_of(
-    store: Store, run_id: str, facts: Mapping[str, Any], functions: Mapping[tuple[str, str], object]
+    store: Store,
+    run_id: str,
+    facts: Mapping[str, JsonValue],
+    functions: Mapping[tuple[str, str], OwnAggregation],
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 

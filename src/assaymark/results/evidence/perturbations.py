@@ -8,10 +8,10 @@ Source: HELM (Liang et al. 2022, section 4.5), metrics/metric.py.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias, get_type_hints
+from typing import TypeAlias, get_type_hints
 
 from assaymark.perturbations.named import FAMILIES, family_of
-from assaymark.records import ScoreStatus
+from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.groups import leaves_of
 from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput, row_value
 from assaymark.statistics.aggregate import traits_of
@@ -58,7 +58,7 @@ class PerturbedScores:
     _values: dict[tuple[str, str, str], _Values] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> "PerturbedScores":
+    def of(cls, facts: Mapping[str, JsonValue]) -> "PerturbedScores":
         """Return the collector for a run with these facts."""
         named = {name: task.get("perturbed") for name, task in facts.get("tasks", {}).items()}
         return cls(

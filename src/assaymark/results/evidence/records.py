@@ -8,7 +8,6 @@ settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.scoring.metric import Scale
@@ -48,12 +47,15 @@ def row_value(row: ScoreRow) -> float:
     return float(row.value) if row.value is not None else math.nan
 
 
+OwnAggregation = Callable[..., object]  # a task file's function: of the list of a metric's items
+
+
 @dataclass(frozen=True, slots=True)
 class MetricInput:
     """One metric of a task, as it is aggregated."""
 
     name: str
-    aggregation: str | Callable[[Any], Any] = "mean"  # a name of `statistics.aggregate`, or the task's own function
+    aggregation: str | OwnAggregation = "mean"  # named in `statistics.aggregate`, or the task's own
     higher_is_better: bool = True
     filters: tuple[str, ...] = ("none",)
     scale: Scale | None = None  # of a sample's score, where it is declared; None: by the table of metrics

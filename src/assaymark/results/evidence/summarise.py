@@ -25,7 +25,7 @@ from typing import Any
 
 from assaymark.errors import DataError, UnknownName
 from assaymark.limits.characters import exception_text
-from assaymark.records import Estimate, EstimateDetails, ScoreStatus
+from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
 from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, find_metric, is_auxiliary, is_higher_better
@@ -324,7 +324,7 @@ def _has_item(row: ScoreRow) -> bool:
     return row.parts is not None or row.value is not None
 
 
-def _detail(row: ScoreRow, key: str, default: object) -> Any:
+def _detail(row: ScoreRow, key: str, default: JsonValue) -> JsonValue:
     return row.detail.get(key, default) if isinstance(row.detail, dict) else default
 
 

@@ -10,12 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from assaymark.python_source import parse_python
 from assaymark.records import Estimate, JsonValue, Skipped
 from assaymark.records.plans import content_hash
-from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import (
+    GroupAggregate,
+    GroupSummaryInput,
+    MetricInput,
+    OwnAggregation,
+    TaskSummaryInput,
+)
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.catalog import LIBRARY
@@ -35,7 +41,7 @@ def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str,
     }
 
 
-def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], object]:
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], OwnAggregation]:
     """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
     return {
         (task.name, metric.name): load_function(metric.aggregation, task.trusted)
@@ -45,7 +51,9 @@ def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], object]:
     }
 
 
-def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], object]) -> list[tuple[str, str]]:
+def lacking_aggregations(
+    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], object]
+) -> list[tuple[str, str]]:
     """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
     return [
         (name, metric["name"])
@@ -56,7 +64,7 @@ def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str],
 
 
 def tasks_from(
-    facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any] | None = None
+    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], OwnAggregation] | None = None
 ) -> tuple[TaskSummaryInput, ...]:
     """Return the tasks of stored facts; `own` has the aggregations that are functions, by (task, metric)."""
     functions = own or {}
@@ -102,7 +110,7 @@ def _asks(spec: object) -> str:
     return content_hash({key: value for key, value in spec.items() if key not in SCORING_KEYS | NAMING_KEYS})
 
 
-def groups_from(facts: Mapping[str, Any]) -> tuple[GroupSummaryInput, ...]:
+def groups_from(facts: Mapping[str, JsonValue]) -> tuple[GroupSummaryInput, ...]:
     """Return the groups of stored facts."""
     return tuple(
         GroupSummaryInput(
@@ -198,18 +206,18 @@ def _group_json(group: Group) -> dict[str, JsonValue]:
     }
 
 
-def _card(task: Task) -> Mapping[str, Any]:
+def _card(task: Task) -> Mapping[str, JsonValue]:
     """Return the task's card (`<task>.card.yaml` beside its file), empty where it has none."""
     path = task.source.parent / f"{task.name}.card.yaml"
     return _read_card(path) if path.is_file() else {}
 
 
 @lru_cache(maxsize=256)
-def _read_card(path: Path) -> Mapping[str, Any]:
+def _read_card(path: Path) -> Mapping[str, JsonValue]:
     return read_card(path)
 
 
-def with_declared_chance(estimates: Sequence[Estimate], facts: Mapping[str, Any]) -> tuple[Estimate, ...]:
+def with_declared_chance(estimates: Sequence[Estimate], facts: Mapping[str, JsonValue]) -> tuple[Estimate, ...]:
     """Return a stored run's estimates; a task of the library that was stored without its chance has its card's."""
     return tuple(
         replace(estimate, chance=_declared_chance(estimate.task))

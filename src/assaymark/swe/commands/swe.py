@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option
 from assaymark.swe.commands.shown import (
     print_agreement,
@@ -31,12 +32,13 @@ EXAMPLES = examples(
     "swe grade predictions.jsonl --instances instances.jsonl --repo path/to/repository",
     "swe report predictions.jsonl --instances instances.jsonl --against other.jsonl",
 )
+F = TypeVar("F", bound=Callable[..., object] | click.Command)
 _prepared = {True: "prepared", False: "is there"}
 _PATH = click.Path(path_type=Path)
 
 
-def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def add(command: Any) -> Any:
+def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def add(command: F) -> F:
         for option in reversed(options):
             command = option(command)
         return command
@@ -44,7 +46,7 @@ def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
-def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> Callable[[Any], Any]:
+def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> Callable[[F], F]:
     """Return the options of what runs in the sandbox: their help, and the default of --timeout."""
     return _with(
         click.option("--python", metavar="PROGRAM", help=f"{python}, with pytest (default: this one)."),
@@ -488,7 +490,7 @@ def report_command(
     if as_json:
         from dataclasses import asdict
 
-        content: dict[str, Any] = (
+        content: dict[str, JsonValue] = (
             reports[0].to_json() if len(reports) == 1 else {"attempts": [each.to_json() for each in reports]}
         )
         if compared is not None:
