@@ -364,3 +364,16 @@ def test_it_ends_when_nothing_is_asked_of_it(tmp_path: Path) -> None:
         server.close()
     assert not (tmp_path / socket_name()).exists()
     assert lines == ["no command for 0.00166667 minutes"]
+
+
+@pytest.mark.parametrize("line", [b"no JSON\n", b"[]\n", b"{}\n", b'{"facts": 1}\n', b""])
+def test_what_is_no_command_leaves_it_running(warm_home: Path, line: bytes) -> None:
+    """A client that sends something else is refused or left, and the next command runs."""
+    connection = connect(warm_home / "warm")
+    assert connection is not None
+    with connection, (warm_home / "log").open() as file:
+        socket.send_fds(connection, [line or b"{"], [file.fileno()] * 4)
+        connection.shutdown(socket.SHUT_WR)
+        reply = connection.recv(1 << 16)
+    assert reply == b"" or json.loads(reply)["refused"].startswith("its command has no ")
+    assert asked(warm_home)["process_id"]

@@ -238,7 +238,10 @@ class WarmServer:
             return "it is being stopped"
         if len(descriptors) != 4:
             return f"it received {len(descriptors)} descriptors instead of 4"
-        if different := difference(self.facts, request["facts"]):
+        lacking = {"facts", "argv", "path", "environment", "umask", "streams", "ignored"} - request.keys()
+        if lacking or not isinstance(facts := request["facts"], dict):
+            return f"its command has no {', '.join(sorted(lacking or {'facts'}))}"
+        if different := difference(self.facts, facts):
             return different
         if changed := changed_file(self.files):
             return f"{changed} changed since it was started; restart it with `assaymark warm restart`"
