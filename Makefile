@@ -6,7 +6,7 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.assaymark-demo
 DEV_STAMP := $(VENV)/.assaymark-dev
 # pytest-xdist workers; the engine's own threads are held to one in each
-JOBS ?= 2
+JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(8, os.cpu_count() or 2)))")
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs notebook dist clean
