@@ -12,12 +12,14 @@ import pytest
 from benchmarks.sequential_rules import peeking
 
 from assaymark.randomness import generator_for
+from assaymark.statistics import active_draws, forecasts
 from assaymark.statistics.active_draws import ActiveDraws
 from assaymark.statistics.forecasts import Control, ridge_forecasts
 from assaymark.statistics.sequential import BettingSequence, SequentialMean
 
 N, N_ORDERS, ALPHA = 250, 2_000, 0.05
-N_FORECAST = 70  # of sequences that are made one after another
+N_FORECAST = 60  # of sequences that are made one after another
+FIT_AFTER = 10  # values, in these short sequences
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / N_ORDERS)
 
 
@@ -101,7 +103,15 @@ def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np
     }
 
 
+@pytest.fixture
+def early_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let forecasts be fitted as often as in a long sequence."""
+    monkeypatch.setattr(forecasts, "FIRST_FIT", FIT_AFTER)
+    monkeypatch.setattr(active_draws, "FIRST_FIT", FIT_AFTER)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("early_fits")
 @pytest.mark.parametrize("kind", forecast_cases())
 def test_forecasts_of_any_quality_miss_as_rarely(kind: str) -> None:
     """Ridge regressions on other models that are refitted while values come, weights too: valid in 2,000 orders."""
@@ -134,16 +144,14 @@ def drawn(seed: int, control: Control, values: np.ndarray, weights: np.ndarray |
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "n", "is_weighted"),
-    [("alike", 130, False), ("opposite", N_FORECAST, False), ("noise", N_FORECAST, True)],
-)
-def test_active_draws_miss_as_rarely(kind: str, n: int, *, is_weighted: bool) -> None:
+@pytest.mark.usefixtures("early_fits")
+@pytest.mark.parametrize(("kind", "is_weighted"), [("alike", False), ("opposite", False), ("noise", True)])
+def test_active_draws_miss_as_rarely(kind: str, *, is_weighted: bool) -> None:
     """Which question comes next follows from forecasts of any quality and the values so far: valid in 2,000 orders.
 
     Without the factor of importance the same draws refute the truth too often.
     """
-    rng = np.random.default_rng(3)
+    rng, n = np.random.default_rng(3), N_FORECAST
     values = np.where(rng.random(n) < 0.7, 1.0, -1.0)
     control = Control(forecast_cases()[kind](rng, values))
     weights = rng.uniform(0.2, 1.0, n) if is_weighted else None
