@@ -8,6 +8,7 @@ import pytest
 import assaymark
 from assaymark.errors import AssaymarkError, PlanError, UnknownName, UsageError
 from assaymark.models.fake import FakeModel
+from assaymark.store import Store
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,19 @@ def test_generation_settings_without_effect_are_reported(
     results = [line for line in heard if line.startswith("gen_kwargs")]
     assert len(results) == len(said)
     assert all(part in line for part, line in zip(said, results, strict=True))
+
+
+def test_a_store_is_a_file_a_url_or_an_open_store(tmp_path: Path) -> None:
+    """All of them are accepted, and lead to the same run."""
+    file = tmp_path / "s.sqlite"
+    with Store.open(str(file)) as opened:
+        runs = [
+            assaymark.evaluate("fake", "demo_letters", limit=1, store=store)
+            for store in (opened, file, str(file), f"sqlite:///{file}")
+        ]
+    assert len({run.id for run in runs}) == 1
+    with pytest.raises(UsageError, match="store is 3, of type int; expected a file, a database's URL"):
+        assaymark.evaluate("fake", "demo_letters", store=3)  # type: ignore[arg-type]
 
 
 def test_generation_settings_are_validated_if_no_task_generates() -> None:

@@ -125,9 +125,7 @@ def declared_options(kind: type) -> Mapping[str, Declared]:
 
 
 def _types(hint: object) -> Sequence[type]:
-    """Return the classes of a type hint for isinstance; none where it allows anything."""
-    if hint is object:
-        return ()
+    """Return the classes of a type hint for isinstance."""
     origin = get_origin(hint)
     if origin in {Union, UnionType}:
         return [accepted for each in get_args(hint) if each is not type(None) for accepted in _types(each)]
@@ -172,7 +170,7 @@ def with_defaults(kind: type, options: Mapping[str, object]) -> dict[str, object
 
 def _check(declared: Declared, value: object) -> None:
     option, types = declared.option, declared.types
-    if types and (not isinstance(value, types) or (isinstance(value, bool) and not {bool, object} & set(types))):
+    if not isinstance(value, types) or (isinstance(value, bool) and not {bool, object} & set(types)):
         words = option.expected or _words(types)
         raise UsageError(f"{declared.name} is {value!r:.80}, of type {type(value).__name__}; expected {words}")
     if option.choices and value not in option.choices:
