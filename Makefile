@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.assaymark-demo
 DEV_STAMP := $(VENV)/.assaymark-dev
-# pytest-xdist workers; the engine's own threads are held to one in each
-JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(8, os.cpu_count() or 2)))")
+# pytest-xdist workers, of up to 2.3 GB in the slow tests; the engine's own threads are held to one in each
+JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, os.cpu_count() or 2)))")
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs notebook dist clean

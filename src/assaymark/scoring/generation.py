@@ -154,7 +154,7 @@ def _scored(
         values = dict(value) if isinstance(value, Mapping) else {name: value}
         return {key: _as_score(item) for key, item in values.items()}
     is_match, detail = False, None
-    for option in gold if isinstance(gold, list) else [gold]:
+    for option in cast("list[object]", gold):  # as `_cast_gold` makes them
         value = _call(function, option, prediction, options)
         item = value[name] if isinstance(value, Mapping) else value
         if isinstance(item, ScoreValue):

@@ -114,8 +114,9 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
         from assaymark.runs.training_file import TrainingOptions, write_training_file
 
         training = TrainingOptions(
-            options["train_on"], options["contaminate"], by is not None, options["task"], options["tasks"],
-            options["include_path"], options["data_dir"], with_sealed,
+            train_on=options["train_on"], contaminate=options["contaminate"], by_subject=by is not None,
+            tasks=options["task"], task_files=options["tasks"], include_path=options["include_path"],
+            data_dir=options["data_dir"], with_sealed=with_sealed,
         )  # fmt: skip
         written = write_training_file(store, run, output, training)
         if as_json:

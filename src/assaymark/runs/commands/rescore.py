@@ -40,7 +40,10 @@ def rescore(
     """
     from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 
-    options = RescoreOptions(task_names, filters, metrics, task_files, include_path, unsafe_code, typed_command())
+    options = RescoreOptions(
+        task_names=task_names, filters=filters, metrics=metrics, task_files=task_files, include_path=include_path,
+        unsafe_code=unsafe_code, command=typed_command(),
+    )  # fmt: skip
     rescored = rescore_stored(store, run, options)
     if as_json:
         print_json(rescored.to_json())
