@@ -1,11 +1,14 @@
 """Compute matrix products on the CPU with the faster of two libraries, under the model's own modules.
 
 torch sends float32 products to MKL, which on some processors is slower than oneDNN, which torch also contains; oneDNN
-can also apply an activation or a product with a second operand while a result is still in registers. Only the forward
+can also apply an activation or a product with a second operand while a result is still in registers. Many processors
+have no instructions for products in half precision, and torch's own are then several times slower than those in
+float32: such weights are upcast piece by piece, and the result is rounded to the model's dtype. Only the forward
 of plain `nn.Linear` modules, and of gated feed-forward blocks made of three of them, is replaced on the instance, after
 it has been checked on random input. Weights are not copied; `restore` undoes the replacement.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -18,10 +21,12 @@ from assaymark.engine.steps import only_pass
 
 if TYPE_CHECKING:
     from transformers.models.llama.modeling_llama import LlamaMLP  # or any other with its names of layers
+    from typing_extensions import TypeIs
 
 SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own product is faster: oneDNN's begins later
-UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache
-DTYPES = (torch.float32, torch.bfloat16)
+UPCAST_AT_ONCE = 1 << 20  # half-precision weights: a piece that stays in cache
+LEAST_UPCAST = 32  # rows of input from which upcasting the weights costs less than it saves
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
 
 
@@ -31,12 +36,22 @@ def is_available() -> bool:
     return has_library and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
+@functools.cache
+def has_products(dtype: torch.dtype) -> bool:
+    """Return whether oneDNN's products are fast in this dtype on this processor."""
+    if dtype == torch.float32:
+        return is_available()
+    name = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype)
+    supported = None if name is None else getattr(torch.ops.mkldnn, name, None)
+    return is_available() and supported is not None and bool(supported())
+
+
 def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return hidden @ weight.T + bias, like `torch.nn.functional.linear`.
 
     Shapes: hidden [..., in]; weight [out, in]; bias [out] or None; result [..., out].
     """
-    if weight.device.type == "cpu" and weight.dtype in DTYPES and is_available() and weight.is_contiguous():
+    if weight.device.type == "cpu" and weight.is_contiguous() and has_products(weight.dtype):
         return _product(hidden, weight, bias, "none")
     return torch.nn.functional.linear(hidden, weight, bias)
 
@@ -45,7 +60,7 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return hidden @ weight.T for half-precision weights, computed as in float32.
 
     A GPU multiplies halves exactly and adds in float32, and so does a CPU with tiles for bfloat16. Any other CPU
-    upcasts the weights slice by slice, which costs no time and avoids a copy in float32.
+    upcasts the weights piece by piece, which costs little and avoids a copy in float32.
     Shapes: hidden [..., in]; weight [out, in]; result float32 [..., out].
     """
     rows = hidden.reshape(-1, weight.shape[1])
@@ -58,9 +73,10 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     is_exact_in_halves = has_tiles() and hidden.dtype == weight.dtype == torch.bfloat16
     rows = rows.float()
     result = rows.new_empty(rows.shape[0], weight.shape[0])
+    step = max(1, UPCAST_AT_ONCE // weight.shape[1])
     with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext(False) as uses_tiles:
-        for first in range(0, weight.shape[0], UPCAST_ROWS):
-            part = weight[first : first + UPCAST_ROWS].float()
+        for first in range(0, weight.shape[0], step):
+            part = weight[first : first + step].float()
             part_result = result[:, first : first + part.shape[0]]
             if uses_tiles:
                 torch.mm(rows, part.t(), out=part_result)
@@ -136,7 +152,7 @@ class FasterProjections:
                 del module.__dict__["forward"]
 
 
-def _is_plain_linear(module: object) -> bool:
+def _is_plain_linear(module: object) -> "TypeIs[torch.nn.Linear]":
     """Return whether the module is torch's own linear layer on the CPU, in a supported dtype and without hooks."""
     return (
         type(module) is torch.nn.Linear
@@ -152,22 +168,30 @@ def _has_hooks(module: torch.nn.Module) -> bool:
     return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
 
 
-def _linear_forward(module: object) -> Callable[[torch.Tensor], torch.Tensor]:
+def _linear_forward(module: torch.nn.Linear) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a forward for a plain linear layer."""
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
         return _product(hidden, *_weights(module), "none")
 
-    return forward
+    def forward_upcast(hidden: torch.Tensor) -> torch.Tensor:
+        weight, bias = _weights(module)
+        result = project_half(hidden, weight)
+        return (result if bias is None else result.add_(bias.float())).to(hidden.dtype)
+
+    return forward if has_products(module.weight.dtype) else forward_upcast
 
 
 def _gated_forward(module: object) -> Callable[[torch.Tensor], torch.Tensor] | None:
     """Return a forward for down(act(gate(x)) * up(x)), or None if the module is not such a block."""
-    parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    parts = (getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj"))
+    linears = [part for part in parts if _is_plain_linear(part)]
     activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)
-    if activation is None or not all(_is_plain_linear(part) for part in parts):
+    if activation is None or len(linears) < 3:
         return None
-    gate, up, down = parts
+    gate, up, down = linears
+    if not has_products(gate.weight.dtype):
+        return None  # each layer is upcast on its own, and rounded as the model rounds it
     times = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001 - as above
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -194,19 +218,26 @@ def _where_it_pays(
     """
     own = type(module).forward
     first, last = _ends(module)
-    n_outputs, width = (first.out_features if first.weight.dtype == torch.float32 else None), last.out_features
+    least = 0  # elements of input from which `fused` is faster
+    if first.weight.dtype == torch.float32:
+        least = SMALL_PRODUCT // first.out_features + 1
+    elif not has_products(first.weight.dtype):
+        least = LEAST_UPCAST * first.in_features
+
+    def product(hidden: torch.Tensor) -> torch.Tensor:
+        return fused(hidden) if hidden.numel() >= least else own(module, hidden)
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
-        if torch.is_grad_enabled() or (n_outputs is not None and hidden.numel() * n_outputs <= SMALL_PRODUCT):
+        if torch.is_grad_enabled():
             return own(module, hidden)
         if hidden.dim() != 3 or hidden.shape[0] != 1:
-            return fused(hidden)
+            return product(hidden)
         rows = needed_rows(hidden.shape[1])
         if rows is None:
-            return fused(hidden)
-        result = hidden.new_zeros(1, hidden.shape[1], width)
+            return product(hidden)
+        result = hidden.new_zeros(1, hidden.shape[1], last.out_features)
         if rows.numel():
-            result[:, rows] = fused(hidden[:, rows])
+            result[:, rows] = product(hidden[:, rows])
         return result
 
     return forward
