@@ -9,6 +9,9 @@ DEV_STAMP := $(VENV)/.assaymark-dev
 JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, os.cpu_count() or 2)))")
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
+# where it is set, each of the hundreds of processes that the tests start compiles the package again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs notebook dist clean
 
 help:

@@ -5,7 +5,8 @@
 
 - local: whole processes with an empty store, in turn on one machine. The task has questions of the demo's generator;
   the models are the large demo model, copies of it weakened by noise until each is about 3, 5 or 10 points worse on
-  2,000 of the questions, and a copy with the same weights whose configuration has one more, unused, entry. lm-eval
+  2,000 of the questions, and a copy with the same weights whose configuration has one more, unused, entry. Both
+  programs compute in float32 (the weights are stored in float16, for which many processors have no products). lm-eval
   runs the whole task once per model, at the fastest of the batch sizes; its scores say which verdicts are right. A race
   is run once in each turn, and so is one of two questions, which is what start-up costs. With `--warm` each race is run
   a second time by the process of `assaymark warm start`; processor seconds are then the client's alone.
@@ -61,6 +62,8 @@ dataset_kwargs:
 training_split: train
 test_split: test
 fewshot_split: train
+fewshot_config:
+  sampler: first_n
 {form}metadata:
   version: 1.0
 """
@@ -130,30 +133,33 @@ def write_copy(folder: Path, noise: float, seed: int = 0, **more: Any) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
 
 
-def accuracy(model: Path, tasks: Path, limit: int) -> float:
+def accuracy(model: Path, tasks: Path, limit: int, num_fewshot: int) -> float:
     """Return the model's accuracy on the first questions, in points, by a run of ours that is not measured."""
     import assaymark
 
     with tempfile.TemporaryDirectory() as folder:
-        run = assaymark.evaluate(str(model), TASK, include_path=[str(tasks)], limit=limit, store=f"{folder}/s.sqlite")
+        run = assaymark.evaluate(
+            str(model), TASK, model_args="dtype=float32", include_path=[str(tasks)], limit=limit,
+            num_fewshot=num_fewshot, store=f"{folder}/s.sqlite",
+        )  # fmt: skip
         return next(100 * (estimate.value or 0.0) for estimate in run.estimates if estimate.metric == "acc")
 
 
-def weaken(folders: Mapping[float, Path], tasks: Path, limit: int) -> None:
+def weaken(folders: Mapping[float, Path], tasks: Path, limit: int, num_fewshot: int) -> None:
     """Write a copy for each gap that is so many points worse than the model itself, to 0.3 points.
 
     limit: how many questions the search asks; their order is random.
 
     Raises: RuntimeError if no noise gives a gap.
     """
-    best, gaps_of_noise = accuracy(LARGE, tasks, limit), {0.0: 0.0}
+    best, gaps_of_noise = accuracy(LARGE, tasks, limit, num_fewshot), {0.0: 0.0}
     for gap, folder in folders.items():
         low, high = 0.0, 1.0
         while True:
             noise = (low + high) / 2
             write_copy(folder, noise)
             if noise not in gaps_of_noise:
-                gaps_of_noise[noise] = best - accuracy(folder, tasks, limit)
+                gaps_of_noise[noise] = best - accuracy(folder, tasks, limit, num_fewshot)
                 print(f"noise {noise:.5f}: {gaps_of_noise[noise]:.2f} points worse than {best:.2f}", flush=True)
             if abs(gaps_of_noise[noise] - gap) <= 0.3:
                 break
@@ -206,7 +212,8 @@ class Programs:
         folder, filled = self._folder(), self.scratch / "cache"
         if filled.is_dir():
             shutil.copytree(filled, folder / "cache")
-        command = [sys.executable, "-m", "assaymark", "race", str(first), str(second), "--tasks", TASK,
+        models = [f"hf:pretrained={model},dtype=float32" for model in (first, second)]
+        command = [sys.executable, "-m", "assaymark", "race", *models, "--tasks", TASK,
                    "--include_path", str(self.tasks), "--num_fewshot", str(self.num_fewshot),
                    "--store", str(folder / "store.sqlite"), "--json", *more]  # fmt: skip
         environment = {**self._ours(), "ASSAYMARK_CACHE": str(folder / "cache")}
@@ -229,7 +236,7 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
     models, same = {gap: data / f"worse_{gap:g}" for gap in GAPS}, data / "same"
     write_copy(same, 0.0, saved_again=True)
     if not all(folder.is_dir() for folder in models.values()):
-        weaken(models, tasks, min(SEARCHED, chosen.n))
+        weaken(models, tasks, min(SEARCHED, chosen.n), chosen.num_fewshot)
     programs = Programs(tasks, scratch, chosen.num_fewshot)
     programs.race(LARGE.parent / "small", LARGE, "--budget", "2")  # fills our cache with what is not of these models
     batch_size = fastest_batch(programs, [int(text) for text in chosen.batch_sizes.split(",")], chosen.n)

@@ -81,9 +81,9 @@ def false_share(n: int, discordance: float, planned: float | None, n_orders: int
     return n_false / n_orders
 
 
-def until_next_look(n_seen: int, n_at_deadline: int | None = None) -> int:
+def until_next_look(n_seen: int, n_at_deadline: int | None = None, n_more: int | None = None) -> int:
     """Return how many questions `assaymark race` and `--until` ask next."""
-    size = block_size(n_seen)
+    size = block_size(n_seen, n_more)
     return size if n_at_deadline is None else min(size, max(LEAST_BLOCK, n_at_deadline - n_seen))
 
 
@@ -226,7 +226,9 @@ def print_stored(models: list[str], scores: np.ndarray, n_orders: int) -> None:
                     order, race = rng.permutation(differences), PairedRace(n, margin=planned)
                     state = race.state()
                     while not state.is_decided:  # looks as `assaymark race` does
-                        state = race.add(order[state.n_seen : state.n_seen + until_next_look(state.n_seen)])
+                        state = race.add(
+                            order[state.n_seen : state.n_seen + until_next_look(state.n_seen, n_more=state.n_more)]
+                        )
                     shares.append(100 * state.n_seen / n)
                     n_wrong += state.verdict == ("second" if differences.mean() > 0 else "first")
                     n_equivalent += state.verdict == "equivalent"
@@ -287,7 +289,9 @@ def print_macro(path: Path, n_orders: int) -> None:
         race, differences = PairedRace(n, weights=weights), (scores[first] - scores[second])[order]
         result = race.state()
         while not result.is_decided:
-            result = race.add(differences[result.n_seen : result.n_seen + until_next_look(result.n_seen)])
+            result = race.add(
+                differences[result.n_seen : result.n_seen + until_next_look(result.n_seen, n_more=result.n_more)]
+            )
         shares.append(100 * result.n_seen / n)
         n_wrong += result.verdict == ("second" if macro[first] > macro[second] else "first")
     print(

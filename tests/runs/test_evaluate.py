@@ -38,7 +38,7 @@ def test_a_loaded_model_gives_the_same_numbers() -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(SMALL, dtype="float32")
     tokenizer = transformers.AutoTokenizer.from_pretrained(SMALL)
     loaded = assaymark.evaluate((model, tokenizer), "demo_who", limit=8)
-    named = assaymark.evaluate(SMALL, "demo_who", limit=8, model_args={"dtype": "float32"})
+    named = assaymark.evaluate(str(SMALL), "demo_who", limit=8, model_args="dtype=float32")
     for ours, theirs in zip(loaded.samples("demo_who"), named.samples("demo_who"), strict=True):
         for a, b in zip(ours.outputs, theirs.outputs, strict=True):
             assert a.total_nats == pytest.approx(b.total_nats, abs=1e-4)

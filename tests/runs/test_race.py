@@ -12,9 +12,12 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, UsageError
-from assaymark.runs.race import Race, RaceOptions, race_models
+from assaymark.runs.race import Race, RaceOptions, block_size, race_models
 from assaymark.runs.run import Run
 from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.task import Task
 from tests.judges.judge_server import judging_server
 
 A, B = {"accuracy": 0.8}, {"accuracy": 0.5, "seed": 2}
@@ -34,6 +37,29 @@ def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
     run = assaymark.evaluate("fake", "demo_facts", model_args=A, store=store)
     assert run.id == result.run_ids[0]
     assert (run.row.status, run.row.n_samples) == ("finished", 200)
+
+
+@pytest.mark.parametrize(
+    ("n_seen", "n_more", "size"),
+    [(0, None, 50), (100, None, 16), (1000, None, 100), (100, 400, 50), (100, 60, 30), (100, 4, 16), (1000, 4, 100)],
+)
+def test_looks_are_rare_while_a_verdict_is_far_away(n_seen: int, n_more: int | None, size: int) -> None:
+    """Half of the questions that would decide are asked until the next look, and half of those seen at most."""
+    assert block_size(n_seen, n_more) == size
+
+
+def test_two_models_read_a_tasks_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks are bound for the first model, and the second answers the same samples."""
+    read: list[str] = []
+
+    def counted(task: Task, options: BindOptions) -> BoundTask:
+        read.append(task.name)
+        return bind(task, options)
+
+    monkeypatch.setattr("assaymark.runs.plan.bind", counted)
+    store = str(tmp_path / "s.sqlite")
+    race_models("fake", "fake", "demo_facts", RaceOptions(most=4), first_args=A, second_args=B, store=store)
+    assert read == ["demo_facts"]
 
 
 @pytest.mark.slow

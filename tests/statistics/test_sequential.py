@@ -101,10 +101,13 @@ def test_equal_models_are_equivalent_within_a_margin_and_the_same_without_one() 
     """With a margin of 10 points a race of two equal models ends early; without one it ends at the last question."""
     order = orders(answers(2_000, 0.2, 0.0), 1)[0]
     race = PairedRace(2_000, margin=0.1)
-    state = race.state()
+    state, guesses = race.state(), []
     while not state.is_decided:
         state = race.add(order[state.n_seen : state.n_seen + 50])
+        guesses.append(state.n_seen + (state.n_more or 0))
     assert (state.verdict, state.n_seen < 1_500) == ("equivalent", True)
+    halfway = guesses[len(guesses) // 2]
+    assert 0.5 < halfway / state.n_seen < 2, "about how many would decide, by the interval's width"
     whole = PairedRace(2_000).add(order)
     assert (whole.verdict, whole.is_decided, whole.difference) == ("undecided", True, 0.0)
 

@@ -17,6 +17,8 @@ def test_scores_are_ordered_and_complete(store: Store) -> None:
     assert rows[1].detail == {"picked": 0, "ties": 0}
     assert list(store.scores(run_id, "letters")) == rows[6:]
     assert [row.detail for row in store.scores(run_id, details=False)] == [None] * 12
+    assert list(store.scores(run_id, indices=[2, 0, 2])) == [row for row in rows if row.sample_index != 1]
+    assert list(store.scores(run_id, "letters", indices=[])) == []
 
 
 def test_a_score_keeps_its_status_and_parts(store: Store) -> None:

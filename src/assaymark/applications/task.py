@@ -139,6 +139,11 @@ class ApplicationTask:
             for at, row in enumerate(self._rows[: self._n])
         )
 
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the rows that are asked."""
+        return range(self._n)
+
     def samples(self) -> Sequence[Sample]:
         """Return the samples, in the order of the rows."""
         return self._samples

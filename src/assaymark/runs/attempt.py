@@ -94,10 +94,12 @@ class ChunkScorer:
 
     def finish(self) -> None:
         """Score requests that a killed attempt answered but did not score; then flush everything."""
-        unscored = self._store.unscored(self._run_id, SCORING_HASH)
-        ours = [request_id for request_id in unscored if request_id in self._requests]
-        for request_id, outputs in self._store.outputs_of(self._run_id, ours).items() if ours else ():
-            self._score(request_id, outputs)
+        answered_before = self._requests.keys() - self._missing.keys()
+        if answered_before:
+            unscored = self._store.unscored(self._run_id, SCORING_HASH)
+            ours = [request_id for request_id in unscored if request_id in answered_before]
+            for request_id, outputs in self._store.outputs_of(self._run_id, ours).items() if ours else ():
+                self._score(request_id, outputs)
         self._store.flush()
 
     def _score(self, request_id: str, outputs: Sequence[Output]) -> None:

@@ -113,11 +113,16 @@ def _candidates(store: Store, own: RunRow, prepared: PreparedRun) -> list[RunRow
     return list(chosen.values())
 
 
-def stored_values(store: Store, run_id: str, metrics: Metrics) -> dict[Place, float | None]:
-    """Return the stored scores of each task by the metric named for it; None for a request that failed."""
+def stored_values(
+    store: Store, run_id: str, metrics: Metrics, indices: Mapping[str, Sequence[int]] | None = None
+) -> dict[Place, float | None]:
+    """Return the stored scores of each task by the metric named for it; None for a request that failed.
+
+    indices: of the samples of each task; None: all that are stored.
+    """
     values: dict[Place, float | None] = {}
     for task, wanted in metrics.items():
-        for score in store.scores(run_id, task, details=False):
+        for score in store.scores(run_id, task, details=False, indices=None if indices is None else indices[task]):
             if (score.metric, score.filter) == wanted:
                 failed = score.status is ScoreStatus.FAILED
                 values[task, score.sample_index] = None if failed else float(score.value or 0.0)

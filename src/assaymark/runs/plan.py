@@ -30,6 +30,21 @@ from assaymark.tasks.suites import ChosenSuite
 from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, Selection, Task, refuse_missing_packages
 
 
+@dataclass(slots=True)
+class TaskRegister:
+    """Tasks bound for one model, for the next ones of the same selection: their rows are read and hashed once."""
+
+    _entries: list[tuple[Task, BindOptions, BoundTask]] = field(default_factory=list)
+
+    def bind(self, task: Task, options: BindOptions) -> BoundTask:
+        """Return the task bound with these options, as before where it was. Raises: as `bind`."""
+        for own, known, bound_task in self._entries:
+            if own is task and known == options:
+                return bound_task
+        self._entries.append((task, options, bind(task, options)))
+        return self._entries[-1][2]
+
+
 @dataclass(frozen=True, slots=True)
 class WantedTasks:
     """The options that tasks are bound with."""
@@ -37,6 +52,7 @@ class WantedTasks:
     bind: BindOptions
     samples: Mapping[str, tuple[int, ...]]  # task -> positions to evaluate, nothing else of it
     partial: bool = False
+    register: TaskRegister = field(default_factory=TaskRegister)
 
 
 def bind_tasks(
@@ -102,7 +118,7 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
     if task.name in wanted.samples:
         options = replace(options, sample_indices=wanted.samples[task.name])
     refuse_missing_packages(task)
-    bound_task = bind(task, options)
+    bound_task = wanted.register.bind(task, options)
     if shots is not None and bound_task.plan.num_fewshot != shots:
         raise PlanError(
             f"task {task.name} was requested at {shots} shots but fixes its own: {bound_task.plan.num_fewshot}"
@@ -220,8 +236,12 @@ class PreparedRun:
     options: RunOptions
 
 
-def prepare(selection: Selection, model: Model, options: RunOptions) -> PreparedRun:
+def prepare(
+    selection: Selection, model: Model, options: RunOptions, register: TaskRegister | None = None
+) -> PreparedRun:
     """Bind every selected task to its data and freeze the plan.
+
+    register: of tasks that another model of this selection was prepared with.
 
     Raises: PlanError if nothing is selected, the model cannot give the kind of answer a task needs, or a suite has
         members that cannot be evaluated; DataError if a task's data are unavailable.
@@ -235,7 +255,9 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     _refuse_strange_samples(selection, options)
     selection = _with_room_for_prompts(selection, model, options)
     selection, bound = bind_tasks(
-        selection, unanswerable, WantedTasks(options.bind, dict(options.samples), options.partial)
+        selection,
+        unanswerable,
+        WantedTasks(options.bind, dict(options.samples), options.partial, register or TaskRegister()),
     )
     if perturb := options.settings.get("perturb"):
         selection, bound = with_perturbed(selection, bound, [perturbation_from(each) for each in perturb])

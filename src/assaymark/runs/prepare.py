@@ -52,8 +52,6 @@ def prepare_run(model: object, tasks: str | Sequence[str], options: EvaluateOpti
     Raises: as `choose_tasks`, `model_of`, `run_options` and `runner.plan.prepare`; UsageError or UnknownName for an
         invalid or unknown option.
     """
-    _check_tasks(tasks)
-    check_options(EvaluateOptions, options)
     selection, settled = choose_tasks(tasks, options)
     answering = model_of(model, settled)
     return answering, prepare(selection, answering, run_options(settled))
@@ -62,8 +60,11 @@ def prepare_run(model: object, tasks: str | Sequence[str], options: EvaluateOpti
 def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Selection, EvaluateOptions]:
     """Return the named tasks, and the options with the suite's profile where none was given.
 
-    Raises: UsageError if nothing is named, or suites of different profiles are and no profile was given.
+    Raises: UsageError if nothing is named, or suites of different profiles are and no profile was given; UsageError or
+        UnknownName for an invalid or unknown option.
     """
+    _check_tasks(tasks)
+    check_options(EvaluateOptions, options)
     names = split_names(tasks)
     if options.get("suite"):
         names.append(f"suite:{options['suite']}")
@@ -217,7 +218,8 @@ def _named(
     declared: Mapping[str, Factory],
 ) -> Model:
     """Return a model given by the name of its kind, or by its path or hub id."""
-    if isinstance(model, str) and (model in MODELS or model in declared or model_args):
+    is_kind = model in MODELS or model in declared
+    if isinstance(model, str) and (is_kind or (model_args and "/" not in model and not Path(model).is_dir())):
         return create_model(model, model_args, declared=declared, **arguments)
     return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, **arguments)
 

@@ -27,8 +27,8 @@ from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.execute import open_checked
 from assaymark.runs.forecasting import Forecasts, fixed_forecasts, stored_values
 from assaymark.runs.opening import RunOpener, no_notice
-from assaymark.runs.plan import PreparedRun, render_of
-from assaymark.runs.prepare import open_store, prepare_run
+from assaymark.runs.plan import PreparedRun, TaskRegister, prepare, render_of
+from assaymark.runs.prepare import choose_tasks, model_of, open_store, run_options
 from assaymark.runs.run import Run
 from assaymark.runs.stored import run_in
 from assaymark.scoring.metrics import is_higher_better, may_be_share
@@ -45,6 +45,7 @@ __all__ = [
     "Place",
     "Race",
     "RaceOptions",
+    "RacedTasks",
     "Side",
     "begin_race",
     "block_size",
@@ -52,7 +53,6 @@ __all__ = [
     "helped_line",
     "main_metrics",
     "places_of",
-    "prepare_side",
     "race",
     "race_models",
     "record_race",
@@ -64,6 +64,7 @@ __all__ = [
 FIRST_BLOCK = 50  # questions before the first look
 LEAST_BLOCK = 16  # questions between two looks
 GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
+LARGEST_GROWTH = 0.5  # the same, while a verdict is far away: half of the questions that would still decide
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
 
@@ -203,8 +204,9 @@ class Answering:
         self.run_id = opened.run_id
         self._attempt = Attempt(store, model, opened, prepared.options.bill)
         self._bound = {bound.plan.name: bound for bound in prepared.bound}
-        self._samples = {
-            name: {sample.index: sample for sample in bound.samples()} for name, bound in self._bound.items()
+        self._positions = {
+            name: {index: position for position, index in enumerate(bound.indices)}
+            for name, bound in self._bound.items()
         }
         self._render = render_of(model)
         self._seen: set[Place] = set()
@@ -217,7 +219,7 @@ class Answering:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        n_left = sum(len(samples) for samples in self._samples.values()) - len(self._seen)
+        n_left = sum(map(len, self._positions.values())) - len(self._seen)
         if error is None and n_left:
             self._attempt.n_to_retry += n_left
             self._attempt.stop_reason = self._attempt.stop_reason or f"stopped by {self._rule}"
@@ -241,7 +243,8 @@ class Answering:
             bound = self._bound[task]
             # a limit of the cost is reached in the order in which evidence counts
             is_limited = self._attempt.bill is not None and self._attempt.bill.most is not None
-            samples = [self._samples[task][index] for index in (indices if is_limited else sorted(indices))]
+            own = bound.samples()
+            samples = [own[self._positions[task][index]] for index in (indices if is_limited else sorted(indices))]
             requests = [bound.request(sample, self._render) for sample in samples]
             of_request = {request.id: sample for request, sample in zip(requests, samples, strict=True)}
             chunk = Chunk((bound,), requests, of_request)
@@ -252,7 +255,7 @@ class Answering:
                     scorer.take(output)
                 scorer.finish()
         self._seen.update(places)
-        stored = stored_values(self._store, self.run_id, {task: self._metrics[task] for task in by_task})
+        stored = stored_values(self._store, self.run_id, {task: self._metrics[task] for task in by_task}, by_task)
         return {place: stored.get(place) for place in places}
 
 
@@ -283,7 +286,8 @@ def race_models(
     """
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
     store, notify = open_store(shared), shared.get("notify") or no_notice
-    opened, prepared = prepare_side(first, tasks, {**shared, "model_args": first_args})
+    raced = RacedTasks(tasks, shared)
+    opened, prepared = raced.prepare(first, first_args)
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics = main_metrics(prepared)
@@ -295,7 +299,7 @@ def race_models(
         if stored is not None:
             sides.append(stored)
         else:
-            other, of_other = prepare_side(second, tasks, {**shared, "model_args": second_args})
+            other, of_other = raced.prepare(second, second_args)
             if of_other.plan.key == prepared.plan.key:
                 raise UsageError("both are the same model; name two that differ")
             side = stack.enter_context(Answering(other, of_other, store, metrics, shared.get("command"), notify))
@@ -323,17 +327,25 @@ def race_models(
     return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
 
 
-def prepare_side(model: object, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
-    """Return a model and its plan, with a bill where its price is known.
+class RacedTasks:
+    """What the models of a race have in common: the tasks, chosen and bound to their data once, and the options.
 
     Raises: UsageError for a limit of the cost, which would leave the race undecided with one model ahead; as
-        `prepare_run`.
+        `choose_tasks`.
     """
-    if options.get("max_cost") is not None:
-        raise UsageError("a race has no limit of its cost; omit max_cost, or limit the questions (--budget N)")
-    opened, prepared = prepare_run(model, tasks, options)
-    bill = bill_for(opened, options.get("price"), options.get("prices"), None)
-    return opened, replace(prepared, options=replace(prepared.options, bill=bill))
+
+    def __init__(self, tasks: str | Sequence[str], options: EvaluateOptions) -> None:
+        if options.get("max_cost") is not None:
+            raise UsageError("a race has no limit of its cost; omit max_cost, or limit the questions (--budget N)")
+        self._selection, self._options = choose_tasks(tasks, options)
+        self._register = TaskRegister()
+
+    def prepare(self, model: object, model_args: str | Mapping[str, object]) -> tuple[Model, PreparedRun]:
+        """Return a model and its plan, with a bill where its price is known. Raises: as `prepare_run`."""
+        options: EvaluateOptions = {**self._options, "model_args": model_args}
+        opened = model_of(model, options)
+        bill = bill_for(opened, options.get("price"), options.get("prices"), None)
+        return opened, prepare(self._selection, opened, replace(run_options(options), bill=bill), self._register)
 
 
 def cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
@@ -348,7 +360,7 @@ def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[
     macro: whether each task counts the same.
     """
     return question_order(
-        {bound.plan.name: [sample.index for sample in bound.samples()] for bound in prepared.bound},
+        {bound.plan.name: bound.indices for bound in prepared.bound},
         {bound.plan.name: bound.plan.dataset_hash for bound in prepared.bound},
         seed,
         macro=macro,
@@ -362,7 +374,7 @@ def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
 
     macro: whether each task counts the same in the draw.
     """
-    sizes = {bound.plan.name: len(bound.samples()) for bound in prepared.bound}
+    sizes = {bound.plan.name: len(bound.indices) for bound in prepared.bound}
     groups = {group.name: group for group in prepared.selection.groups}
 
     def tasks_of(name: str) -> set[str]:
@@ -388,9 +400,14 @@ def begin_race(places: Sequence[Place], options: RaceOptions, control: Control |
     return PairedRace(len(places), options.alpha, options.margin, weights=weights, control=control)
 
 
-def block_size(n_seen: int) -> int:
-    """Return how many questions to ask until the next look."""
-    return max(LEAST_BLOCK, int(GROWTH * n_seen)) if n_seen else FIRST_BLOCK
+def block_size(n_seen: int, n_more: int | None = None) -> int:
+    """Return how many questions to ask until the next look; `n_more`: about how many would decide, where it is known.
+
+    A rule that is valid at any time is so at looks that depend on what was seen before.
+    """
+    if not n_seen:
+        return FIRST_BLOCK
+    return max(LEAST_BLOCK, int(GROWTH * n_seen), min((n_more or 0) // 2, int(LARGEST_GROWTH * n_seen)))
 
 
 def race(
@@ -406,7 +423,7 @@ def race(
     most = len(places) if options.most is None else min(options.most, len(places))
     state = paired.state()
     while not state.is_decided and state.n_seen < most:
-        block = places[state.n_seen : min(state.n_seen + block_size(state.n_seen), most)]
+        block = places[state.n_seen : min(state.n_seen + block_size(state.n_seen, state.n_more), most)]
         first, second = (side.values(block) for side in sides)
         differences: list[float] = []
         for place in block:

@@ -24,13 +24,13 @@ from assaymark.runs.race import (
     Answering,
     Place,
     Race,
+    RacedTasks,
     RaceOptions,
     Side,
     begin_race,
     block_size,
     main_metrics,
     places_of,
-    prepare_side,
     record_race,
     score_difference,
     stored_side,
@@ -112,7 +112,8 @@ def race_several(
         raise UsageError(f"a race needs two models or more; {len(models)} was named")
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
     store, notify = open_store(shared), shared.get("notify") or no_notice
-    opened, prepared = prepare_side(models[0][0], tasks, {**shared, "model_args": models[0][1]})
+    raced = RacedTasks(tasks, shared)
+    opened, prepared = raced.prepare(*models[0])
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
@@ -125,7 +126,7 @@ def race_several(
             stored = stored_side(store, model, prepared, metrics) if at else None
             if stored is None:
                 if at:
-                    opened, of_model = prepare_side(model, tasks, {**shared, "model_args": arguments})
+                    opened, of_model = raced.prepare(model, arguments)
                 else:
                     of_model = prepared
                 if of_model.plan.key in {each.plan.key for each in prepared_runs.values()}:
@@ -168,7 +169,8 @@ def _ask(
         undecided = [pair for pair in pairs if not states[pair].is_decided]
         if not undecided:
             break
-        block = places[n_seen : min(n_seen + block_size(n_seen), most)]
+        n_more = min(states[pair].n_more or 0 for pair in undecided)
+        block = places[n_seen : min(n_seen + block_size(n_seen, n_more), most)]
         asked = sorted({at for pair in undecided for at in pair})
         values = {at: sides[at].values(block) for at in asked}
         # evidence counts in the order alone, so that what follows a failed question has to wait

@@ -367,11 +367,16 @@ class PairedRace:
             verdict = "first" if evidence[0] >= evidence[1] else "second"
         elif self.margin is not None and -self.margin < low and high < self.margin:
             verdict = "equivalent"
-        best = max(evidence)
-        n_more = None
-        if verdict == "undecided" and left and bets.n_seen and best > 0.1:
-            n_more = min(left, math.ceil(bets.n_seen * (bets.log_needed / best - 1)))
         mean = float(bets.mean[0]) if bets.n_seen else 0.0
+        n_more = None
+        if verdict == "undecided" and left and bets.n_seen:
+            factors = []  # of the questions so far
+            if (best := max(evidence)) > 0.1:
+                factors.append(bets.log_needed / best)
+            if self.margin is not None and abs(mean) < self.margin:  # widths fall with the root of the questions
+                factors.append(((high - low) / 2 / (self.margin - abs(mean))) ** 2)
+            if factors:
+                n_more = min(left, max(1, math.ceil(bets.n_seen * (min(factors) - 1))))
         low, high = max(low, least), min(high, most)
         return RaceState(bets.n_seen, bets.n, mean, low, high, verdict, is_certain, n_more)
 

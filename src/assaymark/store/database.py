@@ -154,7 +154,8 @@ class Store(StoredResults):
         the old one are removed. (A request without some of its queries, as `unanswered` returns it, counts as equal.)
         """
         self._writer.flush()
-        request_rows.add_requests(self._database, self._leases, run_id, requests, samples)
+        written = request_rows.add_requests(self._database, self._leases, run_id, requests, samples)
+        self._writer.learn(run_id, written)
 
     def unanswered(self, run_id: str, requests: Sequence[Request]) -> list[Request]:
         """Return the requests with only those queries that have no stored output; `Query.index` is unchanged.

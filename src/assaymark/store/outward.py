@@ -294,10 +294,12 @@ class OutwardStore(Store):
         categories = self._shown_categories(run_id, task)
         return (withheld_record(record, how, categories) for record in records)
 
-    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
+    def scores(
+        self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
+    ) -> Iterator[SampleScoreRow]:
         """As `Store.scores`, without what was extracted from withheld answers."""
         withheld: dict[str, Withholding | None] = {}
-        for score in super().scores(run_id, task, details=details):
+        for score in super().scores(run_id, task, details=details, indices=indices):
             if score.task not in withheld:
                 withheld[score.task] = self.withholding(run_id, score.task)
             how = withheld[score.task]

@@ -192,14 +192,16 @@ class StoredResults:
 
     # ------------------------------------------------------------------------------ scores, samples
 
-    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
+    def scores(
+        self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
+    ) -> Iterator[SampleScoreRow]:
         """Yield the current scores: the latest scoring of each task, filter and metric.
 
         They are ordered by task (as in the plan), filter, metric, sample index and turn. Without `details`, the field
-        `detail` is None, which is faster.
+        `detail` is None, which is faster. With `indices`, only the scores of these samples.
         """
         self._writer.flush()
-        return results.scores_of(self._database, run_id, task, details=details)
+        return results.scores_of(self._database, run_id, task, details=details, indices=indices)
 
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
         """Return the hash of each sample of a task by (sample index, turn); no text is read."""

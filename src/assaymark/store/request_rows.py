@@ -71,11 +71,12 @@ def task_numbers(connection: Connection, run: int) -> dict[str, int]:
 
 def add_requests(
     database: Database, leases: Leases, run_id: str, run_requests: Sequence[Request], samples: Sequence[Sample] = ()
-) -> None:
-    """Store the requests that are new or changed.
+) -> dict[str, tuple[int, int]]:
+    """Store the requests that are new or changed; return their row ids, each with that of its task, by request id.
 
     Raises: LeaseLost or RunBusy if another writer has the run.
     """
+    written: dict[str, tuple[int, int]] = {}
     rows = {(sample.task, sample.index): sample for sample in samples}
     digests = TextDigests()
     at_once = WITH_IMAGES_AT_ONCE if any(request.images for request in run_requests) else WRITTEN_AT_ONCE
@@ -95,7 +96,8 @@ def add_requests(
             add_tasks(connection, number, [name for name in dict.fromkeys(names) if name not in known])
             new, changed = _new_and_changed(connection, number, [*new, *changed])
             _forget_answers(connection, list(changed.values()))
-            _insert(connection, number, new, changed, rows, digests)
+            written |= _insert(connection, number, new, changed, rows, digests)
+    return written
 
 
 def unanswered(database: Database, run_id: str, run_requests: Sequence[Request]) -> list[Request]:
@@ -213,8 +215,8 @@ def _insert(
     changed: Mapping[_HashedRequest, int],
     rows: Mapping[tuple[str, int], Sample],
     digests: TextDigests,
-) -> None:
-    """Write request rows and the texts they need; a changed one keeps its row id."""
+) -> dict[str, tuple[int, int]]:
+    """Write request rows and the texts they need, a changed one under its row id; return what `add_requests` does."""
     everything = [*new, *changed]
     wanted: dict[bytes, str] = {}
     sample_rows: list[bytes | None] = []
@@ -246,6 +248,7 @@ def _insert(
         sources = {ids[sha256]: own for sha256, text in wanted.items() if (own := known.sources(text))}
         if sources:
             mark(connection, _copies(values, sources))
+    return {item.split.request.id: (row["id"], row["run_task"]) for item, row in zip(everything, values, strict=True)}
 
 
 def _copies(values: Sequence[Mapping[str, Any]], sources: Mapping[int, frozenset[str]]) -> Iterator[tuple[int, str]]:

@@ -62,12 +62,17 @@ _scores_of = (
 )
 
 
-def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[SampleScoreRow]:
-    """Yield the current scores by task, filter, metric, sample index and turn."""
+def scores_of(
+    database: Database, run_id: str, task: str | None, *, details: bool, indices: Sequence[int] | None = None
+) -> Iterator[SampleScoreRow]:
+    """Yield the current scores, of these samples or of all, by task, filter, metric, sample index and turn."""
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
-        by_task = {name: _scores_of_task(connection, number_of(tasks, name), details=details) for name in names}
+        by_task = {
+            name: _scores_of_task(connection, number_of(tasks, name), details=details, indices=indices)
+            for name in names
+        }
     for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
@@ -178,7 +183,9 @@ def current_scorings(connection: Connection, task: int) -> list[StoredRow]:
     return list({(row.filter, row.metric): row for row in connection.execute(of_task)}.values())
 
 
-def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list[tuple[StoredRow, list[ScoreRow]]]:
+def _scores_of_task(
+    connection: Connection, task: int, *, details: bool, indices: Sequence[int] | None
+) -> list[tuple[StoredRow, list[ScoreRow]]]:
     current = current_scorings(connection, task)
     columns = [scores.c.value, scores.c.status, scores.c.parts]
     if details:
@@ -190,8 +197,10 @@ def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list
         .order_by(requests.c.sample_index, requests.c.turn)
     )
     by_scoring: dict[int, list[ScoreRow]] = {row.id: [] for row in current}
-    for row in connection.execute(statement).all():
-        by_scoring[row[0]].append(row)
+    parts = [statement] if indices is None else [statement.where(_at.in_(c)) for c in chunks(sorted(set(indices)))]
+    for part in parts:
+        for row in connection.execute(part).all():
+            by_scoring[row[0]].append(row)
     return [(row, by_scoring[row.id]) for row in current]
 
 

@@ -5,7 +5,7 @@ take a minute. A batch that cannot be written stays in memory and can be written
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
@@ -88,6 +88,12 @@ class Writer:
                 self.flush()  # those scores belong to the replaced outputs
             self._outputs.setdefault(run_id, []).extend(rows)
             self._collected(run_id, known)
+
+    def learn(self, run_id: str, row_ids: Mapping[str, tuple[int, int]]) -> None:
+        """Take over the row ids of requests that were just stored, each with that of its task, by request id."""
+        with self._lock:
+            if (known := self._known.get(run_id)) is not None:
+                known.requests.update(row_ids)
 
     def add_scores(self, run_id: str, received: Iterable[Score], scoring_hash: str) -> None:
         """Collect scores.

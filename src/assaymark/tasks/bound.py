@@ -87,6 +87,10 @@ class BoundTask(Protocol):
         Raises: PlanError where there is no sandbox and the run does not allow running without one.
         """
 
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the samples in the split, in the order of `samples`; no row is read for them."""
+
     def samples(self) -> Sequence[Sample]:
         """Return the samples of the run, in the order in which their shots are drawn."""
 

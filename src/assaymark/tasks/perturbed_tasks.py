@@ -149,6 +149,11 @@ class PerturbedTask:
     def _originals(self) -> dict[int, Sample]:
         return {sample.index: sample for sample in self._own.samples()}
 
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the samples that have a copy."""
+        return [sample.index for sample in self._samples]
+
     def samples(self) -> Sequence[Sample]:
         """Return the copies, in the order of the originals."""
         return self._samples

@@ -91,7 +91,7 @@ class BoundPythonTask:
         seed = options.profile.seed if options.seed is None else options.seed
         self._theirs.set_config(key="num_fewshot", value=self.n_shots)
         self._theirs.set_fewshot_seed(seed=seed)
-        self._indices = chosen_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
+        self.indices = chosen_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
         better = self._theirs.higher_is_better()
         self.metrics = tuple(
             MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
@@ -109,7 +109,7 @@ class BoundPythonTask:
             spec_hash=self.task.spec_hash,
             dataset_hash=content_hash([sample.sha256 for sample in self._samples]),
             num_fewshot=self.n_shots,
-            n_samples=len(self._indices),
+            n_samples=len(self.indices),
             sample_indices=self.options.sample_indices if drawn is None else drawn,
             drawn=None if drawn is None else {"of": self.n_original, "by": "HELM"},
             generation=[asdict(query.settings) for query in self._queries_of_first if isinstance(query, GenerateQuery)]
@@ -118,9 +118,9 @@ class BoundPythonTask:
 
     @cached_property
     def _samples(self) -> tuple[Sample, ...]:
-        rows = [dict(self._docs[i]) for i in self._indices]
+        rows = [dict(self._docs[i]) for i in self.indices]
         return tuple(
-            Sample(self.task.name, i, row, content_hash(row)) for i, row in zip(self._indices, rows, strict=True)
+            Sample(self.task.name, i, row, content_hash(row)) for i, row in zip(self.indices, rows, strict=True)
         )
 
     @cached_property

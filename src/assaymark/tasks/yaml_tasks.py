@@ -6,8 +6,9 @@ Draw shots with a task's own sampler class, through the interface of lm-evaluati
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
+from assaymark.datasets import Rows
 from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.limits.characters import exception_text
 from assaymark.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_by_label, draw_shots
@@ -85,6 +86,31 @@ def draw_with_class(
 __all__ = ["BoundYamlTask", "layout_of"]
 
 
+class _RowSamples(Sequence[Sample]):
+    """The samples of rows, each made when it is read: hashing all rows takes longer than a short run needs."""
+
+    def __init__(self, task: str, rows: Rows, indices: Sequence[int]) -> None:
+        self._task, self._rows, self._indices = task, rows, indices
+        self._made: dict[int, Sample] = {}
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, key: int) -> Sample: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Sample]: ...
+    def __getitem__(self, key: int | slice) -> Sample | list[Sample]:
+        """Return the sample at a position, or those of a slice."""
+        if isinstance(key, slice):
+            return [self[position] for position in range(*key.indices(len(self)))]
+        index = self._indices[key]
+        if (sample := self._made.get(index)) is None:
+            row = self._rows[index]
+            sample = self._made[index] = Sample(self._task, index, row, content_hash(row))
+        return sample
+
+
 class BoundYamlTask:
     """A `BoundTask` described by its YAML file."""
 
@@ -128,7 +154,7 @@ class BoundYamlTask:
             multiple_targets=multiple_targets,
             tool_use=tool_use_of(task.prompt, task.metrics, loader_of(task), columns),
         )
-        self._indices = chosen_indices(self.n_original, self._rules, options, task.name)
+        self.indices = chosen_indices(self.n_original, self._rules, options, task.name)
 
     @cached_property
     def _rules(self) -> DrawRules:
@@ -164,7 +190,7 @@ class BoundYamlTask:
             spec_hash=self.task.spec_hash,
             dataset_hash=self._dataset_hash,
             num_fewshot=self.n_shots,
-            n_samples=len(self._indices),
+            n_samples=len(self.indices),
             sample_indices=self.options.sample_indices if drawn is None else drawn,
             drawn=None if drawn is None else {"of": self.n_original, "by": "HELM"},
             generation=self._settings.facts if self._settings else None,
@@ -181,13 +207,12 @@ class BoundYamlTask:
         return self.task.prompt.turns is not None
 
     @cached_property
-    def _samples(self) -> tuple[Sample, ...]:
-        rows, name = self._rows.evaluated, self.task.name
-        return tuple(Sample(name, i, rows[i], content_hash(rows[i])) for i in self._indices)
+    def _samples(self) -> Sequence[Sample]:
+        return _RowSamples(self.task.name, self._rows.evaluated, self.indices)
 
     @cached_property
     def _position(self) -> dict[int, int]:
-        return {index: position for position, index in enumerate(self._indices)}
+        return {index: position for position, index in enumerate(self.indices)}
 
     @cached_property
     def _pool(self) -> Sequence[Row]:
