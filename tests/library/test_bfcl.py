@@ -7,7 +7,7 @@ import copy
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.records import Output, Request, Sample, Score
+from assaymark.records.json_values import object_of
 from assaymark.runs.evaluate import evaluate
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
@@ -54,8 +55,7 @@ def scored(task: BoundTask, request: Request, sample: Sample, calls: list[dict[s
 
 def reason_of(score: Score) -> object:
     """Return why a score is no right answer."""
-    assert isinstance(score.detail, Mapping)
-    return score.detail["reason"]
+    return object_of(score.detail, "detail")["reason"]
 
 
 @pytest.mark.parametrize("prefix", ["bfcl_", "bfcl_prompted_"])

@@ -1,7 +1,6 @@
 """Task files with tools: their keys, the calls they expect, a right answer as text, and prompts in both ways."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.prompts.tools import tools_prompt
 from assaymark.records import Output, Request, Score
+from assaymark.records.json_values import object_of
 from assaymark.runs.plan import render_of
 from assaymark.scoring.call_match import ExpectedCall
 from assaymark.store.request_texts import join_request, split_request
@@ -70,8 +70,7 @@ def score_of(task: BoundTask, index: int, text: str, calls: Any = None) -> Score
 
 def reason_of(score: Score) -> object:
     """Return why a score is no right answer."""
-    assert isinstance(score.detail, Mapping)
-    return score.detail["reason"]
+    return object_of(score.detail, "detail")["reason"]
 
 
 def test_a_request_has_tools_and_a_right_answer(tmp_path: Path) -> None:

@@ -8,15 +8,18 @@ the files are there. Anything else is refused with the nearest names: a silently
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from assaymark.engine.options import AttentionPath, DTypeName, Numerics
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import dataclass_of
 from assaymark.registry import nearest
+
+T = TypeVar("T")
 
 DTYPES: Mapping[str, DTypeName] = {
     "auto": "auto",
@@ -95,6 +98,12 @@ class LocalArguments:
     cache_dir: str | None = None
     local_files_only: bool = False
     model_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def gguf_file(self) -> str | None:
+        """The name of the GGUF file in the folder; None where the weights are in another format."""
+        name = self.model_kwargs.get("gguf_file")
+        return None if name is None else str(name)
 
     @property
     def template_variables(self) -> dict[str, JsonValue]:
@@ -216,6 +225,17 @@ def known_arguments(
         if name not in known:
             raise UnknownName(noun, name, nearest(name, known), f"it has: {', '.join(known) or 'none'}")
     return values
+
+
+def arguments_record(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return a dataclass of arguments from the values of its fields.
+
+    Raises: UsageError for a value of another type than its field's.
+    """
+    try:
+        return dataclass_of(kind, values)
+    except TypeError as error:
+        raise UsageError(f"argument {error}") from None
 
 
 def boolean(name: str, value: object) -> bool:
@@ -345,4 +365,4 @@ def local_arguments(model_args: Mapping[str, object]) -> LocalArguments:
     ):
         if name in values:
             values[name] = str(values[name])
-    return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)
+    return arguments_record(LocalArguments, {**values, "dtype": DTYPES[dtype], "model_kwargs": kwargs})
