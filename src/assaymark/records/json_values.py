@@ -22,6 +22,8 @@ __all__ = [
     "object_of",
     "objects_at",
     "objects_of",
+    "text_at",
+    "texts_of",
 ]
 
 T = TypeVar("T")
@@ -64,6 +66,20 @@ def objects_of(value: JsonValue, name: str) -> list[Mapping[str, JsonValue]]:
 def objects_at(content: Mapping[str, JsonValue], key: str) -> list[Mapping[str, JsonValue]]:
     """Return the list of objects at a key; empty where there is none."""
     return objects_of(content.get(key) or (), key)
+
+
+def text_at(content: Mapping[str, JsonValue], key: str) -> str | None:
+    """Return the value at a key as text; None where there is none."""
+    value = content.get(key)
+    return None if value is None else str(value)
+
+
+def texts_of(value: JsonValue, name: str) -> list[str]:
+    """Return a list of texts; see `object_of`."""
+    texts = [each for each in list_of(value, name) if isinstance(each, str)]
+    if len(texts) < len(list_of(value, name)):
+        raise TypeError(f"{name} is {value!r:.80}; expected a list of texts")
+    return texts
 
 
 def float_of(value: JsonValue, name: str) -> float:
