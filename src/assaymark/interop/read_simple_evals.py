@@ -70,8 +70,7 @@ def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSam
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
     for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):
         *messages, answer = objects_of(conversation, "convos")
-        shown = "" if page is None else str(page)
-        score, target = _shown(shown, "Score"), _shown(shown, "Correct Answer")
+        score, target = _shown(page, "Score"), _shown(page, "Correct Answer")
         yield ForeignSample(
             task=task,
             index=index,
@@ -84,8 +83,11 @@ def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSam
         )
 
 
-def _shown(page: str, what: str) -> str | None:
-    match = re.search(_SHOWN.format(what), page, re.DOTALL)
+def _shown(page: object, what: str) -> str | None:
+    text = page or ""
+    if not isinstance(text, str):
+        raise TypeError(f"htmls has {page!r:.60}; expected the text of a page")
+    match = re.search(_SHOWN.format(what), text, re.DOTALL)
     return unescape(match[1]).strip() if match else None
 
 

@@ -150,9 +150,8 @@ _WORDS: Mapping[object, str] = {
 def _words(hint: object) -> str:
     """Return a hint in words: `a text or none`."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return " or ".join(map(str, arguments))
-    if origin in {Union, UnionType}:
-        return " or ".join(dict.fromkeys(map(_words, arguments)))
+    if origin is Literal or origin in {Union, UnionType}:
+        words = list(dict.fromkeys(str(each) if origin is Literal else _words(each) for each in arguments))
+        return ", ".join(words[:-1]) + f" or {words[-1]}" if words[1:] else words[0]
     kind = origin or hint
     return _WORDS.get(kind, getattr(kind, "__name__", str(kind)))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from assaymark.engine.options import AttentionPath, DTypeName, Numerics
 from assaymark.errors import UnknownName, UsageError
@@ -311,6 +311,9 @@ def _check_types(values: Mapping[str, object]) -> None:
     for name, least in (("max_length", 1), ("prefix_token_id", 0), ("window_tokens", 1), ("n_threads", 1), *GENERATION):
         if name in values:
             whole_number(name, values[name], least)
+    for name, choices in (("numerics", get_args(Numerics)), ("attention", get_args(AttentionPath))):
+        if name in values and values[name] not in choices:
+            raise UsageError(f"{name}={values[name]!r} is unknown; expected one of {', '.join(choices)}")
     if values.get("generation_config", "model") not in ("model", "none"):
         raise UsageError(f"generation_config={values['generation_config']!r}; expected model or none")
     if values.get("too_long", "cut") not in ("cut", "drop_shots", "error"):
