@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 __all__ = [
     "AUDIT",
@@ -134,7 +134,7 @@ class TaskPlan:
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
-AUDIT = "audit"  # the key of an audit's settings, in its plan and among its results
+AUDIT: Final = "audit"  # the key of an audit's settings, in its plan and among its results
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,11 @@ class RunPlan:
     def content(self) -> dict[str, JsonValue]:
         """The plan as it is stored: plain lists, dictionaries and values; later fields at their default are omitted."""
         parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
-        return {**plan_content(self), **parts, "extra": self._stored_extra()}
+        return {**plan_content(self), **parts, "extra": self.stored_settings}
 
-    def _stored_extra(self) -> tuple[tuple[str, JsonValue], ...]:
+    @property
+    def stored_settings(self) -> tuple[tuple[str, JsonValue], ...]:
+        """The settings that are stored under `extra`, and those of another version, in the order they are stored in."""
         pairs = ((each.metadata.get("in_extra"), getattr(self, each.name)) for each in fields(self))
         own = ((name, value) for name, value in pairs if name is not None and value is not None)
         plain = ((name, value.content if isinstance(value, PresetPlan | AuditPlan) else value) for name, value in own)
