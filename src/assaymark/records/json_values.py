@@ -76,8 +76,9 @@ def text_at(content: Mapping[str, JsonValue], key: str) -> str | None:
 
 def texts_of(value: JsonValue, name: str) -> list[str]:
     """Return a list of texts; see `object_of`."""
-    texts = [each for each in list_of(value, name) if isinstance(each, str)]
-    if len(texts) < len(list_of(value, name)):
+    listed = list_of(value, name)
+    texts = [each for each in listed if isinstance(each, str)]
+    if len(texts) < len(listed):
         raise TypeError(f"{name} is {value!r:.80}; expected a list of texts")
     return texts
 
