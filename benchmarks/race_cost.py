@@ -37,6 +37,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from assaymark.records.json_values import float_at
+
 if TYPE_CHECKING:
     from assaymark.runs.run import Run
 
@@ -395,7 +397,7 @@ def _spent(run: "Run") -> float:
     cost = run.cost
     if cost is None:
         raise RuntimeError(f"run {run.id} has no bill")
-    return float(cost["spent"])
+    return float_at(cost, "spent")
 
 
 def main() -> None:

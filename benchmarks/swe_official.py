@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from assaymark.records.json_values import list_of, object_of
 from assaymark.store import Store
 from assaymark.swe.attempts import shown_generated, shown_interpreter
 from assaymark.swe.base_copies import Repositories, copy_tree, git, make_base_copy
@@ -156,10 +157,13 @@ def graded_twice(instance: Instance, grading: GradeOptions, swebench: str, place
     return rows
 
 
-def _counts(lists: Mapping[str, Any] | None) -> str:
+def _counts(tests_status: object) -> str:
+    lists = object_of(tests_status or {}, "tests_status")
     if not lists or not all(lists.values()):
         return "-"
-    return " ".join(f"{len(each['success'])}/{len(each['success']) + len(each['failure'])}" for each in lists.values())
+    named = [object_of(each, name) for name, each in lists.items()]
+    counts = [(len(list_of(each["success"], "success")), len(list_of(each["failure"], "failure"))) for each in named]
+    return " ".join(f"{n_passed}/{n_passed + n_failed}" for n_passed, n_failed in counts)
 
 
 def patches_of(instance: Instance, folder: Path) -> dict[str, str]:

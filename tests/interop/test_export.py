@@ -14,6 +14,7 @@ from assaymark.interop.export_tables import COLUMNS, estimate_rows, to_latex, to
 from assaymark.leaderboard.pages.run import run_page
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
+from assaymark.records.json_values import object_at, objects_at
 from assaymark.runs.exporting import export_run, import_run
 from assaymark.runs.run import Run
 from assaymark.store import Store
@@ -43,7 +44,7 @@ def test_a_run_is_copied_by_one_file(run: Run, tmp_path: Path) -> None:
     for task in TASKS:
         assert result.run.samples(task) == run.samples(task)
     assert result.run.store.verify() == []
-    copied = result.run.attempts()[0]["facts"]["copied"]
+    copied = objects_at(object_at(result.run.attempts()[0], "facts"), "copied")
     assert [each["started_at"] for each in copied] == [attempt["started_at"] for attempt in run.attempts()]
     assert not import_run(str(tmp_path / "elsewhere.sqlite"), file).is_new
 
@@ -241,5 +242,5 @@ def test_an_import_of_a_stored_run_changes_nothing(run: Run, tmp_path: Path) -> 
     first = import_run(str(tmp_path / "elsewhere.sqlite"), file).run
     assert len(first.attempts()) == len(copy.attempts()) == 1
     facts = run_page(Site([], StoredRuns(copy.store)), run.id).attempts[0].facts
-    begun = run.attempts()[0]["started_at"][:16].replace("T", " ")
+    begun = str(run.attempts()[0]["started_at"])[:16].replace("T", " ")
     assert facts["copied"] == f"imported; 1 attempt where it was evaluated, the last begun at {begun} UTC"

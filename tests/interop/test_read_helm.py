@@ -15,6 +15,7 @@ from assaymark.errors import DataError
 from assaymark.interop.helm_files import read_folder
 from assaymark.interop.read_helm import read_helm
 from assaymark.interop.read_imported import read_imported
+from assaymark.records.json_values import list_at, object_at, object_of, objects_at
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.runs.comparison import compare_stored
 from assaymark.runs.exporting import import_run
@@ -77,7 +78,7 @@ def test_copies_have_their_originals_hash_and_all_trials_answers(
         assert copy.request.prompt != original.request.prompt
         assert len(copy.outputs) == 2
     details = [score.detail for score in originals[0].scores if score.metric == "exact_match"]
-    assert len(details[0]["trials"]) == 2
+    assert len(list_at(object_of(details[0], "detail"), "trials")) == 2
     assert main(["show", run.short_id, "--samples", TASK, "--broken", "--store", store]) == 0
     assert "unperturbed" in capsys.readouterr().out
 
@@ -113,8 +114,8 @@ def test_a_run_of_ours_is_compared_copy_by_copy(tmp_path: Path) -> None:
     rows: list[Any] = [{"question": "Q", "choices": ["a", "b", "c"], "answer": 0}] * 4  # HELM's ids begin with shots
     rows += [
         {
-            "question": sample.row["input"]["text"],
-            "choices": [reference["text"] for reference in sample.row["references"]],
+            "question": object_at(sample.row, "input")["text"],
+            "choices": [reference["text"] for reference in objects_at(sample.row, "references")],
             "answer": sample.gold,
         }
         for sample in helm.samples
@@ -145,8 +146,8 @@ def test_every_statistic_is_read(tmp_path: Path, folder: str) -> None:
     path = LOGS.parent / folder
     run = import_run(str(tmp_path / "store.sqlite"), path).run
     content = run.to_json()
-    read = content["statistics"]
-    scores = {(each["task"], each["metric"]) for each in content["estimates"]}
+    read = {task: object_of(numbers, task) for task, numbers in object_at(content, "statistics").items()}
+    scores = {(each["task"], each["metric"]) for each in objects_at(content, "estimates")}
     stats = json.loads((path / "stats.json").read_text())
     n_compared = 0
     for stat in stats:

@@ -16,6 +16,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.records import Output, Request, Sample, Score
+from assaymark.records.json_values import object_of
 from assaymark.runs.evaluate import evaluate
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
@@ -50,6 +51,11 @@ def scored(task: BoundTask, request: Request, sample: Sample, calls: list[dict[s
     output = Output(request.id, 0, text="", tool_calls=json.dumps(made) if made else None)
     (score,) = task.score(request, sample, [output])
     return score
+
+
+def reason_of(score: Score) -> object:
+    """Return why a score is no right answer."""
+    return object_of(score.detail, "detail")["reason"]
 
 
 @pytest.mark.parametrize("prefix", ["bfcl_", "bfcl_prompted_"])
@@ -117,7 +123,7 @@ def test_faults_score_0_with_their_reason(category: str, shared_dir: Path) -> No
         for made, reason in faults(calls, functions[name], allowed):
             score = scored(task, request, sample, made)
             assert score.value == 0.0, (sample.row["id"], made)
-            found = (score.detail or {})["reason"]
+            found = reason_of(score)
             is_other = len(calls) > 1 and found == "wrong_value"  # compared with another call of the same function
             assert found == reason or is_other, (sample.row["id"], made, score.detail)
             seen[reason] += 1
@@ -134,7 +140,7 @@ def test_a_call_where_none_fits_is_wrong(shared_dir: Path) -> None:
         name = json.loads(request.tools or "")[0]["function"]["name"]
         for called in (name, "another"):
             score = scored(task, request, sample, [{"name": called, "arguments": {}}])
-            assert (score.value, (score.detail or {})["reason"]) == (0.0, "unwanted_call")
+            assert (score.value, reason_of(score)) == (0.0, "unwanted_call")
         (score,) = task.score(request, sample, [Output(request.id, 0, text="None of these can do that.")])
         assert score.value == 1.0
 

@@ -137,7 +137,9 @@ def test_runs_have_helms_shots_and_metrics(tmp_path: Path) -> None:
     assert "acc_calibrated" in {each.metric for each in apart.estimates}
     done = evaluate_prompt_styles(FakeModel(mode="gold"), file, ["own", *STYLES], [None])
     assert [run.num_fewshot for run in done.runs] == [0, 5, 0, 0]
-    assert [line["value"] for line in done.to_json()["lines"]][:2] == [1.0, 1.0]
+    lines = done.to_json()["lines"]
+    assert isinstance(lines, list)
+    assert [line["value"] for line in lines][:2] == [1.0, 1.0]
 
 
 def test_conversations_have_no_shots_to_drop(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """From a sample's outputs to its scores, by the task's metrics, filters or own function."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,9 @@ def test_a_gold_answer_that_is_no_choice_is_wrong_and_marked(tmp_path: Path, gol
     request = task.request(sample)
     scores = {score.metric: score for score in task.score(request, sample, answered(request, [-2.0, -1.0]))}
     assert task.gold_is_absent(sample) is is_absent
-    assert scores["acc"].detail.get("gold_is_absent", False) is is_absent
+    detail = scores["acc"].detail
+    assert isinstance(detail, Mapping)
+    assert detail.get("gold_is_absent", False) is is_absent
     assert scores["acc"].value == float(not is_absent)
 
 

@@ -11,6 +11,7 @@ from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.prompts.tools import tools_prompt
 from assaymark.records import Output, Request, Score
+from assaymark.records.json_values import object_of
 from assaymark.runs.plan import render_of
 from assaymark.scoring.call_match import ExpectedCall
 from assaymark.store.request_texts import join_request, split_request
@@ -67,6 +68,11 @@ def score_of(task: BoundTask, index: int, text: str, calls: Any = None) -> Score
     return score
 
 
+def reason_of(score: Score) -> object:
+    """Return why a score is no right answer."""
+    return object_of(score.detail, "detail")["reason"]
+
+
 def test_a_request_has_tools_and_a_right_answer(tmp_path: Path) -> None:
     """Tools have OpenAI's form and names; the target is what a model may write; call_match is the default metric."""
     task = bound(tmp_path)
@@ -83,7 +89,7 @@ def test_a_request_has_tools_and_a_right_answer(tmp_path: Path) -> None:
     for index, request in enumerate(requests):
         assert score_of(task, index, request.target).value == 1.0
     assert score_of(task, 1, '{"name": "math_add", "parameters": {"a": 3}}').value == 1.0
-    assert (score_of(task, 0, "").detail or {})["reason"] == "no_call"
+    assert reason_of(score_of(task, 0, "")) == "no_call"
     function = {"function": {"name": "math_add", "arguments": '{"a": 2}'}}
     assert score_of(task, 1, "I add.", [function]).value == 1.0
 
@@ -96,7 +102,7 @@ def test_tools_in_the_prompt(tmp_path: Path) -> None:
     assert request.prompt == "Be brief.\n\n" + tools_prompt([ADD]) + "1?"
     assert request.target == "[math.add(a=1, how={'x': 'y'})]"
     assert score_of(task, 0, request.target).value == 1.0
-    assert (score_of(task, 0, '{"name": "math.add", "arguments": {"a": 1}}').detail or {})["reason"] == "no_call"
+    assert reason_of(score_of(task, 0, '{"name": "math.add", "arguments": {"a": 1}}')) == "no_call"
     chat = next(bound(tmp_path, BindOptions(apply_chat_template=True), tools_in="prompt").requests())
     assert [message.role for message in chat.messages] == ["system", "user"]
     assert chat.messages[0].text == tools_prompt([ADD])

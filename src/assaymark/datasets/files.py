@@ -86,7 +86,10 @@ def read_files(
             return _read_parquet(paths)
         if kind in {"csv", "tsv"}:
             return read_csv(paths, options, "\t" if kind == "tsv" else ",", skip_bad_rows=skip_bad_rows)
-        return _read_jsons(paths, options.get("field"), skip_bad_rows=skip_bad_rows)
+        field = options.get("field")
+        if not isinstance(field, str | None):
+            raise TypeError(f"field is {field!r:.60}, which is no key")
+        return _read_jsons(paths, field, skip_bad_rows=skip_bad_rows)
     except _UNREADABLE as error:
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
@@ -222,20 +225,30 @@ def _is_lines(text: str) -> bool:
     return True
 
 
+def data_files(spec: DatasetSpec) -> dict[str, list[str]]:
+    """Return split -> names of the files that a task names; empty if it names none.
+
+    Raises: DataError for a value that names no files.
+    """
+    named = dict(spec.kwargs).get("data_files", {})
+    by_split = named if isinstance(named, Mapping) else {"train": named}
+    names: dict[str, list[str]] = {}
+    for split, files in by_split.items():
+        listed = [files] if isinstance(files, str) else files
+        if not isinstance(listed, list | tuple) or not all(isinstance(n, str) and "\0" not in n for n in listed):
+            raise DataError(f"data_files is {named!r:.120}; expected a file, a list of files, or split -> files")
+        names[split] = list(listed)
+    return names
+
+
 def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
     """Return split -> files if the task names local files; None if it names none, or remote ones.
 
     Raises: DataError for a pattern that matches nothing.
     """
-    kwargs = dict(spec.kwargs)
-    if spec.path not in {"json", "csv", "parquet"} or "data_files" not in kwargs:
+    if spec.path not in {"json", "csv", "parquet"} or "data_files" not in dict(spec.kwargs):
         return None
-    named = kwargs["data_files"]
-    by_split = named if isinstance(named, Mapping) else {"train": named}
-    names = {split: [files] if isinstance(files, str) else files for split, files in by_split.items()}
-    for files in names.values():
-        if not isinstance(files, list | tuple) or not all(isinstance(name, str) and "\0" not in name for name in files):
-            raise DataError(f"data_files is {named!r:.120}; expected a file, a list of files, or split -> files")
+    names = data_files(spec)
     if any("://" in name for files in names.values() for name in files):
         return None
     return {split: [path for name in files for path in _expand(name, spec.base)] for split, files in names.items()}
@@ -285,13 +298,12 @@ def load_chosen(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
 
     Raises: DataError for a file that is not in the folder.
     """
-    kwargs, root = dict(spec.kwargs), data_dir / spec.path
-    if "data_files" not in kwargs or spec.path in {"json", "csv", "parquet"} or not root.is_dir():
+    root = data_dir / spec.path
+    if "data_files" not in dict(spec.kwargs) or spec.path in {"json", "csv", "parquet"} or not root.is_dir():
         return None
-    named = kwargs["data_files"]
     by_split: dict[str, list[Path]] = {}
-    for split, names in (named if isinstance(named, Mapping) else {"train": named}).items():
-        for name in [names] if isinstance(names, str) else names:
+    for split, names in data_files(spec).items():
+        for name in names:
             file = next((path for path in (root / name, root / f"{name}.gz") if path.is_file()), None)
             if file is None:
                 raise DataError(f"data set {spec.title}: no file {name} (or {name}.gz) in {root}")

@@ -17,6 +17,7 @@ from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
 from assaymark.datasets.files import (
     class_labels,
     combined_digest,
+    data_files,
     load_chosen,
     load_folder,
     load_local,
@@ -143,11 +144,9 @@ def explain(spec: DatasetSpec, error: Exception) -> str:
         cause = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
         why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
     if "data_files" in dict(spec.kwargs):
-        named = dict(spec.kwargs)["data_files"]
-        listed = [name for each in (named.values() if isinstance(named, Mapping) else [named])
-                  for name in ([each] if isinstance(each, str) else each)]  # fmt: skip
+        names = [name for of_split in data_files(spec).values() for name in of_split]
         return (
-            f"{why}; to use local files put {' and '.join(map(str, listed))} into <folder>/{spec.path} and name the "
+            f"{why}; to use local files put {' and '.join(names)} into <folder>/{spec.path} and name the "
             "folder with --data_dir DIR or ASSAYMARK_DATA"
         )
     return (

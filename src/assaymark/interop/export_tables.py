@@ -14,6 +14,7 @@ from pathlib import Path
 
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate, JsonValue
+from assaymark.records.json_values import float_of, object_at
 from assaymark.results.evidence.from_store import deciding_score, gold_indices, label_of, wrong_samples
 from assaymark.results.numbers import is_proportion, truncation_of
 from assaymark.results.plain_text import csv_row, latex_inline, markdown_inline
@@ -168,25 +169,26 @@ def to_latex(rows: Sequence[Mapping[str, object]]) -> str:
 
 def _notes(rows: Sequence[Mapping[str, JsonValue]]) -> list[str]:
     """Return a note for each `--limit` among the rows, and for each score that is not meaningful."""
-    limits = [row["limit"] for row in rows if row["limit"] is not None]
+    limits = [limit for row in rows if isinstance(limit := row["limit"], int | float)]
     faults = [f"{row['task']}: {row['note']}" for row in rows if row["note"]]
     return [*dict.fromkeys(limit_shown(limit).capitalize() for limit in limits), *dict.fromkeys(faults)]
 
 
 def _cells(row: Mapping[str, JsonValue]) -> list[str]:
     is_share = bool(row.get("is_share"))
-    metric = row["metric"] if row["filter"] == "none" else f"{row['metric']} ({row['filter']})"
+    metric = str(row["metric"]) if row["filter"] == "none" else f"{row['metric']} ({row['filter']})"
     interval = "–"
     if row["low"] is not None and row["high"] is not None:
         interval = f"{_number(row['low'], is_share=is_share)}–{_number(row['high'], is_share=is_share)}"
     shots = "–" if row["num_fewshot"] is None else str(row["num_fewshot"])
-    return [row["task"], metric, shots, _number(row["value"], is_share=is_share), interval, f"{row['n']:,}"]
+    return [str(row["task"]), metric, shots, _number(row["value"], is_share=is_share), interval, f"{row['n']:,}"]
 
 
-def _number(value: float | None, *, is_share: bool) -> str:
+def _number(value: object, *, is_share: bool) -> str:
     if value is None:
         return "–"
-    return f"{100 * value:.1f}%" if is_share else f"{value:.4g}"
+    number = float_of(value, "value")
+    return f"{100 * number:.1f}%" if is_share else f"{number:.4g}"
 
 
 def model_index(store: Store, run_id: str) -> str:
@@ -235,7 +237,7 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
 
 def _dataset(name: str, task: str, tasks: Mapping[str, JsonValue], shots: Mapping[str, int]) -> dict[str, JsonValue]:
     """Return the data set of a task, or of the task that a subject belongs to, under a name."""
-    spec = tasks.get(task, {}).get("spec") or {}
+    spec = object_at(object_at(tasks, task), "spec")
     dataset = {
         "name": name,
         "type": str(spec.get("dataset_path") or name),

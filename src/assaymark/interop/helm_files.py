@@ -15,6 +15,7 @@ from typing import TypeVar
 from assaymark.errors import DataError
 from assaymark.interop.log_files import parse_json
 from assaymark.records import JsonValue
+from assaymark.records.json_values import list_at
 
 __all__ = ["HelmFolder", "HelmPerturbation", "HelmStat", "HelmState", "InstanceStats", "read_folder"]
 
@@ -271,7 +272,7 @@ def _references(instance: _Entry) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(
         (
             reference.child("output").optional_text("text") or "",
-            tuple(str(tag)[:LONGEST_NAME] for tag in reference.value.get("tags") or ()),
+            tuple(str(tag)[:LONGEST_NAME] for tag in list_at(reference.value, "tags")),
         )
         for reference in instance.children("references")
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from assaymark.errors import AssaymarkError
 from assaymark.interop.reported import ReportedValue, reported_estimates
@@ -24,6 +24,7 @@ from assaymark.records import (
     LoglikelihoodQuery,
     ModelIdentity,
     Output,
+    PerturbedFrom,
     Query,
     Request,
     RunPlan,
@@ -134,7 +135,7 @@ class ForeignCopies:
     family: str | None  # in whose worst case the copies count, if in one
 
     @property
-    def fact(self) -> dict[str, JsonValue]:
+    def fact(self) -> PerturbedFrom:
         """The fact as it is stored with a run."""
         return {"of": self.of, "by": self.by, "family": self.family}
 
@@ -200,12 +201,11 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     results = perturbed.results(tasks, ())
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
-    source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
+    source: dict[str, JsonValue] = {"tool": run.tool, "version": run.version, "date": run.date}
+    source |= {"files": origin, "config": dict(run.config)}
     if run.statistics:
         source["statistics"] = {task: dict(numbers) for task, numbers in run.statistics.items()}
-    facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
-    for name, copies in run.copies.items():
-        facts["tasks"][name]["perturbed"] = copies.fact
+    facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool, copies=run.copies)
     if results:
         facts[PERTURBED] = [result.to_json() for result in results]
     return ImportedRun(
@@ -240,7 +240,8 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
         counterpart = own.get((estimate.task, estimate.metric, estimate.filter))
         if counterpart is None or estimate.value is None:
             continue
-        value = counterpart.details.get("lm_eval_value", counterpart.value)
+        stated = counterpart.details.get("lm_eval_value", counterpart.value)
+        value = float(stated) if isinstance(stated, SupportsFloat) else None
         if value is None or abs(value - estimate.value) > TOLERANCE * max(abs(estimate.value), 1.0):
             lines.append(
                 f"{estimate.task} {estimate.metric}: the results file reports {estimate.value:.6g}, its samples give "
@@ -267,10 +268,20 @@ def facts_from(
     configs: Mapping[str, object],
     *,
     origin: str = "lm-eval",
+    copies: Mapping[str, ForeignCopies] | None = None,
 ) -> dict[str, JsonValue]:
     """Return the facts about tasks that are stored with a run, in the format that `report.task_facts` reads."""
+    perturbed = {name: {"perturbed": of_task.fact} for name, of_task in (copies or {}).items()}
     return {
-        "tasks": {task.name: {**_task_facts(task), "origin": origin, "spec": configs[task.name]} for task in tasks},
+        "tasks": {
+            task.name: {
+                **_task_facts(task),
+                "origin": origin,
+                "spec": configs[task.name],
+                **perturbed.get(task.name, {}),
+            }
+            for task in tasks
+        },
         "groups": [
             {
                 "name": group.name,

@@ -15,11 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypedDict
 
 from assaymark.drafts import whole_file, write_whole
 from assaymark.errors import MissingExtra, StoreError, UsageError
 from assaymark.interop.lm_eval_results import seconds_of
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery
+from assaymark.records.json_values import float_of, object_at, objects_at
 from assaymark.results.evidence.from_store import choice_queries, gold_indices
 from assaymark.results.views.samples import answer_text
 from assaymark.store import Store
@@ -43,12 +45,48 @@ HASHES = {  # of a task: of a sample
     "hash_input_tokens": "input_tokens",
     "hash_cont_tokens": "cont_tokens",
 }
-Row = Mapping[str, JsonValue]
+
+
+class _Answers(TypedDict):
+    """The answers of a sample: log-likelihoods of its choices, or texts."""
+
+    predictions: list[float | str | None]
+    input_tokens: list[list[int]]
+    cont_tokens: list[list[int]]
+    truncated: list[int]  # tokens that were cut
+    padded: list[int]
+
+
+class DetailRow(_Answers):
+    """A sample in a details file."""
+
+    example: str
+    instruction: str
+    full_prompt: str
+    num_effective_few_shots: int
+    num_asked_few_shots: int
+    gold: list[str]
+    gold_index: list[int]
+    choices: list[str]
+    metrics: dict[str, float | None]
+    hashes: dict[str, str | None]
+
+
+class TaskDetails(TypedDict):
+    """A task's entry in `summary_tasks`."""
+
+    hashes: dict[str, str | None]
+    truncated: int  # samples whose prompt was cut
+    non_truncated: int
+    padded: int
+    non_padded: int
+    effective_few_shots: float
+    num_truncated_few_shots: int
 
 
 def detail_rows(
     records: Iterable[SampleRecord], names: Mapping[tuple[str, str], str], shots: int
-) -> Iterator[dict[str, object]]:
+) -> Iterator[DetailRow]:
     """Yield a row for each sample.
 
     Args:
@@ -79,7 +117,7 @@ def detail_rows(
         }
 
 
-def _answers(record: SampleRecord) -> dict[str, list[object]]:
+def _answers(record: SampleRecord) -> _Answers:
     written = [output for output in record.outputs if _is_written(record, output.ask_index)]
     outputs = [output for output in written if output.error is None]
     return {
@@ -130,7 +168,7 @@ def _hash(text: str) -> str:
     return str(xxhash.xxh64(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
-def summary_of(rows: Sequence[Row]) -> dict[str, JsonValue]:
+def summary_of(rows: Sequence[DetailRow]) -> TaskDetails:
     """Return a task's entry in `summary_tasks`: hashes over all samples in any order, and counts."""
     cut = sum(any(n > 0 for n in row["truncated"]) for row in rows)
     shots = [row["num_effective_few_shots"] for row in rows]
@@ -149,22 +187,26 @@ def _hash_of(hashes: Sequence[str | None]) -> str | None:
     return None if None in hashes or not hashes else _hash("".join(sorted(digest or "" for digest in hashes)))
 
 
-def summary_of_all(summaries: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
+def summary_of_all(summaries: Mapping[str, TaskDetails]) -> dict[str, JsonValue]:
     """Return `summary_general` from the entries of all tasks."""
-    counts = ("truncated", "non_truncated", "padded", "non_padded", "num_truncated_few_shots")
     of_tasks = [summary["hashes"] for _, summary in sorted(summaries.items())]
+    samples = summaries.values()
     return {
         "hashes": {
             name: None
             if not of_tasks or any(task[name] is None for task in of_tasks)
-            else _hash("".join(task[name] for task in of_tasks))
+            else _hash("".join(task[name] or "" for task in of_tasks))
             for name in HASHES
         },
-        **{name: sum(summary[name] for summary in summaries.values()) for name in counts},
+        "truncated": sum(summary["truncated"] for summary in samples),
+        "non_truncated": sum(summary["non_truncated"] for summary in samples),
+        "padded": sum(summary["padded"] for summary in samples),
+        "non_padded": sum(summary["non_padded"] for summary in samples),
+        "num_truncated_few_shots": sum(summary["num_truncated_few_shots"] for summary in samples),
     }
 
 
-def write_details(file: object, rows: Sequence[Row]) -> None:
+def write_details(file: object, rows: Sequence[DetailRow]) -> None:
     """Write a task's rows as Parquet; predictions are numbers (log-likelihoods) or texts, by task."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -212,14 +254,15 @@ def write_lighteval_files(
     estimates = [estimate for estimate in store.estimates(run.run_id) if estimate.details.get("kind", "task") == "task"]
     stamp = datetime.fromisoformat(run.updated_at).strftime("%Y-%m-%dT%H-%M-%S.%f")
     details = folder / "details" / f"details_{place.replace('/', '__')}"
-    summaries: dict[str, dict[str, JsonValue]] = {}
+    summaries: dict[str, TaskDetails] = {}
     try:
         for task in run.tasks if tasks is None else [name for name in run.tasks if name in tasks]:
             own = [estimate for estimate in estimates if estimate.task == task]
             if not own:
                 continue
             name = _name(next((estimate for estimate in own if estimate.details.get("primary")), own[0]))[0]
-            means = {metric["name"] for metric in run.extra["tasks"][task]["metrics"] if metric["aggregation"] == MEAN}
+            listed = objects_at(object_at(object_at(run.extra, "tasks"), task), "metrics")
+            means = {metric["name"] for metric in listed if metric["aggregation"] == MEAN}
             metrics = {
                 (estimate.metric, estimate.filter): _name(estimate)[1] for estimate in own if estimate.metric in means
             }
@@ -239,29 +282,27 @@ def write_lighteval_files(
         raise StoreError(f"results cannot be written to {folder}: {error}; name another folder") from error
 
 
-def _write_details(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
+def _write_details(path: Path, rows: Sequence[DetailRow]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as draft:
         write_details(draft, rows)
     return path
 
 
-def _results(
-    run: RunRow, estimates: Sequence[Estimate], summaries: Mapping[str, Mapping[str, JsonValue]]
-) -> dict[str, JsonValue]:
+def _results(run: RunRow, estimates: Sequence[Estimate], summaries: Mapping[str, TaskDetails]) -> dict[str, JsonValue]:
     results: dict[str, dict[str, float]] = {}
     for estimate in estimates:
         name, metric = _name(estimate)
         value, error = estimate.details.get("lm_eval_value", estimate.value), estimate.details.get("lm_eval_stderr")
         if value is not None:
-            results.setdefault(name, {})[metric] = float(value)
+            results.setdefault(name, {})[metric] = float_of(value, metric)
         if value is not None and error is not None:
             results[name][f"{metric}{STDERR}"] = float(error)
-    tasks = run.extra["tasks"]
+    tasks = object_at(run.extra, "tasks")
     return {
         "results": {**results, ALL: means_of(results.values())},
         "versions": {
-            **{_name(each)[0]: str(tasks.get(each.task, {}).get("version", "N/A")) for each in estimates}, ALL: 0
+            **{_name(each)[0]: str(object_at(tasks, each.task).get("version", "N/A")) for each in estimates}, ALL: 0
         },
         "config_tasks": {name.rpartition("|")[0]: "LM Harness task" for name in results},
         "summary_tasks": dict(summaries),

@@ -160,7 +160,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
                 first = int(output.request_id.split("/")[-2])
                 position = first if repeats is None else repeats[first][output.repeat]
                 if output.error is not None:
-                    beginning = _begin(arguments[position][0])
+                    beginning = _begin(str(arguments[position][0]))
                     raise ModelError(f"request {position} of {kind}: {output.error}; it begins {beginning!r}")
                 answers[position] = read(output)
                 self.cache_hook.add_partial(kind, arguments[position], answers[position])

@@ -11,6 +11,7 @@ from pathlib import Path
 from assaymark.errors import DataError
 from assaymark.interop.reported import MOST_SAMPLES
 from assaymark.records import JsonValue
+from assaymark.records.json_values import object_at, object_of
 
 __all__ = ["model_named", "refuse_malformed"]
 
@@ -29,7 +30,7 @@ def model_named(results: Mapping[str, JsonValue], unknown: str = "unknown") -> s
     It is `model_name` since 0.4.3; before that it is in the arguments in `config.model_args`, a text or an object, and
     failing that only the kind in `config.model` is known.
     """
-    config = results.get("config") or {}
+    config = object_at(results, "config")
     stated = config.get("model_args")
     arguments = stated if isinstance(stated, Mapping) else _split(str(stated or ""))
     in_arguments = next((arguments[name] for name in MODEL_ARGUMENTS if arguments.get(name)), None)
@@ -59,11 +60,12 @@ def refuse_malformed(file: Path, results: Mapping[str, object]) -> None:
 
 def _refuse_parts(file: Path, results: Mapping[str, JsonValue]) -> None:
     for key in ("results", "configs", "versions"):
-        if not isinstance(results.get(key), dict):
+        part = results.get(key)
+        if not isinstance(part, dict):
             raise DataError(
                 f"{file} is not a results file of lm-eval: '{key}' is missing; expected results_<time>.json"
             )
-        if not results[key] and key != "versions":
+        if not part and key != "versions":
             raise DataError(f"{file}: {key} is {{}}; expected at least one task")
     if not isinstance(results.get("config", {}), dict):
         raise DataError(f"{file}: config is {results['config']!r:.80}; expected an object, or no such key")
@@ -71,7 +73,7 @@ def _refuse_parts(file: Path, results: Mapping[str, JsonValue]) -> None:
         if not isinstance(results.get(key) or {}, dict):
             raise DataError(f"{file}: {key} is {results[key]!r:.80}; expected an object, or no such key")
     for key in ("results", "configs", "groups", "n-samples"):
-        for name, entry in (results.get(key) or {}).items():
+        for name, entry in object_at(results, key).items():
             if not isinstance(entry, dict):
                 raise DataError(f"{file}: {key}.{name} is {entry!r:.80}; expected an object")
 
@@ -108,15 +110,17 @@ def _is_number(value: object) -> bool:
 def _values(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
     """Yield each metric and its standard error: the keys with a filter after a comma."""
     for key in ("results", "groups"):
-        for name, entry in (results.get(key) or {}).items():
-            yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in entry.items() if "," in cell)
+        for name, entry in object_at(results, key).items():
+            cells = object_of(entry, name).items()
+            yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in cells if "," in cell)
 
 
 def _counts(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue, int]]:
     """Yield each number of samples or shots, with the most that it may be."""
-    for name, n_shots in (results.get("n-shot") or {}).items():
+    for name, n_shots in object_at(results, "n-shot").items():
         yield f"n-shot.{name}", n_shots, MOST_SHOTS
-    for name, counts in (results.get("n-samples") or {}).items():
-        yield from ((f"n-samples.{name}.{key}", counts.get(key), MOST_SAMPLES) for key in ("original", "effective"))
-    for name, entry in results["results"].items():
-        yield f"results.{name}.sample_len", entry.get("sample_len"), MOST_SAMPLES
+    for name, counts in object_at(results, "n-samples").items():
+        own = object_of(counts, name)
+        yield from ((f"n-samples.{name}.{key}", own.get(key), MOST_SAMPLES) for key in ("original", "effective"))
+    for name, entry in object_at(results, "results").items():
+        yield f"results.{name}.sample_len", object_of(entry, name).get("sample_len"), MOST_SAMPLES

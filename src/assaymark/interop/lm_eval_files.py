@@ -24,6 +24,7 @@ from assaymark.drafts import whole_file
 from assaymark.errors import StoreError, UsageError
 from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, text_hash, tracker_mapping
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
+from assaymark.records.json_values import float_of, object_at, object_of, objects_at, texts_of
 from assaymark.results.views.samples import answer_text
 from assaymark.scoring.metrics import MULTIPLE_CHOICE, declared_for, is_auxiliary, names_for
 from assaymark.store import Store
@@ -51,8 +52,8 @@ def lm_eval_table(results: Mapping[str, object], column: Literal["results", "gro
 
 def ordered_names(results: Mapping[str, JsonValue], column: str) -> list[tuple[str, int]]:
     """Return the rows' names with their depth: outermost groups, each followed by its members, then all others."""
-    available = set(results[column])
-    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
+    available = set(object_of(results[column], column))
+    members = {name: texts_of(listed, name) for name, listed in object_at(results, "group_subtasks").items()}
     inner = {child for children in members.values() for child in children}
     ordered: list[tuple[str, int]] = []
     seen: set[str] = set()
@@ -73,12 +74,13 @@ def ordered_names(results: Mapping[str, JsonValue], column: str) -> list[tuple[s
 
 
 def _rows_of(results: Mapping[str, JsonValue], column: str, name: str, depth: int) -> list[list[object]]:
-    values = results[column][name]
-    directions = results.get("higher_is_better", {}).get(name, {})
-    label: object = " " * depth + "- " + values.get("alias", name) if depth else values.get("alias", name)
-    version: object = results["versions"].get(name, "    N/A")
-    shots = str(results.get("n-shot", {}).get(name, " "))
-    rows = []
+    values = object_at(object_of(results[column], column), name)
+    directions = object_at(object_at(results, "higher_is_better"), name)
+    alias = values.get("alias", name)
+    label: object = f"{' ' * depth}- {alias}" if depth else alias
+    version = object_of(results["versions"], "versions").get(name, "    N/A")
+    shots = str(object_at(results, "n-shot").get(name, " "))
+    rows: list[list[object]] = []
     for key in sorted(set(values) - NOT_METRICS):
         metric, _, name_of_filter = key.partition(",")
         if metric.endswith("_stderr"):
@@ -86,8 +88,10 @@ def _rows_of(results: Mapping[str, JsonValue], column: str, name: str, depth: in
         value = values[key]
         value = f"{value:.4f}" if isinstance(value, float) else value
         error = values.get(f"{metric}_stderr,{name_of_filter}")
-        ending = ["", ""] if error is None else ["±", "   N/A" if error == "N/A" else f"{error:.4f}"]
-        rows.append([label, version, name_of_filter, shots, metric, ARROWS.get(directions.get(metric), ""), value])
+        ending = ["", ""] if error is None else ["±", "   N/A" if error == "N/A" else f"{float_of(error, key):.4f}"]
+        is_higher = directions.get(metric)
+        arrow = ARROWS[is_higher] if isinstance(is_higher, bool) else ""
+        rows.append([label, version, name_of_filter, shots, metric, arrow, value])
         rows[-1].extend(ending)
         label = version = ""
     return rows
@@ -97,7 +101,9 @@ def _laid_out(header: str, values: Sequence[JsonValue]) -> list[str]:
     """Return a column's cells, header and rule first, padded to one width."""
     kinds = _kinds(values)
     present = set(kinds) - {"blank"}
-    decimals = max((_decimals(float(v)) for v, kind in zip(values, kinds, strict=True) if kind in NUMERIC), default=0)
+    decimals = max(
+        (_decimals(float(str(v))) for v, kind in zip(values, kinds, strict=True) if kind in NUMERIC), default=0
+    )
     is_text_column = not present or "text" in present or set(kinds) in ({"nan"}, {"infinity"})
     is_whole_column = present == {"whole"}
     texts = []
@@ -157,9 +163,10 @@ def _shown(value: JsonValue, kind: str, decimals: int | None) -> str:
         case "nan":
             return "NaN"
         case "infinity":
-            return "Infinity" if float(value) > 0 else "-Infinity"
+            return "Infinity" if float(str(value)) > 0 else "-Infinity"
         case _:
-            return f"{float(value):.{decimals}f}" if decimals is not None else str(int(float(value)))
+            number = float(str(value))
+            return f"{number:.{decimals}f}" if decimals is not None else str(int(number))
 
 
 def sample_lines(
@@ -175,14 +182,14 @@ def sample_lines(
     Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
     """
     samples = list(records)
-    for name_of_filter in task.get("filters", ["none"]):
+    for name_of_filter in texts_of(task.get("filters", ["none"]), "filters"):
         for record in samples:
             yield _line(record, name_of_filter, task, generation)
 
 
 def task_hash(lines: Sequence[Mapping[str, JsonValue]]) -> str:
     """Return the hash over all of a task's samples, prompts and targets."""
-    return text_hash("".join(line["doc_hash"] + line["prompt_hash"] + line["target_hash"] for line in lines))
+    return text_hash("".join(f"{line['doc_hash']}{line['prompt_hash']}{line['target_hash']}" for line in lines))
 
 
 def _line(
@@ -219,7 +226,7 @@ def _line(
 
 def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, JsonValue]) -> list[Score]:
     """Return the scores that lm-eval has too, in its order."""
-    listed = [metric["name"] for metric in task.get("metrics", ())]
+    listed = [metric["name"] for metric in objects_at(task, "metrics")]
     order = names_for(MULTIPLE_CHOICE) if task.get("output_type") == MULTIPLE_CHOICE else listed
     own = [score for score in scores if score.filter == name_of_filter and not is_auxiliary(score.metric)]
     return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
@@ -326,7 +333,7 @@ def write_lm_eval_files(
     samples: dict[str, list[dict[str, object]]] = {}
     if log_samples:
         for plan in (task_plan for task_plan in run.plan.tasks if tasks is None or task_plan.name in tasks):
-            task = run.extra.get("tasks", {}).get(plan.name, {})
+            task = object_at(object_at(run.extra, "tasks"), plan.name)
             records = (record for record in store.samples(run.run_id, plan.name) if not record.is_withheld)
             if lines := list(sample_lines(records, task)):
                 samples[plan.name] = lines

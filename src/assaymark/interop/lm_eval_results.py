@@ -7,11 +7,13 @@ A task's configuration as in lm-eval's results files: the task file with default
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 
 from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.records.json_values import list_at, object_at, object_of, objects_at
 from assaymark.results.views.tables import estimate_json
 from assaymark.settings import FORMER_NAME, VERSION
 from assaymark.store.rows import AttemptRow, RunRow
@@ -46,12 +48,12 @@ def task_config(task: Mapping[str, JsonValue], model_args: Mapping[str, JsonValu
 
     Source: lm-eval 0.4.13 `TaskConfig.to_dict`, observed: keys without a value are omitted, functions are source text.
     """
-    spec = task["spec"]
+    spec = object_of(task["spec"], "spec")
     filled = {**DEFAULTS, **{key: value for key, value in spec.items() if value is not None}}
     filled["fewshot_config"] = _shots(spec, filled)
     filled["num_fewshot"] = task["num_fewshot"]
     filled["metadata"] = {
-        **(spec.get("metadata") if isinstance(spec.get("metadata"), Mapping) else {}),
+        **(metadata if isinstance(metadata := spec.get("metadata"), Mapping) else {}),
         **model_args,
         "config_source": task["source"],
     }
@@ -60,7 +62,6 @@ def task_config(task: Mapping[str, JsonValue], model_args: Mapping[str, JsonValu
 
 
 def _shots(spec: Mapping[str, JsonValue], filled: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    own = spec.get("fewshot_config") or {}
     shots: dict[str, object] = {
         "sampler": "default",
         "split": spec.get("fewshot_split"),
@@ -70,18 +71,14 @@ def _shots(spec: Mapping[str, JsonValue], filled: Mapping[str, JsonValue]) -> di
     }
     shots |= {key: spec.get(key) for key in SHARED_WITH_SHOTS}
     shots |= {key: filled[key] for key in ("fewshot_delimiter", "target_delimiter")}
-    shots |= own
+    shots |= object_at(spec, "fewshot_config")
     return {key: _name_of_function(value) for key, value in shots.items()}
 
 
-def _is_function(value: object) -> bool:
-    return isinstance(value, Mapping) and "!function" in value
-
-
 def _text_of_functions(value: JsonValue) -> JsonValue:
-    if _is_function(value):
-        return value["source"] or str(value["!function"])
     if isinstance(value, Mapping):
+        if "!function" in value:
+            return value["source"] or str(value["!function"])
         return {str(key): _text_of_functions(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_text_of_functions(part) for part in value]
@@ -90,11 +87,35 @@ def _text_of_functions(value: JsonValue) -> JsonValue:
 
 def _name_of_function(value: JsonValue) -> JsonValue:
     """Return a function inside the few-shot settings as lm-eval shows it there, without the address in memory."""
-    return f"<function {str(value['!function']).rpartition('.')[2]}>" if _is_function(value) else value
+    if isinstance(value, Mapping) and "!function" in value:
+        return f"<function {str(value['!function']).rpartition('.')[2]}>"
+    return value
 
 
 NOT_AVAILABLE = "N/A"
 UNKNOWN_VERSION = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group as a run's facts have it. has_values: whether it has values of its own, and not only members."""
+
+    name: str
+    alias: str
+    version: str
+    members: tuple[str, ...]
+    has_values: bool
+
+    @classmethod
+    def of(cls, facts: Mapping[str, JsonValue]) -> "_Group":
+        """Return the group of stored facts."""
+        return cls(
+            str(facts["name"]),
+            str(facts["alias"] or ""),
+            str(facts["version"] or ""),
+            tuple(map(str, list_at(facts, "members"))),
+            bool(facts["aggregates"]),
+        )
 
 
 def results_mapping(
@@ -104,20 +125,20 @@ def results_mapping(
 
     Source: lm-eval 0.4.13 `EvalAcc._to_eval_results` and `simple_evaluate`, observed.
     """
-    tasks: Mapping[str, JsonValue] = run.extra.get("tasks", {})
-    groups: Sequence[Mapping[str, JsonValue]] = run.extra.get("groups", ())
+    tasks = {name: object_of(facts, name) for name, facts in object_at(run.extra, "tasks").items()}
+    groups = [_Group.of(facts) for facts in objects_at(run.extra, "groups")]
     arguments = model_arguments(run.plan)
-    results = {name: _task_entry(name, tasks.get(name, {}), estimates) for name in run.tasks}
-    sizes = {name: int(entry["sample_len"]) for name, entry in results.items()}
-    of_groups = {group["name"]: _group_entry(group, groups, estimates, sizes) for group in reversed(groups)}
-    averaged = {group["name"]: of_groups[group["name"]] for group in groups if group["aggregates"]}
+    sizes = {name: _n_samples(name, estimates) for name in run.tasks}
+    results = {name: _task_entry(name, sizes[name], tasks.get(name, {}), estimates) for name in run.tasks}
+    of_groups = {group.name: _group_entry(group, groups, estimates, sizes) for group in reversed(groups)}
+    averaged = {group.name: of_groups[group.name] for group in groups if group.has_values}
     directions, shots = _directions_and_shots(run.plan, tasks, groups)
     versions = {name: tasks.get(name, {}).get("version", "Yaml") for name in run.tasks}
-    versions |= {group["name"]: str(group["version"] or UNKNOWN_VERSION) for group in groups}
+    versions |= {group.name: group.version or UNKNOWN_VERSION for group in groups}
     return {
         "results": {**results, **of_groups},
         **({"groups": averaged} if averaged else {}),
-        "group_subtasks": {group["name"]: list(group["members"]) for group in groups},
+        "group_subtasks": {group.name: list(group.members) for group in groups},
         "configs": {name: task_config(task, arguments) for name, task in sorted(tasks.items())},
         "versions": dict(sorted(versions.items())),
         "n-shot": dict(sorted(shots.items())),
@@ -140,12 +161,23 @@ def model_arguments(plan: RunPlan) -> dict[str, JsonValue]:
     return {"pretrained": plan.model.name, "dtype": plan.model.dtype, **dict(plan.model.options)}
 
 
-def _task_entry(name: str, task: Mapping[str, object], estimates: Sequence[Estimate]) -> dict[str, JsonValue]:
-    cells = [cell for cell in estimates if cell.task == name and cell.details.get("kind") == "task"]
+def _cells(name: str, kind: str, estimates: Sequence[Estimate]) -> list[Estimate]:
+    return [cell for cell in estimates if cell.task == name and cell.details.get("kind") == kind]
+
+
+def _n_samples(task: str, estimates: Sequence[Estimate]) -> int:
+    cells = _cells(task, "task", estimates)
+    return max((int(cell.details.get("lm_eval_n", 0)) for cell in cells), default=0)
+
+
+def _task_entry(
+    name: str, n_samples: int, task: Mapping[str, object], estimates: Sequence[Estimate]
+) -> dict[str, JsonValue]:
+    cells = _cells(name, "task", estimates)
     return {
         "name": name,
         "alias": task.get("alias", name),
-        "sample_len": max((int(cell.details.get("lm_eval_n", 0)) for cell in cells), default=0),
+        "sample_len": n_samples,
         **{key: value for cell in cells for key, value in _values(cell).items()},
     }
 
@@ -159,14 +191,11 @@ def _values(cell: Estimate) -> dict[str, JsonValue]:
 
 
 def _group_entry(
-    group: Mapping[str, object],
-    groups: Sequence[Mapping[str, object]],
-    estimates: Sequence[Estimate],
-    sizes: Mapping[str, int],
+    group: _Group, groups: Sequence[_Group], estimates: Sequence[Estimate], sizes: Mapping[str, int]
 ) -> dict[str, JsonValue]:
-    entry: dict[str, JsonValue] = {"alias": group["alias"] or group["name"], "name": group["name"]}
-    cells = [cell for cell in estimates if cell.task == group["name"] and cell.details.get("kind") == "group"]
-    if not group["aggregates"]:
+    entry: dict[str, JsonValue] = {"alias": group.alias or group.name, "name": group.name}
+    cells = _cells(group.name, "group", estimates)
+    if not group.has_values:
         return entry
     entry["sample_len"] = sum(sizes.get(leaf, 0) for leaf in _leaves(group, groups))
     for cell in cells:
@@ -178,29 +207,30 @@ def _group_entry(
     return entry
 
 
-def _leaves(group: Mapping[str, JsonValue], groups: Sequence[Mapping[str, JsonValue]]) -> list[str]:
-    by_name = {entry["name"]: entry for entry in groups}
+def _leaves(group: _Group, groups: Sequence[_Group]) -> list[str]:
+    by_name = {each.name: each for each in groups}
     leaves: dict[str, None] = {}
-    waiting = list(group["members"])
-    seen = {group["name"]}
+    waiting = list(group.members)
+    seen = {group.name}
     while waiting:
         name = waiting.pop(0)
         if name in seen:
             continue
         seen.add(name)
         if name in by_name:
-            waiting.extend(by_name[name]["members"])
+            waiting.extend(by_name[name].members)
         else:
             leaves[name] = None
     return list(leaves)
 
 
 def _directions_and_shots(
-    plan: RunPlan, tasks: Mapping[str, JsonValue], groups: Sequence[Mapping[str, object]]
+    plan: RunPlan, tasks: Mapping[str, Mapping[str, JsonValue]], groups: Sequence[_Group]
 ) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
-            metric["name"]: metric["higher_is_better"] for metric in tasks.get(task.name, {}).get("metrics", ())
+            str(metric["name"]): metric["higher_is_better"]
+            for metric in objects_at(tasks.get(task.name, {}), "metrics")
         }
         for task in plan.tasks
     }
@@ -210,19 +240,17 @@ def _directions_and_shots(
     return directions, shots
 
 
-def _inherit(
-    group: Mapping[str, JsonValue], directions: dict[str, dict[str, JsonValue]], shots: dict[str, JsonValue]
-) -> None:
+def _inherit(group: _Group, directions: dict[str, dict[str, JsonValue]], shots: dict[str, JsonValue]) -> None:
     """Set a group's direction and shots to those of its direct members if these agree."""
-    counts = {shots[member] for member in group["members"] if member in shots}
+    counts = {shots[member] for member in group.members if member in shots}
     if len(counts) == 1:
-        shots[group["name"]] = counts.pop()
+        shots[group.name] = counts.pop()
     own: dict[str, object] = {}
-    for member in group["members"]:
+    for member in group.members:
         for metric, is_higher in directions.get(member, {}).items():
             own[metric] = is_higher if own.get(metric, is_higher) == is_higher else None
     if own:
-        directions[group["name"]] = own
+        directions[group.name] = own
 
 
 def _config(run: RunRow, arguments: Mapping[str, object], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:

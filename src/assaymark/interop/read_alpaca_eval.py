@@ -13,6 +13,7 @@ from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import one_model, parse_json
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_alpaca_eval", "read_alpaca_eval"]
@@ -96,7 +97,8 @@ def _number(text: str | None) -> float | None:
 
 def _sample(index: int, annotation: Mapping[str, JsonValue]) -> ForeignSample:
     preference = annotation["preference"]
-    won = None if preference is None else DRAWS.get(preference, float(preference) - 1.0)
+    preferred = None if preference is None else float_of(preference, "preference")
+    won = None if preferred is None else DRAWS.get(preferred, preferred - 1.0)
     return ForeignSample(
         task=TASK,
         index=index,

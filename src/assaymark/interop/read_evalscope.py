@@ -9,6 +9,7 @@ from pathlib import Path
 from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in, one_model
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_at, int_at, objects_at
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -72,12 +73,12 @@ def _tasks(reported: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
 def _reported(report: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     """Yield the value of each metric, and those of its subsets if there are several."""
     dataset = str(report["dataset_name"])
-    for metric in report["metrics"]:
+    for metric in objects_at(report, "metrics"):
         yield _value(dataset, str(metric["name"]), metric)
         subsets = [
             subset
-            for category in metric.get("categories") or ()
-            for subset in category.get("subsets") or ()
+            for category in objects_at(metric, "categories")
+            for subset in objects_at(category, "subsets")
             if not subset.get("is_aggregate")
         ]
         for subset in subsets if len(subsets) > 1 else ():
@@ -85,7 +86,7 @@ def _reported(report: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
 
 
 def _value(task: str, metric: str, score: Mapping[str, JsonValue]) -> ReportedValue:
-    return ReportedValue(task, metric, float(score["score"]), None, int(score.get("num") or 0))
+    return ReportedValue(task, metric, float_at(score, "score"), None, int_at(score, "num", 0))
 
 
 IMPORTER = Importer(evalscope_reports, read_evalscope, "EvalScope's reports/<model>/<dataset>.json")

@@ -18,6 +18,17 @@ from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in, one_model, parse_json, zip_member
 from assaymark.records import JsonValue
+from assaymark.records.json_values import (
+    int_at,
+    int_of,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    objects_at,
+    objects_of,
+    text_at,
+)
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -42,6 +53,16 @@ class InspectLog:
     header: Mapping[str, JsonValue]
     samples: Sequence[Mapping[str, JsonValue]]
     reductions: Sequence[Mapping[str, JsonValue]]
+
+    @property
+    def spec(self) -> Mapping[str, JsonValue]:
+        """What was evaluated and how."""
+        return object_of(self.header["eval"], "eval")
+
+    @property
+    def results(self) -> Mapping[str, JsonValue]:
+        """The values; empty if the evaluation did not end."""
+        return object_at(self.header, "results")
 
     @property
     def is_complete(self) -> bool:
@@ -76,7 +97,7 @@ def read_log(file: Path) -> InspectLog:
     """
     if file.suffix == ".json":
         whole = json_object(file)
-        return _log(file, whole, whole.get("samples") or (), whole.get("reductions") or ())
+        return _log(file, whole, objects_at(whole, "samples"), objects_at(whole, "reductions"))
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
@@ -85,7 +106,8 @@ def read_log(file: Path) -> InspectLog:
             reduced = _member(archive, "reductions.json") if "reductions.json" in names else ()
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{file} is not a log of Inspect: {error}; expected an archive with header.json") from error
-    return _log(file, header, samples, reduced)
+    reductions = objects_of(reduced, "reductions")
+    return _log(file, object_of(header, HEADER), objects_of(samples, "samples"), reductions)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> JsonValue:
@@ -98,20 +120,22 @@ def _log(
     samples: Sequence[Mapping[str, object]],
     reductions: Sequence[Mapping[str, JsonValue]],
 ) -> InspectLog:
-    results = dict(header.get("results") or {})
+    results = dict(object_at(header, "results"))
     scorer = results.pop("scorer", None)
     name = "score"
     if isinstance(scorer, Mapping):  # version 1 had one scorer, with its metrics next to it
         name = str(scorer.get("name") or name)
         results["scores"] = [{**scorer, "name": name, "metrics": results.pop("metrics", {})}]
     elif results.get("scores"):
-        name = str(results["scores"][0]["name"])
+        name = str(objects_at(results, "scores")[0]["name"])
     moved = [
         {**sample, "scores": {name: sample["score"]}} if sample.get("score") and not sample.get("scores") else sample
         for sample in samples
     ]
-    reductions = reductions or results.get("sample_reductions") or ()
-    return InspectLog(file, str(header["eval"]["task"]), {**header, "results": results}, moved, reductions)
+    reductions = reductions or objects_at(results, "sample_reductions")
+    return InspectLog(
+        file, str(object_of(header["eval"], "eval")["task"]), {**header, "results": results}, moved, reductions
+    )
 
 
 def chosen_logs(logs: Sequence[InspectLog]) -> tuple[list[InspectLog], list[str]]:
@@ -132,7 +156,7 @@ def chosen_logs(logs: Sequence[InspectLog]) -> tuple[list[InspectLog], list[str]
             arguments = ", ".join(f"{key}={_short(_identity(log).get(key))}" for key in differing)
             by_name.setdefault(f"{log.task} ({arguments})" if arguments else log.task, []).append(log)
         for name, same in by_name.items():
-            best = max(same, key=lambda log: (log.is_complete, str(log.header["eval"].get("created") or ""), log.file))
+            best = max(same, key=lambda log: (log.is_complete, str(log.spec.get("created") or ""), log.file))
             chosen.append(replace(best, task=name))
             notes += [_excluded(name, log, best) for log in same if log is not best]
     return chosen, notes
@@ -148,14 +172,14 @@ def _excluded(name: str, log: InspectLog, best: InspectLog) -> str:
 
 def _identity(log: InspectLog) -> dict[str, object]:
     """Return the settings that identify an evaluation of a task."""
-    spec = log.header["eval"]
-    config = spec.get("config") or {}
-    named = {"dataset": (spec.get("dataset") or {}).get("name"), "solver": spec.get("solver")}
+    spec = log.spec
+    config = object_at(spec, "config")
+    named = {"dataset": object_at(spec, "dataset").get("name"), "solver": spec.get("solver")}
     return {
         **{key: value for key, value in named.items() if value},
         **{key: config[key] for key in SETTINGS if config.get(key) is not None},
-        **(spec.get("solver_args") or {}),
-        **(spec.get("task_args") or {}),
+        **object_at(spec, "solver_args"),
+        **object_at(spec, "task_args"),
     }
 
 
@@ -183,19 +207,19 @@ def read_inspect(path: Path) -> ForeignRun:
     Raises: DataError if a file is not a log, or the logs are of several models.
     """
     all_logs = [read_log(file) for file in inspect_logs(path)]
-    model = one_model([str(log.header["eval"]["model"]) for log in all_logs], path)
+    model = one_model([str(log.spec["model"]) for log in all_logs], path)
     logs, notes = chosen_logs(all_logs)
-    first = logs[0].header["eval"]
+    first = logs[0].spec
     return ForeignRun(
         tool="inspect_ai",
-        version=(first.get("packages") or {}).get("inspect_ai"),
-        date=first.get("created"),
+        version=text_at(object_at(first, "packages"), "inspect_ai"),
+        date=text_at(first, "created"),
         model=model,
         tasks=tuple(_task(log) for log in logs),
         samples=tuple(sample for log in logs for sample in _samples(log)),
         reported=tuple(value for log in logs for value in _reported(log)),
         files=tuple(log.file for log in logs),
-        config={log.task: dict(log.header["eval"].get("config") or {}) for log in logs},
+        config={log.task: dict(object_at(log.spec, "config")) for log in logs},
         notes=(
             *notes,
             *(
@@ -214,20 +238,20 @@ def read_inspect(path: Path) -> ForeignRun:
 
 
 def _task(log: InspectLog) -> TaskSummaryInput:
-    of_dataset = log.header["eval"].get("dataset") or {}
+    n_total = object_at(log.spec, "dataset").get("samples")
     return TaskSummaryInput(
         name=log.task,
         metrics=tuple(MetricInput(name, higher_is_better=is_higher_better(name)) for name in _metric_names(log)),
         output_type="generate_until",
         alias=log.task.rpartition("/")[2],
-        version=str(log.header["eval"].get("task_version", "N/A")),
-        n_total=of_dataset.get("samples"),
+        version=str(log.spec.get("task_version", "N/A")),
+        n_total=None if n_total is None else int_of(n_total, "samples"),
     )
 
 
 def _metric_names(log: InspectLog) -> list[str]:
     """Return the names of the scores in the results, else in the samples."""
-    listed = [_name(log, score) for score in (log.header.get("results") or {}).get("scores") or ()]
+    listed = [_name(log, score) for score in objects_at(log.results, "scores")]
     logged = [name for sample in log.samples for name in _graded(sample)]
     return list(dict.fromkeys(listed or logged))
 
@@ -240,14 +264,14 @@ def _name(log: InspectLog, score: Mapping[str, object]) -> str:
 
 
 def _reported(log: InspectLog) -> Iterator[ReportedValue]:
-    for score in (log.header.get("results") or {}).get("scores") or ():
+    for score in objects_at(log.results, "scores"):
         listed = {
             name: entry.get("value") if isinstance(entry, Mapping) else entry
-            for name, entry in (score.get("metrics") or {}).items()
+            for name, entry in object_at(score, "metrics").items()
         }
         values: dict[str, float] = {name: number for name, number in listed.items() if isinstance(number, int | float)}
         mean = next((name for name in MEANS if name in values), None)
-        n = int(score.get("scored_samples") or _n_samples(log))
+        n = int_at(score, "scored_samples", _n_samples(log))
         name = _name(log, score)
         if mean is not None:
             yield ReportedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
@@ -258,14 +282,13 @@ def _reported(log: InspectLog) -> Iterator[ReportedValue]:
 
 def _n_samples(log: InspectLog) -> int:
     """Return the number of scored samples for a score that does not state it (before 0.3.80); 0 if unknown."""
-    results, spec = log.header["results"], log.header["eval"]
-    config, of_dataset = spec.get("config") or {}, spec.get("dataset") or {}
-    if results.get("completed_samples"):
-        return int(results["completed_samples"]) // int(config.get("epochs") or 1)
-    if of_dataset.get("sample_ids"):
-        return len(of_dataset["sample_ids"])
+    config, of_dataset = object_at(log.spec, "config"), object_at(log.spec, "dataset")
+    if n_completed := int_at(log.results, "completed_samples", 0):
+        return n_completed // int_at(config, "epochs", 1)
+    if sample_ids := list_at(of_dataset, "sample_ids"):
+        return len(sample_ids)
     is_whole = log.is_complete and config.get("limit") is None and config.get("sample_id") is None
-    return int(of_dataset.get("samples") or 0) if is_whole else 0
+    return int_at(of_dataset, "samples", 0) if is_whole else 0
 
 
 # -------------------------------------------------------------------------------------------- samples
@@ -273,11 +296,11 @@ def _n_samples(log: InspectLog) -> int:
 
 def _samples(log: InspectLog) -> Iterator[ForeignSample]:
     by_id: dict[object, list[Mapping[str, object]]] = {}
-    for sample in sorted(log.samples, key=lambda record: int(record.get("epoch", 1))):
+    for sample in sorted(log.samples, key=lambda record: int_of(record.get("epoch", 1), "epoch")):
         by_id.setdefault(sample["id"], []).append(sample)
     reduced = _reduced(log)
     names = _metric_names(log)
-    listed = (log.header["eval"].get("dataset") or {}).get("sample_ids") or ()
+    listed = list_at(object_at(log.spec, "dataset"), "sample_ids")
     order = {identifier: position for position, identifier in enumerate(listed)}
     ids = sorted(by_id, key=lambda identifier: order.get(identifier, len(order)))
     for index, sample_id in enumerate(ids):
@@ -289,9 +312,9 @@ def _sample(
 ) -> ForeignSample:
     first = epochs[0]
     grades = [_graded(epoch) for epoch in epochs]
-    errors = [str(epoch["error"].get("message") or epoch["error"]) for epoch in epochs if epoch.get("error")]
+    errors = [str(object_at(epoch, "error").get("message") or epoch["error"]) for epoch in epochs if epoch.get("error")]
     target = first.get("target")
-    choices = first.get("choices") or ()
+    choices = list_at(first, "choices")
     scores: dict[str, float | None] = {}
     for name in names:
         known = [grade[name] for grade in grades if name in grade]
@@ -304,7 +327,7 @@ def _sample(
         prompt=_prompt(first),
         target=", ".join(map(str, target)) if isinstance(target, list) else str(target or ""),
         scores=scores,
-        answers=tuple(_completion(epoch.get("output") or {}) for epoch in epochs),
+        answers=tuple(_completion(object_at(epoch, "output")) for epoch in epochs),
         n_choices=len(choices) or None,
         error=errors[0] if errors and failed else None,
     )
@@ -314,14 +337,14 @@ def _completion(output: Mapping[str, JsonValue]) -> str:
     """Return the model's answer; early logs have it only in the message of the first choice."""
     if output.get("completion"):
         return str(output["completion"])
-    choices = output.get("choices") or ()
-    return _text((choices[0].get("message") or {}).get("content")) if choices else ""
+    choices = objects_at(output, "choices")
+    return _text(object_at(choices[0], "message").get("content")) if choices else ""
 
 
 def _prompt(sample: Mapping[str, JsonValue]) -> str:
     """Return the messages before the model's first answer, as text."""
     texts = []
-    for message in sample.get("messages") or ():
+    for message in objects_at(sample, "messages"):
         if message.get("role") == "assistant":
             break
         texts.append(_text(message.get("content")))
@@ -332,15 +355,16 @@ def _text(content: JsonValue) -> str:
     """Return the text of a message, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
-    parts = [_text(part.get("content", part.get("text", ""))) for part in content or () if isinstance(part, Mapping)]
+    listed = [part for part in list_of(content or (), "content") if isinstance(part, Mapping)]
+    parts = [_text(part.get("content", part.get("text", ""))) for part in listed]
     return "\n".join(part for part in parts if part)
 
 
 def _graded(sample: Mapping[str, JsonValue]) -> dict[str, float]:
     """Return a sample's scores as numbers by name; a score with several values under each value's name."""
     numbers: dict[str, float] = {}
-    for scorer, score in (sample.get("scores") or {}).items():
-        numbers |= _numbers(scorer, score.get("value"))
+    for scorer, score in object_at(sample, "scores").items():
+        numbers |= _numbers(scorer, object_of(score, scorer).get("value"))
     return numbers
 
 
@@ -349,7 +373,7 @@ def _reduced(log: InspectLog) -> dict[JsonValue, dict[str, float]]:
     reduced: dict[JsonValue, dict[str, float]] = {}
     for reduction in log.reductions:
         name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
-        for sample in reduction.get("samples") or ():
+        for sample in objects_at(reduction, "samples"):
             reduced.setdefault(sample.get("sample_id"), {}).update(_numbers(name, sample.get("value")))
     return reduced
 

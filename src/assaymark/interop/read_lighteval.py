@@ -20,6 +20,7 @@ from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample,
 from assaymark.interop.log_files import json_object, object_in
 from assaymark.python_source import python_value
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_of, int_at, int_of, list_at, object_at, object_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -75,7 +76,7 @@ def _position(doc: Mapping[str, object]) -> tuple[int, str]:
 def _sample(
     index: int, doc: Mapping[str, JsonValue], metric: Mapping[str, object], response: Mapping[str, JsonValue]
 ) -> ForeignSample:
-    texts = [str(choice) for choice in doc.get("choices") or ()]
+    texts = [str(choice) for choice in list_at(doc, "choices")]
     gold = doc.get("gold_index")
     golds = _indices(gold)
     return ForeignSample(
@@ -85,10 +86,10 @@ def _sample(
         prompt=str(response.get("input") or doc["query"]),
         target=_target(texts, golds),
         scores={name: float(value) for name, value in metric.items() if isinstance(value, bool | int | float)},
-        answers=tuple(map(str, response.get("text") or ())),
-        choices=_choices(texts, response.get("logprobs") or (), response.get("argmax_logits_eq_gold") or ()),
+        answers=tuple(map(str, list_at(response, "text"))),
+        choices=_choices(texts, list_at(response, "logprobs"), list_at(response, "argmax_logits_eq_gold")),
         gold=golds[0] if len(golds) == 1 else None,
-        n_shots=len(doc.get("fewshot_samples") or ()),
+        n_shots=len(list_at(doc, "fewshot_samples")),
     )
 
 
@@ -102,12 +103,12 @@ def _target(texts: Sequence[str], golds: Sequence[int]) -> str:
     return " or ".join(texts[index].strip() for index in golds if 0 <= index < len(texts))
 
 
-def _choices(texts: Sequence[str], nats: Sequence[float], greedy: Sequence[object]) -> tuple[ForeignChoice, ...]:
+def _choices(texts: Sequence[str], nats: Sequence[object], greedy: Sequence[object]) -> tuple[ForeignChoice, ...]:
     """Return the choices with their log-likelihoods; none where there is not one number for each."""
     if len(nats) != len(texts):
         return ()
     return tuple(
-        ForeignChoice(text, float(value), bool(greedy[index]) if index < len(greedy) else None)
+        ForeignChoice(text, float_of(value, "logprobs"), bool(greedy[index]) if index < len(greedy) else None)
         for index, (text, value) in enumerate(zip(texts, nats, strict=True))
     )
 
@@ -130,11 +131,12 @@ def _early_sample(task: str, index: int, row: Mapping[str, object], file: Path) 
     values = {key: _value(row.get(key), f"{file}, row {index}, {key}") for key in
               ("choices", "gold_index", "predictions", "metrics", "num_effective_few_shots")}  # fmt: skip
     gold = _gold(row.get("gold"))
-    texts = [str(choice) for choice in values["choices"] or ()]
+    texts = [str(choice) for choice in list_at(values, "choices")]
     golds = _indices(values["gold_index"]) or _indices(gold)
-    nats, greedy = _predicted(values["predictions"] or ())
+    predictions = list_at(values, "predictions")
+    nats, greedy = _predicted(predictions)
     question = str(row.get("example") or row["full_prompt"])
-    answers = [answer for answer in values["predictions"] or () if isinstance(answer, str)]
+    answers = [answer for answer in predictions if isinstance(answer, str)]
     scores = values["metrics"] if isinstance(values["metrics"], Mapping) else _metrics_of_2023(row)
     return ForeignSample(
         task=task,
@@ -146,7 +148,7 @@ def _early_sample(task: str, index: int, row: Mapping[str, object], file: Path) 
         answers=tuple(answers),
         choices=_choices(texts, nats, greedy),
         gold=golds[0] if len(golds) == 1 else None,
-        n_shots=int(values["num_effective_few_shots"] or 0),
+        n_shots=int_at(values, "num_effective_few_shots", 0),
     )
 
 
@@ -174,11 +176,11 @@ def _gold(value: object) -> JsonValue:
 
 def _predicted(predictions: Sequence[JsonValue]) -> tuple[list[float], list[bool]]:
     """Return log-likelihoods and whether each is greedy, where predictions are numbers, or pairs of both."""
-    if predictions and all(isinstance(prediction, list | tuple) and len(prediction) == 2 for prediction in predictions):
-        return [float(prediction[0]) for prediction in predictions], [bool(prediction[1]) for prediction in predictions]
-    if all(isinstance(prediction, int | float) for prediction in predictions):
-        return [float(prediction) for prediction in predictions], []
-    return [], []
+    pairs = [prediction for prediction in predictions if isinstance(prediction, list | tuple) and len(prediction) == 2]
+    if pairs and len(pairs) == len(predictions):
+        return [float(nats) for nats, _ in pairs], [bool(is_greedy) for _, is_greedy in pairs]
+    numbers = [float(prediction) for prediction in predictions if isinstance(prediction, int | float)]
+    return (numbers if len(numbers) == len(predictions) else []), []
 
 
 def _gold_texts(gold: object) -> str:
@@ -211,13 +213,13 @@ def read_lighteval(path: Path) -> ForeignRun:
     results_file = path if path.suffix == ".json" else _results_in(path) if path.is_dir() else None
     details = _details_of(results_file, path)
     results: Mapping[str, JsonValue] = json_object(results_file) if results_file is not None else {}
-    samples = [sample for file in details for sample in samples_in(file, results.get("results") or ())]
+    samples = [sample for file in details for sample in samples_in(file, object_at(results, "results"))]
     reported = tuple(_reported(results, samples))
     if not samples and not reported:
         raise DataError(f"{path} holds no number and no sample; expected lighteval's results, such as "
                         '{"results": {"harness|arc:challenge|25": {"acc": 0.5}}}')  # fmt: skip
-    general = results.get("config_general") or {}
-    config = general.get("model_config") or {}
+    general = object_at(results, "config_general")
+    config = object_at(general, "model_config")
     return ForeignRun(
         tool="lighteval",
         version=str(general["lighteval_sha"]) if general.get("lighteval_sha") not in {None, "?"} else None,
@@ -253,18 +255,18 @@ def _details_of(results: Path | None, path: Path) -> list[Path]:
 
 
 def _tasks(results: Mapping[str, JsonValue], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
-    configs = results.get("config_tasks") or {}
-    listed = [name for name in results.get("results") or () if name != OVER_ALL]
+    configs, entries = object_at(results, "config_tasks"), object_at(results, "results")
+    listed = [name for name in entries if name != OVER_ALL]
     for name in dict.fromkeys([*listed, *(sample.task for sample in samples)]):
         stated = configs.get(name)
         config = stated if isinstance(stated, Mapping) else {}  # the first leaderboard has a text there
         own = [sample for sample in samples if sample.task == name]
         directions = {
             str(metric["metric_name"]): bool(metric["higher_is_better"])
-            for metric in config.get("metrics") or ()
-            if {"metric_name", "higher_is_better"} <= set(metric)
+            for metric in list_at(config, "metrics")
+            if isinstance(metric, Mapping) and {"metric_name", "higher_is_better"} <= set(metric)
         }
-        entry = (results.get("results") or {}).get(name) or {}
+        entry = object_at(entries, name)
         reported = [metric for metric in entry if not metric.endswith(STDERR)]
         metrics = dict.fromkeys(metric for sample in own for metric in sample.scores) or dict.fromkeys(reported)
         shots = config.get("num_fewshots")
@@ -276,8 +278,8 @@ def _tasks(results: Mapping[str, JsonValue], samples: Sequence[ForeignSample]) -
             ),
             output_type="multiple_choice" if any(sample.choices for sample in own) else "generate_until",
             alias=name.rpartition("|")[0] or name,
-            version=str((results.get("versions") or {}).get(name, config.get("version", "N/A"))),
-            num_fewshot=int(shots if shots is not None else _shots_in(name)),
+            version=str(object_at(results, "versions").get(name, config.get("version", "N/A"))),
+            num_fewshot=_shots_in(name) if shots is None else int_of(shots, "num_fewshots"),
         )
 
 
@@ -288,7 +290,8 @@ def _shots_in(name: str) -> int:
 
 
 def _reported(results: Mapping[str, JsonValue], samples: Sequence[ForeignSample]) -> Iterator[ReportedValue]:
-    for task, entry in (results.get("results") or {}).items():
+    for task, cells in object_at(results, "results").items():
+        entry = object_of(cells, task)
         n = sum(sample.task == task for sample in samples)
         for metric, value in entry.items():
             if task == OVER_ALL or metric.endswith(STDERR) or not isinstance(value, int | float):

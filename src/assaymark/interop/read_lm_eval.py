@@ -36,6 +36,17 @@ from assaymark.records import (
     ScoreStatus,
     content_hash,
 )
+from assaymark.records.json_values import (
+    float_of,
+    int_at,
+    int_of,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    text_at,
+    texts_of,
+)
 from assaymark.results.evidence.records import (
     GroupAggregate,
     GroupSummaryInput,
@@ -65,7 +76,7 @@ def samples_file(results: Path, task: str) -> Path:
     file = results.parent / f"samples_{task.replace('/', '__')}_{stamp}.jsonl"
     if file.is_file() or results.stem.startswith("results_"):
         return file
-    arguments = str((json_object(results).get("config") or {}).get("model_args") or "")
+    arguments = str(object_at(json_object(results), "config").get("model_args") or "")
     early = [results.parent / f"{re.sub(pattern, '__', arguments)}_{task}.jsonl" for pattern in EARLY_NAMES]
     return next((path for path in early if path.is_file()), file)
 
@@ -97,7 +108,9 @@ def _logged(file: Path) -> Iterator[tuple[str, object]]:
         first = lines.readline()
         if first.strip() == "[" or first.lstrip().startswith("[{"):
             whole = parse_json(first + lines.read(), str(file))
-            yield from ((f"{file}, item {number}", sample) for number, sample in enumerate(whole, start=1))
+            yield from (
+                (f"{file}, item {number}", sample) for number, sample in enumerate(list_of(whole, str(file)), start=1)
+            )
             return
         lines.seek(0)
         for number, line in enumerate(lines, start=1):
@@ -156,6 +169,7 @@ def _imported(file: Path, results: Mapping[str, JsonValue], evidence: RunEvidenc
         for row in evidence.rows
     )
     estimates, notes = _estimates(evidence, results)
+    facts = facts_from(evidence.tasks, evidence.groups, object_at(results, "configs"))
     return ImportedRun(
         plan=_plan(results, evidence, origin, read),
         origin=origin,
@@ -164,7 +178,7 @@ def _imported(file: Path, results: Mapping[str, JsonValue], evidence: RunEvidenc
         outputs=tuple(read.outputs),
         scores=scores,
         estimates=estimates,
-        extra={**facts_from(evidence.tasks, evidence.groups, results["configs"]), "imported": _source(results, origin)},
+        extra={**facts, "imported": _source(results, origin)},
         notes=notes,
     )
 
@@ -180,7 +194,8 @@ def _source(results: Mapping[str, object], origin: Mapping[str, str]) -> dict[st
 
 
 def _plan(results: Mapping[str, JsonValue], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
-    config = results.get("config") or {}
+    config, configs = object_at(results, "config"), object_at(results, "configs")
+    limit = config.get("limit")
     names = [task.name for task in evidence.tasks]
     return RunPlan(
         model=_model(results, config, origin),
@@ -189,13 +204,13 @@ def _plan(results: Mapping[str, JsonValue], evidence: RunEvidence, origin: Mappi
             evidence.tasks,
             read.samples.values(),
             {name: n_effective(results, name) for name in names},
-            {name: results["configs"][name].get("generation_kwargs") for name in names},
+            {name: object_of(configs[name], name).get("generation_kwargs") for name in names},
         ),
-        seed=int(config.get("fewshot_seed") or 1234),
-        limit=config.get("limit"),
+        seed=int_at(config, "fewshot_seed", 1234),
+        limit=limit if isinstance(limit, int | float) else None,
         apply_chat_template=bool(results.get("chat_template_sha")),
         fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
-        system_instruction=results.get("system_instruction"),
+        system_instruction=text_at(results, "system_instruction"),
     )
 
 
@@ -216,8 +231,8 @@ def _model(results: Mapping[str, object], config: Mapping[str, object], origin: 
 
 def n_effective(results: Mapping[str, JsonValue], name: str) -> int:
     """Return the number of samples of a task or group: `n-samples`, else `sample_len`; 0 if there is neither."""
-    counts = (results.get("n-samples") or {}).get(name, {})
-    return int(counts.get("effective") or results["results"].get(name, {}).get("sample_len") or 0)
+    counts, entry = object_at(object_at(results, "n-samples"), name), object_at(object_at(results, "results"), name)
+    return int_at(counts, "effective", int_at(entry, "sample_len", 0))
 
 
 # ------------------------------------------------------------------------------------------ samples
@@ -225,13 +240,13 @@ def n_effective(results: Mapping[str, JsonValue], name: str) -> int:
 
 def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, JsonValue]) -> None:
     """Add one sample's request and answers; a second line of the sample (another filter) adds nothing."""
-    index = int(line["doc_id"])
-    sha = content_hash(line["doc"])
+    index, row = int_at(line, "doc_id"), object_of(line["doc"], "doc")
+    sha = content_hash(row)
     request_id = f"{task.name}/{index}/0"
     if request_id in read.requests:
         return
-    arguments = list((line.get("arguments") or {}).values())
-    answers = list(line.get("resps") or ())
+    arguments = [object_of(each, "arguments") for each in object_at(line, "arguments").values()]
+    answers = [list_of(each, "resps") for each in list_at(line, "resps")]
     if len(arguments) != len(answers):
         raise DataError(
             f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many "
@@ -252,7 +267,7 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, JsonValue]
         target=str(line.get("target", "")),
         n_shots=task.num_fewshot,
     )
-    read.samples[request_id] = Sample(task.name, index, line["doc"], sha)
+    read.samples[request_id] = Sample(task.name, index, row, sha)
     for query, repeats in zip(queries, answers, strict=True):
         read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(repeats)]
 
@@ -262,7 +277,7 @@ def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, JsonValue
     if task.output_type == "loglikelihood_rolling":
         return RollingQuery(index, context)
     if task.output_type == "generate_until":
-        return GenerateQuery(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
+        return GenerateQuery(index, settings_of(task.name, object_of(arguments["arg_1"], "arg_1"), max(n_repeats, 1)))
     return LoglikelihoodQuery(
         index,
         str(arguments["arg_1"]),
@@ -285,7 +300,7 @@ def _output(request_id: str, query: Query, repeat: int, answer: object) -> Outpu
 
 def _finite(nats: JsonValue) -> float | None:
     try:
-        value = float(nats)
+        value = float_of(nats, "answer")
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None
@@ -296,7 +311,7 @@ def _finite(nats: JsonValue) -> float | None:
 
 def _estimates(evidence: RunEvidence, results: Mapping[str, JsonValue]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
     """Return the run's estimates, recomputed from its samples if these were logged, and notes on disagreements."""
-    iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
+    iterations = int_at(object_at(results, "config"), "bootstrap_iters", 0)
     with_samples = {row.task for row in evidence.rows}
     tasks = [task for task in evidence.tasks if task.name in with_samples]
     complete = with_samples == {task.name for task in evidence.tasks}
@@ -305,7 +320,7 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, JsonValue]) -> tuple
     )
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     named = {group.name for group in evidence.groups}  # early files list a group's values but not its members
-    unlisted = [name for name in results.get("groups") or () if name not in named]
+    unlisted = [name for name in object_at(results, "groups") if name not in named]
     groups = (*evidence.groups, *(GroupSummaryInput(name, ()) for name in unlisted))
     reported = reported_estimates(_reported(results), evidence.tasks, groups)
     notes = tuple(disagreements(computed, reported))
@@ -315,7 +330,8 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, JsonValue]) -> tuple
 
 def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     """Yield the values of the results file."""
-    for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
+    for name, cells in {**object_at(results, "results"), **object_at(results, "groups")}.items():
+        entry = object_of(cells, name)
         for key, value in entry.items():
             metric, _, name_of_filter = str(key).partition(",")
             if not name_of_filter or metric.endswith("_stderr"):
@@ -353,14 +369,15 @@ def read_lm_eval(path: str | Path) -> RunEvidence:
     results = json_object(file)
     refuse_malformed(file, results)
     groups = tuple(_groups(results))
-    tasks = tuple(_task(name, results) for name in results["configs"])
+    configs = {name: object_of(config, name) for name, config in object_at(results, "configs").items()}
+    tasks = tuple(_task(name, config, results) for name, config in configs.items())
     rows: list[ScoreRow] = []
     prompts: dict[tuple[str, int], str] = {}
     for task in tasks:
         for line in samples_of(file, task.name):
-            rows += _rows(task, line, results["configs"][task.name])
-            prompts[task.name, int(line["doc_id"])] = str(line.get("prompt_hash", ""))
-    config = results.get("config") or {}
+            rows += _rows(task, line, configs[task.name])
+            prompts[task.name, int_at(line, "doc_id")] = str(line.get("prompt_hash", ""))
+    config = object_at(results, "config")
     return RunEvidence(
         label=_label(results),
         run_id="",
@@ -395,18 +412,16 @@ def _label(results: Mapping[str, object]) -> str:
     return name.rstrip("/").rpartition("/")[2] or name
 
 
-def _task(name: str, results: Mapping[str, JsonValue]) -> TaskSummaryInput:
-    config, entry = results["configs"][name], results["results"].get(name, {})
-    listed = {
-        str(metric["metric"]): metric for metric in config.get("metric_list") or () if isinstance(metric, Mapping)
-    }
-    directions = (results.get("higher_is_better") or {}).get(name, {})
+def _task(name: str, config: Mapping[str, JsonValue], results: Mapping[str, JsonValue]) -> TaskSummaryInput:
+    entry = object_at(object_at(results, "results"), name)
+    listed = {str(metric["metric"]): metric for metric in list_at(config, "metric_list") if isinstance(metric, Mapping)}
+    directions = object_at(object_at(results, "higher_is_better"), name)
     by_metric: dict[str, list[str]] = {}
     for key in entry:
         metric, _, name_of_filter = str(key).partition(",")
         if key not in NOT_METRICS and not metric.endswith("_stderr"):
             by_metric.setdefault(metric, []).append(name_of_filter or "none")
-    counts = (results.get("n-samples") or {}).get(name, {})
+    n_total = object_at(object_at(results, "n-samples"), name).get("original")
     return TaskSummaryInput(
         name=name,
         metrics=tuple(
@@ -420,9 +435,9 @@ def _task(name: str, results: Mapping[str, JsonValue]) -> TaskSummaryInput:
         ),
         output_type=str(config.get("output_type", "generate_until")),
         alias=str(entry.get("alias", name)).lstrip(" -"),
-        version=str(results["versions"].get(name, "N/A")),
-        num_fewshot=int((results.get("n-shot") or {}).get(name) or 0),
-        n_total=counts.get("original"),
+        version=str(object_at(results, "versions").get(name, "N/A")),
+        num_fewshot=int_at(object_at(results, "n-shot"), name, 0),
+        n_total=None if n_total is None else int_of(n_total, "n-samples"),
     )
 
 
@@ -435,24 +450,23 @@ def _aggregation(metric: str, listed: Mapping[str, object]) -> str:
 
 
 def _groups(results: Mapping[str, JsonValue]) -> Iterator[GroupSummaryInput]:
-    averaged = results.get("groups") or {}
-    for name, members in (results.get("group_subtasks") or {}).items():
+    averaged, entries = object_at(results, "groups"), object_at(results, "results")
+    subtasks = {name: texts_of(members or (), name) for name, members in object_at(results, "group_subtasks").items()}
+    for name, members in subtasks.items():
         if not members:
             continue
-        entry = averaged.get(name, {})
+        entry = object_at(averaged, name)
         metrics = [str(key).split(",") for key in entry if key not in NOT_METRICS and "_stderr," not in str(key)]
-        leaves = _leaves(name, results["group_subtasks"])
+        leaves = _leaves(name, subtasks)
         yield GroupSummaryInput(
             name=name,
             members=tuple(members),
             aggregates=tuple(
-                GroupAggregate(
-                    metric, _is_by_size(f"{metric},{filters}", entry, leaves, results["results"]), (filters,)
-                )
+                GroupAggregate(metric, _is_by_size(f"{metric},{filters}", entry, leaves, entries), (filters,))
                 for metric, filters in metrics
             ),
             alias=str(entry.get("alias", name)).lstrip(" -"),
-            version=str(results["versions"].get(name, "N/A")),
+            version=str(object_at(results, "versions").get(name, "N/A")),
         )
 
 
@@ -467,23 +481,25 @@ def _is_by_size(
     key: str, entry: Mapping[str, JsonValue], leaves: Sequence[str], results: Mapping[str, JsonValue]
 ) -> bool:
     """Return whether a group's value is the mean over samples, inferred from the values."""
-    known = [results[leaf] for leaf in leaves if isinstance(results.get(leaf, {}).get(key), int | float)]
-    if not known or not isinstance(entry.get(key), int | float):
+    of_leaves = [object_at(results, leaf) for leaf in leaves]
+    known = [
+        (value, int_at(each, "sample_len", 1)) for each in of_leaves if isinstance(value := each.get(key), int | float)
+    ]
+    own = entry.get(key)
+    if not known or not isinstance(own, int | float):
         return True
-    sizes = [int(result.get("sample_len") or 1) for result in known]
-    micro = sum(result[key] * size for result, size in zip(known, sizes, strict=True)) / sum(sizes)
-    macro = sum(result[key] for result in known) / len(known)
-    return bool(abs(micro - entry[key]) <= abs(macro - entry[key]))
+    micro = sum(value * size for value, size in known) / sum(size for _, size in known)
+    macro = sum(value for value, _ in known) / len(known)
+    return bool(abs(micro - own) <= abs(macro - own))
 
 
 def _rows(task: TaskSummaryInput, line: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> Iterator[ScoreRow]:
     """Yield the logged scores of one line, and for choices those that its log-likelihoods allow in addition."""
     name_of_filter = str(line.get("filter", "none"))
     own = _choice_scores(task, line, config)
-    index, sha = int(line["doc_id"]), content_hash(line["doc"])
-    for metric in line.get("metrics") or [
-        metric_input.name for metric_input in task.metrics if metric_input.name in line
-    ]:
+    index, sha = int_at(line, "doc_id"), content_hash(line["doc"])
+    present = [metric_input.name for metric_input in task.metrics if metric_input.name in line]
+    for metric in texts_of(line.get("metrics") or present, "metrics"):
         value, parts = _value(line.get(metric))
         scored = own.get(metric)
         missing = value is None and parts is None
@@ -491,7 +507,7 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, JsonValue], config: Mapping
             task.name,
             index,
             sha,
-            str(metric),
+            metric,
             value,
             name_of_filter,
             ScoreStatus.FAILED if missing else ScoreStatus.SCORED,

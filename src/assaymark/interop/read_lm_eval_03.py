@@ -13,6 +13,7 @@ from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.interop.lm_eval_checks import MOST_SHOTS, model_named
 from assaymark.interop.log_files import json_object, object_in, one_model
 from assaymark.records import JsonValue
+from assaymark.records.json_values import object_at, object_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -45,7 +46,7 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
     """
     contents = [(file, json_object(file)) for file in early_files(path)]
     model = one_model([model_named(content) for _, content in contents], path)
-    first = contents[0][1].get("config") or {}
+    first = object_at(contents[0][1], "config")
     return ForeignRun(
         tool="lm-eval",
         version="0.3",
@@ -56,13 +57,14 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
         reported=tuple(value for file, content in contents for value in _reported(file, content)),
         files=tuple(file for file, _ in contents),
         config=first,
-        shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in contents)
+        shots_known=any(object_at(content, "config").get("num_fewshot") is not None for _, content in contents)
         or all("|" in name for _, content in contents for name in _entries(content)),
     )
 
 
 def _entries(content: Mapping[str, JsonValue]) -> dict[str, Mapping[str, JsonValue]]:
-    return {name: entry for name, entry in content["results"].items() if name != OVER_ALL}
+    results = object_of(content["results"], "results")
+    return {name: object_of(entry, name) for name, entry in results.items() if name != OVER_ALL}
 
 
 def _tasks(contents: list[tuple[Path, dict[str, JsonValue]]]) -> Iterator[TaskSummaryInput]:
@@ -80,8 +82,8 @@ def _tasks(contents: list[tuple[Path, dict[str, JsonValue]]]) -> Iterator[TaskSu
                     if not metric.endswith(STDERR)
                 ),
                 output_type="unknown",
-                version=str((content.get("versions") or {}).get(name, "N/A")),
-                num_fewshot=_shots(name, content.get("config") or {}),
+                version=str(object_at(content, "versions").get(name, "N/A")),
+                num_fewshot=_shots(name, object_at(content, "config")),
             )
 
 

@@ -14,6 +14,7 @@ from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_at, list_at, object_at, objects_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_simple_evals", "read_simple_evals"]
@@ -42,10 +43,10 @@ def read_simple_evals(path: Path) -> ForeignRun:
     if named is None:
         raise DataError(f"{path.name} is not a file name of simple-evals: <eval>_<model>_<date>_<time>.json")
     content = json_object(path)
-    task, totals = named["task"], content.get("metrics") or content
+    task, totals = named["task"], object_at(content, "metrics") or content
     samples = tuple(_samples(task, content)) if content.get("htmls") else ()
     reported = (
-        [ReportedValue(task, SCORE, float(content[SCORE]), None, len(samples))] if content[SCORE] is not None else []
+        [ReportedValue(task, SCORE, float_at(content, SCORE), None, len(samples))] if content[SCORE] is not None else []
     )
     reported += [
         ReportedValue(task, name, float(value))
@@ -64,26 +65,29 @@ def read_simple_evals(path: Path) -> ForeignRun:
 
 
 def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSample]:
-    pages, conversations = content["htmls"], content.get("convos") or ()
+    pages, conversations = list_at(content, "htmls"), list_at(content, "convos")
     if len(pages) != len(conversations):
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
     for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):
-        *messages, answer = conversation
-        score = _shown(page, "Score")
+        *messages, answer = objects_of(conversation, "convos")
+        score, target = _shown(page, "Score"), _shown(page, "Correct Answer")
         yield ForeignSample(
             task=task,
             index=index,
-            row={"messages": list(messages), "target": _shown(page, "Correct Answer")},
+            row={"messages": messages, "target": target},
             prompt=_text(messages),
-            target=_shown(page, "Correct Answer") or "",
+            target=target or "",
             scores={SCORE: _number(score)},
             answers=(str(answer.get("content", "")),),
             n_choices=CHOICES.get(task),
         )
 
 
-def _shown(page: str | None, what: str) -> str | None:
-    match = re.search(_SHOWN.format(what), page or "", re.DOTALL)
+def _shown(page: object, what: str) -> str | None:
+    text = page or ""
+    if not isinstance(text, str):
+        raise TypeError(f"htmls has {page!r:.60}; expected the text of a page")
+    match = re.search(_SHOWN.format(what), text, re.DOTALL)
     return unescape(match[1]).strip() if match else None
 
 

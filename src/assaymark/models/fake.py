@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from assaymark.errors import Permanent, UsageError
-from assaymark.models.checkpoint.arguments import known_arguments
+from assaymark.models.checkpoint.arguments import arguments_record, known_arguments
 from assaymark.models.model import OutputCache
 from assaymark.randomness import generator_for
 from assaymark.records import (
@@ -68,9 +68,9 @@ def fake_arguments(model_args: Mapping[str, object]) -> FakeArguments:
             raise UsageError(f"{name}={values[name]!r}; expected a number")
     if "accuracy" in values:
         values.setdefault("mode", "gold")  # only a model that knows the answers can have an accuracy
-    arguments = FakeArguments(**values)
-    if arguments.mode not in ("random", "constant", "uniform", "gold"):
-        raise UsageError(f"mode={arguments.mode!r}; expected random, constant, uniform or gold")
+    if values.get("mode", "random") not in ("random", "constant", "uniform", "gold"):
+        raise UsageError(f"mode={values['mode']!r}; expected random, constant, uniform or gold")
+    arguments = arguments_record(FakeArguments, values)
     if not (0 <= arguments.accuracy <= 1 and 0 <= arguments.fail <= 1):
         raise UsageError("accuracy and fail must be numbers from 0 to 1")
     return arguments
@@ -83,7 +83,7 @@ class FakeModel:
     takes_images = True  # it does not look at them
 
     def __init__(self, arguments: FakeArguments | None = None, **options: JsonValue) -> None:
-        self.arguments = arguments or FakeArguments(**options)
+        self.arguments = arguments or arguments_record(FakeArguments, options)
         self.n_requested = 0  # queries computed, for tests of caching and resuming
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import cast
 from assaymark.errors import UsageError
 from assaymark.perturbations.named import Perturbation, perturbation_from, perturbations_of
 from assaymark.prompts.presets import PromptPreset
-from assaymark.records import JsonValue, PresetPlan, RunPlan
+from assaymark.records import PerturbationPlan, PresetPlan, RunPlan
 
 __all__ = [
     "limit_heading",
@@ -137,7 +137,7 @@ def preset_heading(plan: RunPlan) -> tuple[str, str] | None:
     return None if preset_text is None else ("prompt preset", f"prompt preset {preset_text}")
 
 
-def perturb_plan(options: Mapping[str, object]) -> list[JsonValue] | None:
+def perturb_plan(options: Mapping[str, object]) -> list[PerturbationPlan] | None:
     """Return the perturbations as the plan stores them; None where none are named.
 
     Raises: as `perturbations_of`.

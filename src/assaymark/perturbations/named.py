@@ -13,7 +13,7 @@ from assaymark.perturbations import rules
 from assaymark.perturbations.contrast_sets import CONTRAST_FORM, ContrastList, contrast_list
 from assaymark.perturbations.person_names import Names, NameSwap, names_by_category, names_of
 from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, PerturbationPlan
 from assaymark.registry import nearest
 
 __all__ = ["FAMILIES", "GROUPS", "Perturbation", "family_of", "perturbation_from", "perturbations_of"]
@@ -72,10 +72,12 @@ class Perturbation:
         return self.name if self.strength == usual else f"{self.name}:{self.strength:g}"
 
     @property
-    def content(self) -> dict[str, JsonValue]:
+    def content(self) -> PerturbationPlan:
         """The settings as a plan stores and hashes them; the list is stored too, to run again without its file."""
-        entries = {} if self.entries is None else {"entries": self.entries}
-        return {"name": self.name, "strength": self.strength, "version": VERSION, **entries}
+        content: PerturbationPlan = {"name": self.name, "strength": self.strength, "version": VERSION}
+        if self.entries is not None:
+            content["entries"] = self.entries
+        return content
 
     def texts(
         self, sample_id: str, references: Sequence[str], parts: Sequence[str], seed: int | None = None
@@ -309,7 +311,7 @@ def _replacements(text: str, where: str) -> Replacements:
     return {word.lower(): tuple(others) for word, others in listed.items()}
 
 
-def perturbation_from(content: Mapping[str, JsonValue]) -> Perturbation:
+def perturbation_from(content: PerturbationPlan) -> Perturbation:
     """Return the perturbation whose content a plan stores."""
     return Perturbation(content["name"], content["strength"], content.get("entries"))
 

@@ -10,7 +10,7 @@ Source: OpenAI's API reference (`tools`); BFCL v4 (ShishirPatil/gorilla 6ea57973
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
@@ -76,13 +76,12 @@ def declarations_in(value: object) -> list[dict[str, JsonValue]]:
     if not isinstance(value, list):
         raise MalformedSample(f"tools are {value!r:.80}; expected a list of declarations of functions")
     declarations = [_declaration(each, number) for number, each in enumerate(value, start=1)]
-    by_name: dict[str, str] = {}
-    for each in declarations:
-        other = by_name.setdefault(shown_name(each["name"]), each["name"])
-        if sum(entry["name"] == each["name"] for entry in declarations) > 1 or other != each["name"]:
-            raise MalformedSample(
-                f"two tools are called {other}" + ("" if other == each["name"] else " once signs are _")
-            )
+    names = [str(each["name"]) for each in declarations]
+    by_shown_name: dict[str, str] = {}
+    for name in names:
+        other = by_shown_name.setdefault(shown_name(name), name)
+        if names.count(name) > 1 or other != name:
+            raise MalformedSample(f"two tools are called {other}" + ("" if other == name else " once signs are _"))
     return declarations
 
 
@@ -111,16 +110,17 @@ def _declaration(value: object, number: int) -> dict[str, JsonValue]:
     return dict(value)
 
 
-def tools_for_template(declarations: list[dict[str, JsonValue]]) -> str | None:
+def tools_for_template(declarations: Sequence[Mapping[str, JsonValue]]) -> str | None:
     """Return declarations as the JSON of OpenAI's `tools`, with names that it accepts; None for an empty list."""
     if not declarations:
         return None
-    no_parameters: dict[str, JsonValue] = {"parameters": {"type": "object", "properties": {}}}
-    named = [{**each, "name": shown_name(each["name"])} for each in declarations]
-    tools = [{"type": "function", "function": each if "parameters" in each else each | no_parameters} for each in named]
+    no_parameters = {"type": "object", "properties": {}}
+    named = [{**each, "name": shown_name(str(each["name"]))} for each in declarations]
+    functions = [each if "parameters" in each else {**each, "parameters": no_parameters} for each in named]
+    tools = [{"type": "function", "function": function} for function in functions]
     return json.dumps(tools, ensure_ascii=False)  # in the order of the row: the model reads it
 
 
-def tools_prompt(declarations: list[dict[str, JsonValue]]) -> str:
+def tools_prompt(declarations: Sequence[Mapping[str, JsonValue]]) -> str:
     """Return BFCL's system prompt, which lists the declarations and asks for Python's call syntax."""
     return _SYSTEM_PROMPT.replace("{functions}", json.dumps(declarations, indent=4))

@@ -5,16 +5,19 @@ The canonical JSON text of a value, and its hash, for everything that is stored 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Final, NotRequired, TypedDict
 
 __all__ = [
     "AUDIT",
     "FIRST_FIELDS",
     "AuditPlan",
+    "DrawPlan",
     "JsonValue",
     "ModelIdentity",
+    "PerturbationPlan",
+    "PerturbedFrom",
     "PresetPlan",
     "RunPlan",
     "TaskPlan",
@@ -24,7 +27,7 @@ __all__ = [
 ]
 
 
-JsonValue = Any  # what json.dumps accepts; the exact recursive type costs more than it is worth
+JsonValue = object  # what json.dumps accepts; narrow it before use
 
 
 def canonical_json(value: JsonValue) -> str:
@@ -90,6 +93,30 @@ class ModelIdentity:
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
+class PerturbedFrom(TypedDict):
+    """What a task is whose samples are perturbed copies of another one's."""
+
+    of: str  # the other task's name
+    by: str  # the perturbation's label
+    family: NotRequired[str | None]  # in whose worst case the copies count, if in one; only where imported
+
+
+class DrawPlan(TypedDict):
+    """The rule by which a suite draws the samples of a task."""
+
+    of: int  # number of samples before the draw
+    by: str  # whose rule
+
+
+class PerturbationPlan(TypedDict):
+    """A perturbation by which each task of a run has copies."""
+
+    name: str
+    strength: float | None
+    version: int  # of the perturbations, which changes when one of them makes other texts
+    entries: NotRequired[str | None]  # the text of the user's list
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One task as a run evaluates it."""
@@ -102,12 +129,12 @@ class TaskPlan:
     n_samples: int
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task generates
-    perturbed: JsonValue = None  # of copies of another task's samples: {"of": its name, "by": the perturbation's label}
-    drawn: JsonValue = None  # of `sample_indices` that a suite draws: {"of": number of samples, "by": whose rule}
+    perturbed: PerturbedFrom | None = None  # of copies of another task's samples
+    drawn: DrawPlan | None = None  # of `sample_indices` that a suite draws
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
-AUDIT = "audit"  # the key of an audit's settings, in its plan and among its results
+AUDIT: Final = "audit"  # the key of an audit's settings, in its plan and among its results
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +143,7 @@ class PresetPlan:
 
     name: str
     template_hash: str
-    spec: JsonValue = None  # the content of its YAML file; None for runs made before it was stored
+    spec: Mapping[str, JsonValue] | None = None  # the content of its YAML file; None for runs made before it was stored
 
     @property
     def content(self) -> dict[str, JsonValue]:
@@ -161,7 +188,7 @@ class RunPlan:
     skip_bad_rows: bool = False  # rows that cannot be read are left out
     answers: str | None = None  # how the answers in files of rows name an option, where the user said so
     circular: bool = False  # questions whose prompt lists their options are asked in every rotation of them
-    perturb: JsonValue = None  # perturbations by which each task has copies: [{"name": "mild_mix", ...}]
+    perturb: Sequence[PerturbationPlan] | None = None  # perturbations by which each task has copies
     # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
     prompt_style: str | None = field(
@@ -181,17 +208,19 @@ class RunPlan:
     @property
     def key(self) -> str:
         """The run key, without the model's `name` and `n_parameters`, which are for people."""
-        content = self.content
-        model = {name: value for name, value in content["model"].items() if name not in ("name", "n_parameters")}
-        return content_hash({**content, "model": model})
+        of_model = plan_content(self.model)
+        model = {name: value for name, value in of_model.items() if name not in ("name", "n_parameters")}
+        return content_hash({**self.content, "model": model})
 
     @property
     def content(self) -> dict[str, JsonValue]:
         """The plan as it is stored: plain lists, dictionaries and values; later fields at their default are omitted."""
         parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
-        return {**plan_content(self), **parts, "extra": self._stored_extra()}
+        return {**plan_content(self), **parts, "extra": self.stored_settings}
 
-    def _stored_extra(self) -> tuple[tuple[str, JsonValue], ...]:
+    @property
+    def stored_settings(self) -> tuple[tuple[str, JsonValue], ...]:
+        """The settings that are stored under `extra`, and those of another version, in the order they are stored in."""
         pairs = ((each.metadata.get("in_extra"), getattr(self, each.name)) for each in fields(self))
         own = ((name, value) for name, value in pairs if name is not None and value is not None)
         plain = ((name, value.content if isinstance(value, PresetPlan | AuditPlan) else value) for name, value in own)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import SupportsFloat, TypeVar, cast
 
-from assaymark.errors import MalformedSample, UnknownName
+from assaymark.errors import DataError, MalformedSample, UnknownName
 from assaymark.limits.regexes import sub
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
@@ -42,8 +42,11 @@ class ExactMatchOptions:
             if key not in known:
                 raise UnknownName("option of exact_match", key, nearest(key, known))
         regexes = options.get("regexes_to_ignore") or ()
+        listed = [regexes] if isinstance(regexes, str) else regexes
+        if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
+            raise DataError(f"regexes_to_ignore of exact_match is {regexes!r:.80}; expected a list of patterns")
         return cls(
-            regexes_to_ignore=(regexes,) if isinstance(regexes, str) else tuple(regexes),
+            regexes_to_ignore=tuple(listed),
             ignore_case=bool(options.get("ignore_case", False)),
             ignore_punctuation=bool(options.get("ignore_punctuation", False)),
             ignore_numbers=bool(options.get("ignore_numbers", False)),

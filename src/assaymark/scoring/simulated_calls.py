@@ -21,7 +21,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, cast
+from typing import IO, NotRequired, TypedDict, cast
 
 from assaymark.errors import PlanError
 from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, kill_group, limited
@@ -140,17 +140,34 @@ class CallHistory:
     known: Mapping[int, str]
 
 
+class _Fault(TypedDict):
+    """The first turn that is wrong."""
+
+    reason: str  # empty_turn, wrong_state, missing_result or over_limit
+    turn: int
+    message: str
+
+
+class _JobAnswer(TypedDict):
+    """A job's answer, as `bfcl_simulator` writes it."""
+
+    results: list[str]  # of each call, in order
+    fault: _Fault | None
+    ended: str | None  # the limit over which the job went
+    error: NotRequired[str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Simulated:
     """What a conversation's calls returned, and the first turn that is wrong.
 
     Attributes:
         results: of each call, in order, as text.
-        fault: None, or reason (empty_turn, wrong_state, missing_result, over_limit), turn and message.
+        fault: the first turn that is wrong; None where none is.
     """
 
     results: tuple[str, ...]
-    fault: Mapping[str, JsonValue] | None
+    fault: _Fault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +244,7 @@ class Simulator:
             fault = {"reason": "over_limit", "turn": len(history.turns) - 1, "message": message}
         return Simulated(tuple(answer["results"]), fault)
 
-    def _answer_to(self, line: bytes) -> Mapping[str, JsonValue]:
+    def _answer_to(self, line: bytes) -> _JobAnswer:
         """Return the process's answer to a job; it is started again where it has ended since the last one."""
         why = ""
         for _ in range(2):
@@ -240,7 +257,7 @@ class Simulator:
                 inward.flush()
                 answer = outward.readline()
                 if answer.endswith(b"\n"):
-                    return cast("Mapping[str, JsonValue]", json.loads(answer))
+                    return cast("_JobAnswer", json.loads(answer))
             except OSError:
                 pass
             finally:

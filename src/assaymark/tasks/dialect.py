@@ -375,8 +375,11 @@ def _dataset(reader: _TaskReader) -> DatasetSpec:
     kwargs = dict(reader.mapping("dataset_kwargs"))
     revision = kwargs.pop("revision", None)
     renamed = reader.mapping("rename_columns")
-    if not all(isinstance(name, str) for pair in renamed.items() for name in pair):
+    names = {column: name for column, name in renamed.items() if isinstance(column, str) and isinstance(name, str)}
+    if names != renamed:
         raise reader.fail("rename_columns", renamed, "names of columns and what they are called in the task")
+    if not isinstance(revision, str | None):
+        raise reader.fail("dataset_kwargs.revision", revision, "a branch, tag or commit in quotes")
     return DatasetSpec(
         reader.text("dataset_path") or "",
         reader.text("dataset_name"),
@@ -384,7 +387,7 @@ def _dataset(reader: _TaskReader) -> DatasetSpec:
         tuple(sorted(kwargs.items())),
         reader.source.parent,
         bool(reader.get("skip_bad_rows", False)),
-        tuple(sorted(renamed.items())),
+        tuple(sorted(names.items())),
     )
 
 
@@ -408,27 +411,28 @@ def _prompt(reader: _TaskReader) -> PromptSpec:
 def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
     config = reader.mapping("fewshot_config")
     reader.check(config, FEWSHOT_KEYS, "fewshot_config.")
-    sampler = config.get("sampler", "default")
+    own = _TaskReader(config, reader.source)
+    sampler = own.function("sampler") or str(config.get("sampler", "default"))
     if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
         raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
     samples = config.get("samples")
     if isinstance(samples, list) and not all(isinstance(row, Mapping) for row in samples):
         raise reader.fail("fewshot_config.samples", samples, "a list of rows, each with columns and values")
     shot_prompt = PromptSpec(
-        text=_or(config.get("doc_to_text"), prompt.text),
+        text=_or(own.field("doc_to_text"), prompt.text),
         turns=prompt.turns,
-        target=_or(config.get("doc_to_target"), prompt.target),
-        choice=_or(config.get("doc_to_choice"), prompt.choice if "doc_to_choice" not in config else None),
-        gen_prefix=config.get("gen_prefix", prompt.gen_prefix),
-        target_delimiter=config.get("target_delimiter", prompt.target_delimiter),
-        fewshot_delimiter=config.get("fewshot_delimiter", prompt.fewshot_delimiter),
+        target=_or(own.field("doc_to_target"), prompt.target),
+        choice=own.field("doc_to_choice") if "doc_to_choice" in config else prompt.choice,
+        gen_prefix=own.text("gen_prefix") if "gen_prefix" in config else prompt.gen_prefix,
+        target_delimiter=str(config.get("target_delimiter", prompt.target_delimiter)),
+        fewshot_delimiter=str(config.get("fewshot_delimiter", prompt.fewshot_delimiter)),
     )
     return FewshotSpec(
         prompt=shot_prompt,
         sampler=sampler,
-        split=config.get("split", reader.text("fewshot_split")),
-        samples=tuple(samples) if isinstance(samples, list) else samples,
-        process_docs=config.get("process_docs", reader.function("process_docs")),
+        split=own.text("split") if "split" in config else reader.text("fewshot_split"),
+        samples=tuple(samples) if isinstance(samples, list) else own.function("samples"),
+        process_docs=(own if "process_docs" in config else reader).function("process_docs"),
     )
 
 
@@ -436,11 +440,15 @@ def _generation_by(reader: _TaskReader) -> GenerationBy | None:
     by = reader.mapping("generation_by")
     if reader.get("generation_by") is None:
         return None
-    values = by.get("values")
-    settings = isinstance(values, dict) and all(isinstance(value, dict) for value in values.values())
-    if by.keys() != {"column", "values"} or not isinstance(by["column"], str) or not settings:
+    column, values = by.get("column"), by.get("values")
+    if (
+        not isinstance(column, str)
+        or not isinstance(values, dict)
+        or not all(isinstance(value, dict) for value in values.values())
+        or by.keys() != {"column", "values"}
+    ):
         raise reader.fail("generation_by", by, "{column: NAME, values: {VALUE: {SETTING: ...}}}")
-    return GenerationBy(column=by["column"], values=by["values"])
+    return GenerationBy(column=column, values=values)
 
 
 def _repeats(reader: _TaskReader) -> int:

@@ -9,6 +9,7 @@ import pytest
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.records import Message, TextPart
+from assaymark.records.json_values import object_of
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
 
@@ -84,4 +85,4 @@ def test_a_run_stores_prompts_with_tools(tmp_path: Path) -> None:
     assert f"<tools>{json.dumps(json.loads(TOOLS)[0])}</tools>" in first.request.prompt
     assert first.request.prompt.endswith("Weather in Oslo?<|end|>\n<|assistant|>\n")
     assert [first.scores[0].value, second.scores[0].value] == [0.0, 1.0]
-    assert first.scores[0].detail["reason"] in ("no_call", "not_parsed")
+    assert object_of(first.scores[0].detail, "detail")["reason"] in ("no_call", "not_parsed")

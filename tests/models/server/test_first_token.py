@@ -13,6 +13,7 @@ from assaymark.errors import PlanError, UsageError
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.server.first_token import FirstToken, FirstTokenTally, questions_of, read_first_token
 from assaymark.records import BOUND, FIRST_TOKEN, LoglikelihoodQuery, Output, Request, RollingQuery
+from assaymark.records.json_values import object_at
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.planning import plan_run
 from assaymark.runs.run import Run
@@ -74,7 +75,7 @@ def test_choices_equal_the_local_engines(url: str, kind: str, tmp_path: Path) ->
         assert estimate.details["n_outside"] == outside
         assert (outside > 0) == (n_top == 3 or kind == "local-completions")
         assert ("brier" in estimate.details) == (outside == 0)  # undefined, not computed from bounds
-        facts = result.attempts()[-1]["summary"]["model"]["first_token"]
+        facts = object_at(object_at(result.attempts()[-1], "summary"), "model")["first_token"]
         assert facts == {"top_logprobs": n_top, "n_questions": 8, "n_choices_outside": outside, "n_undecided": 0}
 
 

@@ -7,6 +7,7 @@ import pytest
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.records import Request, RollingQuery
+from assaymark.records.json_values import object_at, object_of
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.planning import plan_run
 
@@ -115,6 +116,11 @@ def test_reasoning_in_the_text_is_separated(server: TestServer) -> None:
         answers(behind(server, kind="local-chat-completions"), [request])
 
 
+def picked_of(detail: object) -> object:
+    """Return the choice that a score's detail names."""
+    return object_of(detail, "detail")["picked"]
+
+
 def test_a_run_is_complete_and_records_its_server(server: TestServer) -> None:
     """The picks equal the local model's; the second time nothing is sent; the run records its server."""
     run = run_of(server, num_concurrent=3)
@@ -122,9 +128,9 @@ def test_a_run_is_complete_and_records_its_server(server: TestServer) -> None:
     ours = evaluate("hf", TASK, model_args=args, limit=6)
     picked = [[score.detail for score in record.scores] for record in run.samples(TASK)]
     for mine, theirs in zip(picked, [[s.detail for s in r.scores] for r in ours.samples(TASK)], strict=True):
-        assert [d["picked"] for d in mine if d] == [d["picked"] for d in theirs if d]
+        assert [picked_of(d) for d in mine if d] == [picked_of(d) for d in theirs if d]
     assert dict(run.row.plan.model.options)["base_url"] == f"{server.url}/completions"
-    assert run.attempts()[-1]["summary"]["model"]["num_concurrent"] == 3
+    assert object_at(object_at(run.attempts()[-1], "summary"), "model")["num_concurrent"] == 3
     n_sent = len(server.seen.bodies)
     again = run_of(server, num_concurrent=3)
     assert again.result is not None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assaymark.interop.export_tables import wrong_rows
+from assaymark.records.json_values import object_of
 from assaymark.results.console import as_text
 from assaymark.results.views.samples import sample_to_json, sample_view
 from assaymark.runs.evaluate import evaluate
@@ -128,7 +129,8 @@ def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
     for record in records:
         message, value, reason = ANSWERS[record.request.messages[-1].text]
         (score,), (output,) = record.scores, record.outputs
-        assert (score.value, (score.detail or {}).get("reason")) == (value, reason), record.request.messages
+        detail = object_of(score.detail or {}, "detail")
+        assert (score.value, detail.get("reason")) == (value, reason), record.request.messages
         calls = message.get("tool_calls") or ([{"type": "function", "function": message["function_call"]}]
                                               if "function_call" in message else None)  # fmt: skip
         assert (None if output.tool_calls is None else json.loads(output.tool_calls)) == (calls or None)
@@ -188,4 +190,4 @@ def test_exports_have_the_calls(rows: Path, tmp_path: Path) -> None:
     wrong = list(wrong_rows(run.store, run.id))
     answers = {row["prompt"]: row["answer"] for row in wrong}
     assert answers["words"] == "It is 3."
-    assert answers["twice"].startswith('tool_calls: [{"id": "call_0"')
+    assert str(answers["twice"]).startswith('tool_calls: [{"id": "call_0"')

@@ -8,15 +8,18 @@ the files are there. Anything else is refused with the nearest names: a silently
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from assaymark.engine.options import AttentionPath, DTypeName, Numerics
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import dataclass_of
 from assaymark.registry import nearest
+
+T = TypeVar("T")
 
 DTYPES: Mapping[str, DTypeName] = {
     "auto": "auto",
@@ -95,6 +98,12 @@ class LocalArguments:
     cache_dir: str | None = None
     local_files_only: bool = False
     model_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def gguf_file(self) -> str | None:
+        """The name of the GGUF file in the folder; None where the weights are in another format."""
+        name = self.model_kwargs.get("gguf_file")
+        return None if name is None else str(name)
 
     @property
     def template_variables(self) -> dict[str, JsonValue]:
@@ -218,6 +227,17 @@ def known_arguments(
     return values
 
 
+def arguments_record(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return a dataclass of arguments from the values of its fields.
+
+    Raises: UsageError for a value of another type than its field's.
+    """
+    try:
+        return dataclass_of(kind, values)
+    except TypeError as error:
+        raise UsageError(f"argument {error}") from None
+
+
 def boolean(name: str, value: object) -> bool:
     """Return the value of a boolean model argument.
 
@@ -291,6 +311,9 @@ def _check_types(values: Mapping[str, object]) -> None:
     for name, least in (("max_length", 1), ("prefix_token_id", 0), ("window_tokens", 1), ("n_threads", 1), *GENERATION):
         if name in values:
             whole_number(name, values[name], least)
+    for name, choices in (("numerics", get_args(Numerics)), ("attention", get_args(AttentionPath))):
+        if name in values and values[name] not in choices:
+            raise UsageError(f"{name}={values[name]!r} is unknown; expected one of {', '.join(choices)}")
     if values.get("generation_config", "model") not in ("model", "none"):
         raise UsageError(f"generation_config={values['generation_config']!r}; expected model or none")
     if values.get("too_long", "cut") not in ("cut", "drop_shots", "error"):
@@ -345,4 +368,4 @@ def local_arguments(model_args: Mapping[str, object]) -> LocalArguments:
     ):
         if name in values:
             values[name] = str(values[name])
-    return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)
+    return arguments_record(LocalArguments, {**values, "dtype": DTYPES[dtype], "model_kwargs": kwargs})

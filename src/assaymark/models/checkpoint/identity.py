@@ -18,6 +18,7 @@ from assaymark.models.checkpoint.arguments import DTYPES, KNOWN, PLACEMENT, Loca
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
 from assaymark.records import JsonValue, ModelIdentity, content_hash
+from assaymark.records.json_values import int_of
 from assaymark.registry import nearest
 from assaymark.settings import cache_folder
 
@@ -138,7 +139,7 @@ def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
             remembered.write_text(json.dumps(known), encoding="utf-8")
         except OSError:  # only costs time
             pass
-    return known[key] if known[key] is None else int(known[key])
+    return None if known[key] is None else int_of(known[key], key)
 
 
 def _length_by_transformers(folder: Path, trust_remote_code: bool) -> int | None:
@@ -178,7 +179,7 @@ def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
 
 def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
     """Return the dtype of the first floating tensor, from a safetensors file's header."""
-    for path in files.weight_files(folder, arguments.model_kwargs.get("gguf_file")):
+    for path in files.weight_files(folder, arguments.gguf_file):
         if path.suffix == ".safetensors":
             for entry in files.safetensors_header(path).values():
                 if entry.get("dtype") in SAFETENSORS_DTYPES:
@@ -221,13 +222,12 @@ def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]
     """
     if folders.trained is not None:
         return list(folders.trained.identifying)
-    gguf = arguments.model_kwargs.get("gguf_file")
-    weights = files.weight_files(folders.model, gguf)
+    weights = files.weight_files(folders.model, arguments.gguf_file)
     if not weights:
         raise ModelUnavailable(
             f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a trainer's checkpoint"
         )
-    if gguf is None:
+    if arguments.gguf_file is None:
         check_index(folders.model, weights)
         check_config(folders.model, weights)
     code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
@@ -319,7 +319,7 @@ def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping
         raise MissingExtra("a local model", "hf") from None
     from inspect import signature
 
-    gguf = {"gguf_file": gguf_file} if (gguf_file := arguments.model_kwargs.get("gguf_file")) else {}
+    gguf = {"gguf_file": arguments.gguf_file} if arguments.gguf_file else {}
     try:
         if configuration is not None:
             values = dict(configuration)

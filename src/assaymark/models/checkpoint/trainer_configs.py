@@ -15,6 +15,7 @@ from assaymark.errors import DataError, ModelUnavailable
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.checkpoint import files
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_at, float_of, int_at, int_of, object_of
 
 __all__ = ["BUILDERS", "CONFIG_FILES", "Shapes", "builder_config", "is_builder", "read_config"]
 
@@ -70,7 +71,8 @@ def is_builder(name: str) -> bool:
 def builder_config(name: str) -> dict[str, JsonValue]:
     """Return the configuration of one of torchtune's model builders."""
     values = dict(BUILDERS[_plain(name)])
-    rope = _rope(values.pop("rope_theta"), values.pop("scale", None))
+    theta, scale = values.pop("rope_theta"), values.pop("scale", None)
+    rope = _rope(float_of(theta, "rope_theta"), None if scale is None else float_of(scale, "scale"))
     return {"model_type": "llama", "tie_word_embeddings": False, **values, "rope_parameters": rope}
 
 
@@ -117,24 +119,26 @@ def _of_meta(path: Path, values: Mapping[str, JsonValue], shapes: Shapes) -> dic
     """Return the configuration of Meta's params.json."""
     if unknown := sorted({"moe", "moe_args", "vision_chunk_size", "vision_args"} & values.keys()):
         raise ModelUnavailable(f"{path}: {unknown[0]} is not understood; export the model in Hugging Face's format")
-    theta, hidden, heads = float(values.get("rope_theta", 1e4)), int(values["dim"]), int(values["n_heads"])
+    theta, hidden, heads = float_at(values, "rope_theta", 1e4), int_at(values, "dim"), int_at(values, "n_heads")
     scale = None
     if values.get("use_scaled_rope"):
-        scale = values.get("rope_scaling_factor") or (32.0 if hidden < 4096 else 8.0)  # Llama 3.2 below 4096
-    named = {"num_hidden_layers": values["n_layers"], "hidden_size": hidden, "num_attention_heads": heads}
+        llama_32 = 32.0 if hidden < 4096 else 8.0  # Llama 3.2 below 4096
+        scale = float_of(values.get("rope_scaling_factor") or llama_32, "rope_scaling_factor")
     is_mistral = "hidden_dim" in values
     return {
         "model_type": "llama",
-        **{name: int(value) for name, value in named.items()},
-        "num_key_value_heads": int(values.get("n_kv_heads") or heads),
-        "head_dim": int(values.get("head_dim") or hidden // heads),
-        "intermediate_size": int(values["hidden_dim"])
+        "num_hidden_layers": int_at(values, "n_layers"),
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": int_at(values, "n_kv_heads", heads),
+        "head_dim": int_at(values, "head_dim", hidden // heads),
+        "intermediate_size": int_at(values, "hidden_dim")
         if is_mistral
         else _rows(shapes, "layers.0.feed_forward.w1.weight", path),
         "vocab_size": _rows(shapes, "tok_embeddings.weight", path),
-        "rms_norm_eps": float(values.get("norm_eps", 1e-5)),
+        "rms_norm_eps": float_at(values, "norm_eps", 1e-5),
         "rope_parameters": _rope(theta, scale),
-        "max_position_embeddings": int(values.get("max_seq_len") or _positions_of_meta(values, theta, scale)),
+        "max_position_embeddings": int_at(values, "max_seq_len", _positions_of_meta(values, theta, scale)),
         "tie_word_embeddings": not any(name.endswith("output.weight") for name in shapes),
     }
 
@@ -144,7 +148,7 @@ def _positions_of_meta(values: Mapping[str, JsonValue], theta: float, scale: flo
     if scale is not None:
         return 131_072  # Llama 3.1
     by_theta = {500_000.0: 8192, 1e6: 16_384}  # Llama 3, Code Llama
-    return by_theta.get(theta, 2048 if float(values.get("norm_eps", 1e-5)) == 1e-6 else 4096)  # Llama 1: 1e-6
+    return by_theta.get(theta, 2048 if float_at(values, "norm_eps", 1e-5) == 1e-6 else 4096)  # Llama 1: 1e-6
 
 
 _OF_LITGPT = {  # what must be so for a Llama; another value is another architecture
@@ -158,19 +162,21 @@ _OF_LITGPT = {  # what must be so for a Llama; another value is another architec
 def _of_litgpt(path: Path, values: Mapping[str, JsonValue], shapes: Shapes) -> dict[str, JsonValue]:
     """Return the configuration of litgpt's model_config.yaml."""
     norm, inner = values["norm_class_name"], values["mlp_class_name"]
-    heads, hidden = int(values["n_head"]), int(values["n_embd"])
+    heads, hidden = int_at(values, "n_head"), int_at(values, "n_embd")
     common = {
         "hidden_size": hidden,
-        "num_hidden_layers": int(values["n_layer"]),
+        "num_hidden_layers": int_at(values, "n_layer"),
         "num_attention_heads": heads,
-        "intermediate_size": int(values.get("intermediate_size") or 4 * hidden),
-        "vocab_size": int(values.get("padded_vocab_size") or _rows(shapes, "transformer.wte.weight", path)),
-        "max_position_embeddings": int(values["block_size"]),
+        "intermediate_size": int_at(values, "intermediate_size", 4 * hidden),
+        "vocab_size": int_of(
+            values.get("padded_vocab_size") or _rows(shapes, "transformer.wte.weight", path), "padded_vocab_size"
+        ),
+        "max_position_embeddings": int_at(values, "block_size"),
         "tie_word_embeddings": not any(name.endswith("lm_head.weight") for name in shapes),
     }
-    theta, eps = float(values.get("rope_base", 10_000)), float(values.get("norm_eps", 1e-5))
+    theta, eps = float_at(values, "rope_base", 10_000), float_at(values, "norm_eps", 1e-5)
     if (norm, inner) == ("LayerNorm", "GptNeoxMLP") and not values.get("shared_attention_norm"):
-        part = {"partial_rotary_factor": float(values.get("rotary_percentage", 0.25)), "rope_type": "default"}
+        part = {"partial_rotary_factor": float_at(values, "rotary_percentage", 0.25), "rope_type": "default"}
         return {
             "model_type": "gpt_neox",
             **common,
@@ -190,22 +196,22 @@ def _of_litgpt(path: Path, values: Mapping[str, JsonValue], shapes: Shapes) -> d
     return {
         "model_type": kind,
         **common,
-        "num_key_value_heads": int(values.get("n_query_groups") or heads),
-        "head_dim": int(values.get("head_size") or hidden // heads),
+        "num_key_value_heads": int_at(values, "n_query_groups", heads),
+        "head_dim": int_at(values, "head_size", hidden // heads),
         "rms_norm_eps": eps,
         "rope_parameters": _rope_of_litgpt(theta, values),
     }
 
 
 def _rope_of_litgpt(theta: float, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    adjusted = values.get("rope_adjustments")
-    if adjusted:
+    if values.get("rope_adjustments"):
+        adjusted = object_of(values["rope_adjustments"], "rope_adjustments")
         return _rope(
             theta,
-            adjusted["factor"],
-            low_freq_factor=float(adjusted["low_freq_factor"]),
-            high_freq_factor=float(adjusted["high_freq_factor"]),
-            original_max_position_embeddings=int(adjusted["original_max_seq_len"]),
+            float_at(adjusted, "factor"),
+            low_freq_factor=float_at(adjusted, "low_freq_factor"),
+            high_freq_factor=float_at(adjusted, "high_freq_factor"),
+            original_max_position_embeddings=int_at(adjusted, "original_max_seq_len"),
         )
-    ratio = float(values.get("rope_condense_ratio", 1))
+    ratio = float_at(values, "rope_condense_ratio", 1)
     return {"rope_type": "linear", "rope_theta": theta, "factor": ratio} if ratio != 1 else _rope(theta, None)

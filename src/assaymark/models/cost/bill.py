@@ -23,6 +23,7 @@ from assaymark.records import (
     Request,
     n_outputs_of,
 )
+from assaymark.records.json_values import dataclass_of, float_of, int_of, object_of
 
 __all__ = ["Bill", "BillingRules", "CostForecast", "cost_forecast", "cost_line"]
 
@@ -45,7 +46,7 @@ class BillingRules:
     def of(cls, identity: ModelIdentity) -> "BillingRules":
         """Return the rules of a model."""
         options: Mapping[str, JsonValue] = dict(identity.options)
-        return cls(int(options.get("max_gen_toks") or DEFAULT_MAX_TOKENS), TOP_LOGPROBS in options)
+        return cls(int_of(options.get("max_gen_toks") or DEFAULT_MAX_TOKENS, "max_gen_toks"), TOP_LOGPROBS in options)
 
     def charged(self, request: Request) -> list[Query]:
         """Return the queries that are charged: all, or the first one of each context."""
@@ -167,14 +168,14 @@ class Bill:
 
 def cost_line(record: Mapping[str, JsonValue]) -> str:
     """Return a stored bill as one line of text."""
-    price = Price(**record["price"])
-    most = record.get("max_cost")
-    passed = f" (more than --max_cost {most:g})" if most is not None and record["spent"] > most else ""
+    price = dataclass_of(Price, object_of(record["price"], "price"))
+    most, spent = record.get("max_cost"), float_of(record["spent"], "spent")
+    passed = f" (more than --max_cost {most:g})" if isinstance(most, int | float) and spent > most else ""
     tokens = f"{record['n_read']:,} tokens read and {record['n_generated']:,} generated"
     if not record["n_estimated"]:
-        return f"cost: {record['spent']:,.4f}{passed} for {tokens}, at {price}"
+        return f"cost: {spent:,.4f}{passed} for {tokens}, at {price}"
     return (
-        f"cost: at most {record['spent']:,.4f}{passed} for {tokens}, at {price}; the tokens of "
+        f"cost: at most {spent:,.4f}{passed} for {tokens}, at {price}; the tokens of "
         f"{record['n_estimated']:,} of {record['n_outputs']:,} outputs were not reported, and are the most they can be"
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from assaymark.errors import ModelUnavailable, UnknownName, UsageError
-from assaymark.models.checkpoint.arguments import LocalArguments, local_arguments, whole_number
+from assaymark.models.checkpoint.arguments import LocalArguments, arguments_record, local_arguments, whole_number
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
@@ -69,7 +69,7 @@ def gguf_arguments(model_args: Mapping[str, object]) -> GgufArguments:
             whole_number(name, own[name], least)
     if own.get("cache_type", "f32") not in ("f32", "f16"):
         raise UsageError(f"cache_type={own['cache_type']!r}; expected f32 or f16")
-    return GgufArguments(local_arguments(values), file, **own)
+    return arguments_record(GgufArguments, {"local": local_arguments(values), "file": file, **own})
 
 
 def _file_of(values: dict[str, object]) -> Path:

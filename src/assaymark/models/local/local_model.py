@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from assaymark.engine.options import EngineSettings
 from assaymark.errors import MissingExtra, UsageError
-from assaymark.models.checkpoint.arguments import LocalArguments
+from assaymark.models.checkpoint.arguments import LocalArguments, whole_number
 from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify
 from assaymark.models.local.estimate import estimate_work
 from assaymark.models.local.generation import (
@@ -124,7 +124,8 @@ class LocalModel:
         """
         from assaymark.models.local.loaded import identify_loaded, loaded_arguments
 
-        if (options.pop("workers", None) or 1) > 1 or options.pop("cluster", None):
+        n_workers = whole_number("workers", options.pop("workers", None) or 1)
+        if n_workers > 1 or options.pop("cluster", None):
             raise UsageError("a model that is already loaded cannot be shared by workers; name its folder instead")
         arguments = loaded_arguments(model, options)
         return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
@@ -205,7 +206,7 @@ class LocalModel:
             arguments.use_fast_tokenizer,
             arguments.add_bos_token,
             arguments.trust_remote_code,
-            arguments.model_kwargs.get("gguf_file"),
+            arguments.gguf_file,
         )
 
     @cached_property

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, fields
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from assaymark.errors import UnknownName, UsageError
-from assaymark.models.checkpoint.arguments import boolean, whole_number
+from assaymark.models.checkpoint.arguments import arguments_record, boolean, whole_number
 from assaymark.records import JsonValue
+from assaymark.records.json_values import float_of
 from assaymark.registry import nearest
 
 __all__ = [
@@ -247,8 +248,9 @@ def openai_arguments(kind: str, model_args: Mapping[str, object]) -> OpenAIArgum
             values[name] = str(values[name])
     for name in ("timeout", "retry_budget"):
         if name in values:
-            values[name] = float(values[name])
-    arguments = OpenAIArguments(kind, service=values.pop("provider", None), **values)
+            values[name] = float_of(values[name], name)
+    values |= {"kind": kind, "service": values.pop("provider", None)}
+    arguments = arguments_record(OpenAIArguments, values)
     _check_service(arguments)
     return arguments
 
@@ -309,8 +311,9 @@ def _check(values: Mapping[str, JsonValue]) -> None:
     for name, least in INTEGERS:
         if name in values:
             whole_number(name, values[name], least)
-    if values.get("max_response_depth", 0) > DEEPEST:
-        raise UsageError(f"max_response_depth={values['max_response_depth']}; expected at most {DEEPEST}")
+    depth = values.get("max_response_depth")
+    if isinstance(depth, int) and depth > DEEPEST:
+        raise UsageError(f"max_response_depth={depth}; expected at most {DEEPEST}")
     for name in ("timeout", "retry_budget"):
         value = values.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:

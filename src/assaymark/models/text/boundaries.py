@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from assaymark.records import JsonValue
+from assaymark.records.json_values import object_at, object_of, objects_of
 
 SPACE = " "
 SPACE_SYMBOL = "▁"
@@ -155,37 +156,45 @@ def pattern_is_safe(pattern: str) -> bool:
 def _pre_tokenizer_is_safe(described: Mapping[str, JsonValue]) -> bool:
     kind = described.get("type")
     if kind == "Sequence":
-        return all(_pre_tokenizer_is_safe(each) for each in described["pretokenizers"])
+        return all(_pre_tokenizer_is_safe(each) for each in objects_of(described["pretokenizers"], "pretokenizers"))
     if kind == "ByteLevel":
         return True  # GPT-2's own pattern, or none: then it only maps bytes
     if kind == "Digits":
         return True  # splits by character, whatever surrounds it
     if kind == "Split":
         keeps = (described["behavior"], described["invert"]) in {("Isolated", False), ("Removed", True)}
-        return keeps and pattern_is_safe(described["pattern"].get("Regex") or ".")
+        return keeps and pattern_is_safe(str(object_of(described["pattern"], "pattern").get("Regex") or "."))
     return False
 
 
 def _parts_words(described: Mapping[str, JsonValue]) -> bool:
     """Return whether a pre-tokenizer matches every space, so that the unmatched rest contains none."""
     if described.get("type") == "Sequence":
-        return any(_parts_words(each) for each in described["pretokenizers"])
+        return any(_parts_words(each) for each in objects_of(described["pretokenizers"], "pretokenizers"))
     if described.get("type") == "ByteLevel":
         return bool(described.get("use_regex", True))
-    pattern = described.get("pattern", {}).get("Regex", "")
+    pattern = str(object_at(described, "pattern").get("Regex", ""))
     return described.get("type") == "Split" and r"\s+" in (_alternatives(pattern) or [])
 
 
-def _normaliser_steps(described: Mapping[str, JsonValue] | None) -> list[Mapping[str, JsonValue]]:
-    if described is None:
+def _normaliser_steps(parts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
+    if parts.get("normalizer") is None:
         return []
-    return list(described["normalizers"]) if described.get("type") == "Sequence" else [described]
+    described = object_of(parts["normalizer"], "normalizer")
+    if described.get("type") != "Sequence":
+        return [described]
+    return objects_of(described["normalizers"], "normalizers")
+
+
+def _pre_tokenizer(parts: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
+    described = parts.get("pre_tokenizer")
+    return None if described is None else object_of(described, "pre_tokenizer")
 
 
 def _byte_level_rule(parts: Mapping[str, JsonValue]) -> bool | None:
     """Return False (parts keep their space) if a byte-level BPE is provably safe, else None."""
-    pre = parts.get("pre_tokenizer")
-    steps = _normaliser_steps(parts.get("normalizer"))
+    pre = _pre_tokenizer(parts)
+    steps = _normaliser_steps(parts)
     if pre is None or any(step.get("type") != "NFC" for step in steps):
         return None
     return False if _parts_words(pre) and _pre_tokenizer_is_safe(pre) else None
@@ -194,7 +203,7 @@ def _byte_level_rule(parts: Mapping[str, JsonValue]) -> bool | None:
 def _whole_text_rule(parts: Mapping[str, JsonValue]) -> bool | None:
     """Return whether parts drop their space if a BPE over the whole text is provably safe, else None."""
     symbol, drops = SPACE, False
-    for step in _normaliser_steps(parts.get("normalizer")):
+    for step in _normaliser_steps(parts):
         if step.get("type") == "Prepend" and step.get("prepend") == SPACE_SYMBOL and not drops:
             drops = True
         elif step.get("type") == "Replace" and step == {
@@ -205,16 +214,16 @@ def _whole_text_rule(parts: Mapping[str, JsonValue]) -> bool | None:
             symbol = SPACE_SYMBOL
         else:
             return None
-    pre = parts.get("pre_tokenizer")
+    pre = _pre_tokenizer(parts)
     if pre is not None:
         if pre.get("type") != "Metaspace" or symbol != SPACE or pre.get("replacement") != SPACE_SYMBOL:
             return None
         symbol, drops = SPACE_SYMBOL, pre.get("prepend_scheme", "always") != "never"
     if drops and symbol != SPACE_SYMBOL:
         return None
-    model = parts["model"]
+    vocabulary = object_of(object_of(parts["model"], "model")["vocab"], "vocab")
     crossing = re.compile(f"[^{symbol}]{symbol}")
-    if symbol not in model["vocab"] or any(crossing.search(token) for token in model["vocab"]):
+    if symbol not in vocabulary or any(crossing.search(token) for token in vocabulary):
         return None
     return drops
 

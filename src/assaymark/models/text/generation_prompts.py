@@ -22,6 +22,7 @@ from assaymark.models.text.spans import failed
 from assaymark.models.text.stops import FinalText, stop_texts
 from assaymark.models.text.tokens import EMPTY, Encoder
 from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Output, Request, canonical_json
+from assaymark.records.json_values import float_of, int_of
 
 DEFAULT_MAX_TOKENS = 256  # lm-eval's max_gen_toks
 TRANSFORMERS_TOP_K = 50  # the default of `generate` if neither task nor model sets it
@@ -225,7 +226,7 @@ def prompt_of(
         seed=prepared.settings.seed,
         key=hashlib.blake2b(prepared.tokens.tobytes(), digest_size=16).hexdigest(),
         repeats=tuple(repeats),
-        repetition_penalty=float(penalty),
+        repetition_penalty=float_of(penalty, "repetition_penalty"),
         other=other,
     )
 
@@ -239,4 +240,9 @@ def _sampling(settings: GenerationSettings, own: Mapping[str, JsonValue], choice
         top_k = TRANSFORMERS_TOP_K
     top_p = settings.top_p if settings.top_p is not None else own.get("top_p")
     min_p = settings.min_p if settings.min_p is not None else own.get("min_p")
-    return Sampling(settings.temperature, int(top_k) if top_k else None, top_p, min_p)
+    return Sampling(
+        settings.temperature,
+        int_of(top_k, "top_k") if top_k else None,
+        None if top_p is None else float_of(top_p, "top_p"),
+        None if min_p is None else float_of(min_p, "min_p"),
+    )

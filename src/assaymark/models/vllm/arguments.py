@@ -113,8 +113,9 @@ def vllm_arguments(model_args: Mapping[str, object]) -> VllmArguments:
         raise UnknownName("argument of vllm", name, nearest(name, known), "vLLM's EngineArgs are passed on to it")
     engine = {name: values.pop(name) for name in sorted(values.keys() - SHARED)}
     for name in ("tensor_parallel_size", "pipeline_parallel_size"):
-        if name in engine and (not isinstance(engine[name], int) or engine[name] < 1):
-            raise UsageError(f"{name}={engine[name]!r}; expected a whole number of GPUs, from 1")
+        n_gpus = engine.get(name, 1)
+        if not isinstance(n_gpus, int) or n_gpus < 1:
+            raise UsageError(f"{name}={n_gpus!r}; expected a whole number of GPUs, from 1")
     share = engine.get("gpu_memory_utilization", 0.9)
     if not isinstance(share, int | float) or not 0 < share <= 1:
         raise UsageError(f"gpu_memory_utilization={share!r}; expected a share of the memory, above 0 and up to 1")

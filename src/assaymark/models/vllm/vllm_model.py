@@ -41,6 +41,7 @@ from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
 from assaymark.records import ModelIdentity
+from assaymark.records.json_values import int_of
 
 if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, RequestOutput, SamplingParams
@@ -91,7 +92,7 @@ class VllmEngine:
             numerics=identity.numerics,
             n_parameters=identity.n_parameters or 0,
             max_length=identity.max_length,
-            vocab_size=int(read_json(folders.model / "config.json").get("vocab_size") or 0),
+            vocab_size=int_of(read_json(folders.model / "config.json").get("vocab_size") or 0, "vocab_size"),
             attention="vllm",
             why="requested",
             window_tokens=0,

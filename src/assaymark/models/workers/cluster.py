@@ -34,7 +34,6 @@ from assaymark.models.checkpoint.identity import find_folders, identify
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, RemoteWorker, WorkerMessage, WorkerOrder
 from assaymark.models.workers.process import serve_orders
-from assaymark.records import JsonValue
 from assaymark.settings import VERSION
 from assaymark.stopping import raise_if_requested
 
@@ -61,6 +60,12 @@ Ts = TypeVarTuple("Ts")
 LONG_POLL_SECONDS = 1.0
 
 
+def _absolute(name: str) -> str:
+    """Return the whole path of a folder or file; any other name, such as a Hub id, as it is."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else name
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedModel:
     """The model that every machine must have: the user's arguments, and its content on the driver's machine."""
@@ -76,10 +81,14 @@ class PlacedModel:
         cls, arguments: LocalArguments, content_hash: str | None, settings: EngineSettings, tokenizer: TokenizerSource
     ) -> "PlacedModel":
         """Return the model with absolute folders, since other machines have other working directories."""
-        names = {name: getattr(arguments, name) for name in ("pretrained", "tokenizer", "peft", "base")}
-        paths = {name: Path(value).expanduser() for name, value in names.items() if value is not None}
-        full: dict[str, JsonValue] = {name: str(path.absolute()) for name, path in paths.items() if path.exists()}
-        return cls(replace(arguments, **full), content_hash, settings, tokenizer)
+        full = replace(
+            arguments,
+            pretrained=_absolute(arguments.pretrained),
+            tokenizer=None if arguments.tokenizer is None else _absolute(arguments.tokenizer),
+            peft=None if arguments.peft is None else _absolute(arguments.peft),
+            base=None if arguments.base is None else _absolute(arguments.base),
+        )
+        return cls(full, content_hash, settings, tokenizer)
 
     def order(self) -> WorkerOrder:
         """Return the order to load the model from its folder on this machine.

@@ -217,12 +217,16 @@ def _read(path: Path) -> Mapping[str, JsonValue] | None:
 
 def _connect(invitation: Mapping[str, JsonValue] | None) -> "Connection[WorkerMessage, WorkerOrder] | None":
     """Return a connection to the driver, or None if nothing listens there (an old invitation)."""
-    if invitation is None:
-        return None
-    address = invitation["address"]
+    target: str | tuple[str, int]
+    match invitation:
+        case {"address": [str(host), int(port)], "key": str(key)}:
+            target = host, port
+        case {"address": str(target), "key": str(key)}:
+            pass
+        case _:
+            return None
     with suppress(OSError, EOFError, AuthenticationError):
-        target = tuple(address) if isinstance(address, list) else address
-        return Client(target, authkey=bytes.fromhex(invitation["key"]))
+        return Client(target, authkey=bytes.fromhex(key))
     return None
 
 

@@ -1,0 +1,158 @@
+"""JSON that another program wrote, by type: each function returns a value that has it, or raises TypeError.
+
+The error names the value's key. Readers add the file to it, as they do for a key that is missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import NoneType, UnionType
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from assaymark.records.plans import JsonValue
+
+__all__ = [
+    "dataclass_of",
+    "float_at",
+    "float_of",
+    "int_at",
+    "int_of",
+    "list_at",
+    "list_of",
+    "object_at",
+    "object_of",
+    "objects_at",
+    "objects_of",
+    "text_at",
+    "texts_of",
+]
+
+T = TypeVar("T")
+
+
+def object_of(value: JsonValue, name: str) -> Mapping[str, JsonValue]:
+    """Return an object.
+
+    Args:
+        value: the value.
+        name: its key, for the message.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {value!r:.80}; expected an object")
+    return value
+
+
+def object_at(content: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
+    """Return the object at a key; empty where there is none."""
+    return object_of(content.get(key) or {}, key)
+
+
+def list_of(value: JsonValue, name: str) -> Sequence[JsonValue]:
+    """Return a list; see `object_of`."""
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{name} is {value!r:.80}; expected a list")
+    return value
+
+
+def list_at(content: Mapping[str, JsonValue], key: str) -> Sequence[JsonValue]:
+    """Return the list at a key; empty where there is none."""
+    return list_of(content.get(key) or (), key)
+
+
+def objects_of(value: JsonValue, name: str) -> list[Mapping[str, JsonValue]]:
+    """Return a list of objects; see `object_of`."""
+    return [object_of(each, name) for each in list_of(value, name)]
+
+
+def objects_at(content: Mapping[str, JsonValue], key: str) -> list[Mapping[str, JsonValue]]:
+    """Return the list of objects at a key; empty where there is none."""
+    return objects_of(content.get(key) or (), key)
+
+
+def text_at(content: Mapping[str, JsonValue], key: str) -> str | None:
+    """Return the value at a key as text; None where there is none."""
+    value = content.get(key)
+    return None if value is None else str(value)
+
+
+def texts_of(value: JsonValue, name: str) -> list[str]:
+    """Return a list of texts; see `object_of`."""
+    listed = list_of(value, name)
+    texts = [each for each in listed if isinstance(each, str)]
+    if len(texts) < len(listed):
+        raise TypeError(f"{name} is {value!r:.80}; expected a list of texts")
+    return texts
+
+
+def float_of(value: JsonValue, name: str) -> float:
+    """Return a number, or the one that a text states. Raises: ValueError for a text that states none."""
+    if not isinstance(value, int | float | str):
+        raise TypeError(f"{name} is {value!r:.80}; expected a number")
+    return float(value)
+
+
+def int_of(value: JsonValue, name: str) -> int:
+    """Return a number without its fraction, or the whole one that a text states. Raises: ValueError as `float_of`."""
+    if not isinstance(value, int | float | str):
+        raise TypeError(f"{name} is {value!r:.80}; expected a whole number")
+    return int(value)
+
+
+def float_at(content: Mapping[str, JsonValue], key: str, default: float | None = None) -> float:
+    """Return the number at a key; the default where there is no such key. Raises: KeyError where there is neither."""
+    return float_of(content[key] if default is None else content.get(key, default), key)
+
+
+def int_at(content: Mapping[str, JsonValue], key: str, default: int | None = None) -> int:
+    """Return the whole number at a key; the default where there is none, or 0. Raises: KeyError as `float_at`."""
+    return int_of(content[key] if default is None else content.get(key) or default, key)
+
+
+def dataclass_of(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return a dataclass of values that have the types of its fields; the values of mappings and lists may be any."""
+    hints = _hints_of(kind)
+    for name, value in values.items():
+        if name not in hints:
+            raise TypeError(f"{name} is {value!r:.80}; expected no such key")
+        if not _admits(hints[name], value):
+            raise TypeError(f"{name} is {value!r:.80}; expected {_words(hints[name])}")
+    return kind(**values)
+
+
+@cache
+def _hints_of(kind: object) -> Mapping[str, object]:
+    return get_type_hints(kind)
+
+
+def _admits(hint: object, value: object) -> bool:
+    """Return whether a value is of the type of a hint. A whole number is a number; true and false are none."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        return any(_admits(each, value) for each in arguments)
+    if origin is Literal:
+        return value in arguments
+    if hint in {int, float}:
+        return isinstance(value, int | float if hint is float else int) and not isinstance(value, bool)
+    kind = origin or hint
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+_WORDS: Mapping[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    tuple: "a list",
+    Mapping: "an object",
+    NoneType: "none",
+}
+
+
+def _words(hint: object) -> str:
+    """Return a hint in words: `a text or none`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal or origin in {Union, UnionType}:
+        words = list(dict.fromkeys(str(each) if origin is Literal else _words(each) for each in arguments))
+        return ", ".join(words[:-1]) + f" or {words[-1]}" if words[1:] else words[0]
+    kind = origin or hint
+    return _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
