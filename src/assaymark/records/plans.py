@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Final, NotRequired, TypedDict
 
 __all__ = [
     "AUDIT",
@@ -15,6 +15,7 @@ __all__ = [
     "AuditPlan",
     "JsonValue",
     "ModelIdentity",
+    "PerturbedFrom",
     "PresetPlan",
     "RunPlan",
     "TaskPlan",
@@ -90,6 +91,14 @@ class ModelIdentity:
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
+class PerturbedFrom(TypedDict):
+    """What a task is whose samples are perturbed copies of another one's."""
+
+    of: str  # the other task's name
+    by: str  # the perturbation's label
+    family: NotRequired[str | None]  # in whose worst case the copies count, if in one; only where imported
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One task as a run evaluates it."""
@@ -102,12 +111,12 @@ class TaskPlan:
     n_samples: int
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task generates
-    perturbed: JsonValue = None  # of copies of another task's samples: {"of": its name, "by": the perturbation's label}
+    perturbed: PerturbedFrom | None = None  # of copies of another task's samples
     drawn: JsonValue = None  # of `sample_indices` that a suite draws: {"of": number of samples, "by": whose rule}
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
-AUDIT = "audit"  # the key of an audit's settings, in its plan and among its results
+AUDIT: Final = "audit"  # the key of an audit's settings, in its plan and among its results
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +190,19 @@ class RunPlan:
     @property
     def key(self) -> str:
         """The run key, without the model's `name` and `n_parameters`, which are for people."""
-        content = self.content
-        model = {name: value for name, value in content["model"].items() if name not in ("name", "n_parameters")}
-        return content_hash({**content, "model": model})
+        of_model = plan_content(self.model)
+        model = {name: value for name, value in of_model.items() if name not in ("name", "n_parameters")}
+        return content_hash({**self.content, "model": model})
 
     @property
     def content(self) -> dict[str, JsonValue]:
         """The plan as it is stored: plain lists, dictionaries and values; later fields at their default are omitted."""
         parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
-        return {**plan_content(self), **parts, "extra": self._stored_extra()}
+        return {**plan_content(self), **parts, "extra": self.stored_settings}
 
-    def _stored_extra(self) -> tuple[tuple[str, JsonValue], ...]:
+    @property
+    def stored_settings(self) -> tuple[tuple[str, JsonValue], ...]:
+        """The settings that are stored under `extra`, and those of another version, in the order they are stored in."""
         pairs = ((each.metadata.get("in_extra"), getattr(self, each.name)) for each in fields(self))
         own = ((name, value) for name, value in pairs if name is not None and value is not None)
         plain = ((name, value.content if isinstance(value, PresetPlan | AuditPlan) else value) for name, value in own)
