@@ -5,7 +5,7 @@ The canonical JSON text of a value, and its hash, for everything that is stored 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, NotRequired, TypedDict
 
@@ -13,8 +13,10 @@ __all__ = [
     "AUDIT",
     "FIRST_FIELDS",
     "AuditPlan",
+    "DrawPlan",
     "JsonValue",
     "ModelIdentity",
+    "PerturbationPlan",
     "PerturbedFrom",
     "PresetPlan",
     "RunPlan",
@@ -99,6 +101,22 @@ class PerturbedFrom(TypedDict):
     family: NotRequired[str | None]  # in whose worst case the copies count, if in one; only where imported
 
 
+class DrawPlan(TypedDict):
+    """The rule by which a suite draws the samples of a task."""
+
+    of: int  # number of samples before the draw
+    by: str  # whose rule
+
+
+class PerturbationPlan(TypedDict):
+    """A perturbation by which each task of a run has copies."""
+
+    name: str
+    strength: float | None
+    version: int  # of the perturbations, which changes when one of them makes other texts
+    entries: NotRequired[str | None]  # the text of the user's list
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One task as a run evaluates it."""
@@ -112,7 +130,7 @@ class TaskPlan:
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task generates
     perturbed: PerturbedFrom | None = None  # of copies of another task's samples
-    drawn: JsonValue = None  # of `sample_indices` that a suite draws: {"of": number of samples, "by": whose rule}
+    drawn: DrawPlan | None = None  # of `sample_indices` that a suite draws
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
@@ -125,7 +143,7 @@ class PresetPlan:
 
     name: str
     template_hash: str
-    spec: JsonValue = None  # the content of its YAML file; None for runs made before it was stored
+    spec: Mapping[str, JsonValue] | None = None  # the content of its YAML file; None for runs made before it was stored
 
     @property
     def content(self) -> dict[str, JsonValue]:
@@ -170,7 +188,7 @@ class RunPlan:
     skip_bad_rows: bool = False  # rows that cannot be read are left out
     answers: str | None = None  # how the answers in files of rows name an option, where the user said so
     circular: bool = False  # questions whose prompt lists their options are asked in every rotation of them
-    perturb: JsonValue = None  # perturbations by which each task has copies: [{"name": "mild_mix", ...}]
+    perturb: Sequence[PerturbationPlan] | None = None  # perturbations by which each task has copies
     # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
     prompt_style: str | None = field(

@@ -5,12 +5,13 @@ to others checks their types first.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from assaymark.records.plans import JsonValue, PerturbedFrom
 
 __all__ = [
     "AggregateFact",
+    "AuditResults",
     "BlindScore",
     "FilterFact",
     "GroupFact",
@@ -152,8 +153,17 @@ class StopFacts(TypedDict):
     n: int
     rule: str
     seed: NotRequired[int]
+    alpha: NotRequired[float]
     macro: NotRequired[bool]
     draws: NotRequired[str]
+    at_least: NotRequired[int]
+    n_rivals: NotRequired[int]
+
+
+class AuditResults(TypedDict):
+    """What an audit computed so far."""
+
+    parts: Mapping[str, Any]  # by name, each in the form of its own audit
 
 
 class JudgingCounts(TypedDict):
@@ -176,7 +186,7 @@ class ResultFacts(TypedDict, total=False):
     rescored: Sequence[RescoredEntry]
     summary_due: bool  # a rescoring is stored, and its estimates are not computed yet
     imported: ImportedFacts
-    audit: Mapping[str, Mapping[str, JsonValue]]  # "parts" -> name -> result
+    audit: AuditResults
     judging: JudgingCounts
     screening: StopFacts
     until: StopFacts

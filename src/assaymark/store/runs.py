@@ -87,7 +87,8 @@ def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
 def _preset(value: JsonValue) -> PresetPlan:
     match value:
         case {"name": str(name), "template_hash": str(template_hash), **rest}:
-            return PresetPlan(name, template_hash, rest.get("content"))
+            spec = rest.get("content")
+            return PresetPlan(name, template_hash, spec if isinstance(spec, Mapping) else None)
     raise ValueError(f"{value!r} is no prompt format")
 
 
