@@ -424,7 +424,7 @@ def _columns(path: Path, names: Sequence[str], chosen: Mapping[str, str]) -> dic
 
 def _number(cell: JsonValue, path: Path, number: int) -> float:
     try:
-        value = float(cell) if isinstance(cell, str | SupportsFloat) else math.nan
+        value = float(cell) if isinstance(cell, str | int | float | SupportsFloat) else math.nan
     except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST:

@@ -111,7 +111,7 @@ def _lengths(rows: Rows, row: Mapping[str, JsonValue]) -> tuple[float, float] | 
 
 def _length(value: JsonValue) -> float:
     try:
-        if isinstance(value, str | SupportsFloat):
+        if isinstance(value, str | int | float | SupportsFloat):
             return float(value)
     except ValueError:
         pass

@@ -41,7 +41,7 @@ class PromptSpreads:
 
 def _spreads(row: RunRow) -> dict[str, float]:
     results = row.extra.get(AUDIT)
-    parts = {} if results is None else results["parts"]
+    parts = {} if results is None else results.get("parts") or {}
     spreads: dict[str, float] = {}
     for part in parts.values():
         spread: object = part.get("spread")
