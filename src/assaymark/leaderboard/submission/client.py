@@ -63,9 +63,14 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
     listed, passed = answer.get("problems", []), answer.get("passed", [])
-    if not isinstance(listed, list) or not isinstance(passed, list):
+    keys = ("field", "what", "remedy")
+    if (
+        not isinstance(listed, list)
+        or not all(isinstance(problem, Mapping) and set(keys) <= problem.keys() for problem in listed)
+        or not isinstance(passed, list)
+    ):
         raise UsageError(f"{root} answered in a form that is not a leaderboard's of this version; check the address")
-    problems = [SubmissionProblem(*(str(problem[key]) for key in ("field", "what", "remedy"))) for problem in listed]
+    problems = [SubmissionProblem(*(str(problem[key]) for key in keys)) for problem in listed]
     url = str(answer.get("url", ""))
     return Sent(root + url if url else "", tuple(problems), tuple(map(str, passed)))
 
