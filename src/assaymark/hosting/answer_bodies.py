@@ -119,18 +119,18 @@ class CompletionLogprobs(TypedDict):
     text_offset: list[int]
 
 
-class DeclaredFunction(TypedDict):
+class OfferedFunction(TypedDict):
     """A function that may be called; more keys describe it."""
 
     name: str
     parameters: Mapping[str, JsonValue]  # a JSON schema
 
 
-class DeclaredTool(TypedDict):
+class OfferedTool(TypedDict):
     """An entry of a request's `tools`."""
 
     type: str
-    function: DeclaredFunction
+    function: OfferedFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Tools:
 
     shown: str
     names: frozenset[str]
-    forced: tuple[DeclaredTool, ...] = ()
+    forced: tuple[OfferedTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def tools_in(tools: JsonValue, choice: JsonValue) -> Tools | None:
     template_json = tools_for_template(declared)
     if template_json is None or choice == "none":
         return None
-    functions: list[DeclaredTool] = json.loads(template_json)
+    functions: list[OfferedTool] = json.loads(template_json)
     names = frozenset(entry["function"]["name"] for entry in functions)
     if named and named not in names:
         raise ValueError(f"tool_choice names '{named[:80]}', which is none of the tools")

@@ -157,7 +157,7 @@ def _format(text: JsonValue) -> dict[str, object] | None:
     return {"type": kind}
 
 
-class _Part(TypedDict):
+class _OutputPart(TypedDict):
     type: str
     text: str
     annotations: NotRequired[list[object]]
@@ -169,14 +169,14 @@ class _Message(TypedDict):
     type: Literal["message"]
     status: str
     role: str
-    content: list[_Part]
+    content: list[_OutputPart]
 
 
 class _Reasoning(TypedDict):
     id: str
     type: Literal["reasoning"]
     summary: list[object]
-    content: list[_Part]
+    content: list[_OutputPart]
 
 
 class _FunctionCall(TypedDict):
@@ -381,7 +381,7 @@ def _status(finish: str | None) -> str:
 
 
 def _message(text: str, status: str) -> _Message:
-    part: _Part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    part: _OutputPart = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
@@ -392,7 +392,7 @@ def _message(text: str, status: str) -> _Message:
 
 
 def _reasoning(text: str) -> _Reasoning:
-    part: _Part = {"type": "reasoning_text", "text": text}
+    part: _OutputPart = {"type": "reasoning_text", "text": text}
     return {"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": [], "content": [part]}
 
 

@@ -92,7 +92,7 @@ class WorkedExample(TypedDict):
     failure: str | None
 
 
-class _SampleShown(TypedDict):
+class _SampleFacts(TypedDict):
     n_samples: int | None
     n_shots: int | None
     hidden_shots: int | None
@@ -101,7 +101,7 @@ class _SampleShown(TypedDict):
     worked: WorkedExample | None
 
 
-class TaskExplanation(_Outline, _SampleShown):
+class TaskExplanation(_Outline, _SampleFacts):
     """What a task is, and one of its samples; the sample's values are None where it cannot be shown."""
 
     no_sample: str | None  # why it cannot
@@ -197,7 +197,7 @@ def _outline_json(outline: TaskOutline) -> _Outline:
     }
 
 
-def _sample_json(worked: WorkedSample | None, model_args: str) -> _SampleShown:
+def _sample_json(worked: WorkedSample | None, model_args: str) -> _SampleFacts:
     if worked is None:
         return {
             "n_samples": None, "n_shots": None, "hidden_shots": None, "prompt": None, "tokens": None, "worked": None

@@ -57,12 +57,12 @@ class ComparePage:
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
-        comparison = None if self.comparison is None else _shown(self.comparison)
+        comparison = None if self.comparison is None else _public(self.comparison)
         rows = {view.run.run_id: plain(view.rows) for view in self.pairs if view.rows}
         return {"problem": self.problem or None, "comparison": comparison, **({"rows": rows} if rows else {})}
 
 
-def _shown(comparison: Comparison) -> dict[str, JsonValue]:
+def _public(comparison: Comparison) -> dict[str, JsonValue]:
     """Return a comparison; files have no folders, except in what models answered, where a slash is not a path."""
     pairs = [
         {key: value if key == "flips" else without_folders(value) for key, value in plain_fields(pair).items()}

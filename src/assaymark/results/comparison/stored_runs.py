@@ -92,8 +92,8 @@ def _of_inspect(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion
 
 def _of_helm(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
     options = tuple(str(each["text"]) for each in _listed(row, "references") if isinstance(each, Mapping))
-    given = row["input"]
-    question = str(given.get("text", "")) if isinstance(given, Mapping) else ""
+    source = row["input"]
+    question = str(source.get("text", "")) if isinstance(source, Mapping) else ""
     return SampleQuestion("\n".join([question, *options]), question or None, options)
 
 
