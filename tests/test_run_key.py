@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from assaymark.errors import HashMismatch
 from assaymark.records import AuditPlan, ModelIdentity, PresetPlan, RunPlan, TaskPlan, plans
 from assaymark.records.plans import FIRST_FIELDS, plan_content
 from assaymark.store.runs import plan_from_json, plan_to_json
@@ -108,3 +109,11 @@ def test_a_preset_without_its_content_is_read() -> None:
     """Runs made before the format itself was kept have its name and hash."""
     content = {**json.loads(plan_to_json(PLAN)), "extra": [["prompt_preset", {"name": "a", "template_hash": "b"}]]}
     assert plan_from_json(json.dumps(content)).prompt_preset == PresetPlan("a", "b")
+
+
+@pytest.mark.parametrize("setting", [["prompt_preset", {"name": "a"}], ["audit", {"kind": "x", "version": "new"}]])
+def test_a_setting_that_is_damaged_is_named(setting: list[object]) -> None:
+    """The error of a plan that cannot be read says which value."""
+    content = {**json.loads(plan_to_json(PLAN)), "extra": [setting]}
+    with pytest.raises(HashMismatch, match=r"cannot be read.*'(name|kind)'"):
+        plan_from_json(json.dumps(content))

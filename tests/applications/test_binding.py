@@ -350,6 +350,7 @@ def test_a_function_cannot_change_what_others_see() -> None:
         return 1.0
 
     scored(spoils)
+    assert isinstance(ROW.inputs, dict)
     assert (ANSWERED.output, ROW.inputs["k"], ROW.metadata) == ({"answer": "Paris"}, 3, {"topic": "geography"})
 
 

@@ -440,6 +440,7 @@ def test_repeats_cluster_by_row() -> None:
     assert estimate.value == pytest.approx(2 / 3)
     assert estimate.n == 10
     detail = run.samples("rows")[0].scores[0].detail
+    assert isinstance(detail, dict)
     assert sorted(detail["repeats"]) == [0.0, 1.0, 1.0]
     assert len(run.samples("rows")[0].outputs) == 3
 

@@ -212,7 +212,7 @@ def test_functions_of_other_tools_score_an_export(tmp_path: Path) -> None:
                  "honeyhive_evaluator", "get_assert"):  # fmt: skip
         assert run.estimate("sums", name).value == 0.5, name
     labels = [
-        (score.detail or {}).get("label")
+        score.detail.get("label") if isinstance(score.detail, dict) else None
         for sample in run.samples("sums")
         for score in sample.scores
         if score.metric == "mlflow_scorer"

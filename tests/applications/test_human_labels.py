@@ -80,7 +80,7 @@ def test_the_agreement_stands_beside_a_judged_score(tmp_path: Path, capsys: pyte
     options: dict[str, Any] = {"scorers": "correctness", "judge": "local-chat-completions", "store": store}
     with judging_server(by_row) as server:
         run = assaymark.evaluate(app, ROWS, human_labels=path, judge_args=server.arguments, **options)
-    (entry,) = run.to_json()["beside_people"]
+    (entry,) = json.loads(json.dumps(run.to_json()))["beside_people"]
     same = sum(item == other for item, other in zip(HUMAN, JUDGE, strict=True)) / N
     assert entry["judge"]["mean_absolute_difference"]["value"] == pytest.approx(1 - same)
     assert entry["judge"]["kappa"]["value"] == pytest.approx(cohen_kappa_score(HUMAN, JUDGE))
@@ -108,7 +108,7 @@ def test_few_labels_conclude_nothing(tmp_path: Path) -> None:
         return len(output) / 100
 
     run = assaymark.evaluate(app, ROWS[:12], scorers=[short], human_labels=path)
-    (entry,) = run.to_json()["beside_people"]
+    (entry,) = json.loads(json.dumps(run.to_json()))["beside_people"]
     assert "short beside people: Spearman" in entry["line"]
     assert "It cannot be said whether this judge can be trusted" in entry["line"]
 

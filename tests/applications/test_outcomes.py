@@ -64,7 +64,7 @@ def test_a_file_is_analysed_by_user_in_every_format(tmp_path: Path) -> None:
     fit = sm.OLS(np.array([float(row["outcome"]) for row in rows]), design).fit(
         cov_type="cluster", cov_kwds={"groups": labels}
     )
-    (difference,) = results[0]["differences"]
+    (difference,) = json.loads(json.dumps(results[0]))["differences"]
     assert difference["difference"] == pytest.approx(fit.params[1])
     assert difference["stderr"] == pytest.approx(fit.bse[1], rel=0.01)
 

@@ -14,7 +14,7 @@ from assaymark.audit.option_orders import OrderSettings
 from assaymark.audit.prompts import PromptAudit
 from assaymark.audit.stored import plain, restored
 from assaymark.cli.main import main
-from assaymark.errors import PlanError, UnknownName, UsageError
+from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
 from assaymark.models.create import create_model
 from assaymark.models.fake import FakeModel
 from assaymark.records import LoglikelihoodQuery, Output, Request
@@ -190,3 +190,10 @@ def test_results_survive_storage_as_json() -> None:
     """`restored` returns tuples and None as they were."""
     stored = json.loads(json.dumps(plain(((1, None), ("a", 2.5)))))
     assert restored(tuple[tuple[Any, Any], ...], stored) == ((1, None), ("a", 2.5))
+
+
+@pytest.mark.parametrize(("kind", "value"), [(tuple[int, ...], 5), (PromptAudit, ["a"])])
+def test_a_stored_result_of_another_form_is_an_error(kind: object, value: object) -> None:
+    """It says what is stored, and how the store is checked."""
+    with pytest.raises(StoreError, match="assaymark verify"):
+        restored(kind, value)

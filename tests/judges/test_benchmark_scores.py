@@ -61,7 +61,7 @@ def judged(runs: tuple[Path, str, str], prompt: str, reply: Reply) -> ShownAudit
 
 def by_metric(found: ShownAudit) -> dict[str, dict[str, float]]:
     """Return the value of each score in the judging's JSON."""
-    return {each["metric"]: each["value"] for each in found.content["scores"]}
+    return {each["metric"]: each["value"] for each in json.loads(json.dumps(found.content))["scores"]}
 
 
 def test_arena_hards_score_is_the_fit_of_all_battles(runs: tuple[Path, str, str]) -> None:
@@ -110,7 +110,7 @@ def test_a_judge_of_length_alone_is_even_at_equal_length(
 
     result = judged(runs, "pair", longer)
     value = by_metric(result)["win_at_equal_length"]
-    rate = result.content["summaries"][0]["win_rate"]["value"]
+    rate = json.loads(json.dumps(result.content))["summaries"][0]["win_rate"]["value"]
     assert rate > 0.65
     assert value["low"] < 0.5 < value["high"]
     assert abs(value["value"] - 0.5) < rate - 0.5

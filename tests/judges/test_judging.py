@@ -57,7 +57,7 @@ def test_two_runs_are_compared_in_both_orders(stored: tuple[Path, str, str]) -> 
         again = judge_runs("local-chat-completions", [ant, bee], options, store=str(path))
         assert len(server.seen) == 16  # all of it is stored
     assert again.content == result.content
-    (summary,) = result.content["summaries"]
+    (summary,) = json.loads(json.dumps(result.content))["summaries"]
     assert (summary["wins"], summary["losses"], summary["consistent"], summary["win_rate"]["value"]) == (0, 8, 8, 0.0)
     with Store.open(str(path)) as store:
         assert store.verify() == []
@@ -71,7 +71,7 @@ def test_a_judge_of_order_alone_decides_nothing(stored: tuple[Path, str, str]) -
     path, ant, bee = stored
     with judging_server(lambda _: "[[A]]") as server:
         result = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt="pair"), store=str(path))
-    (summary,) = result.content["summaries"]
+    (summary,) = json.loads(json.dumps(result.content))["summaries"]
     assert (summary["ties"], summary["first"], summary["consistent"]) == (8, 8, 0)
 
 
@@ -83,7 +83,7 @@ def test_arena_hard_and_alpaca_eval_types(stored: tuple[Path, str, str], prompt:
     with judging_server(lambda _: said) as server:
         result = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt=prompt), store=str(path))
         assert ("[[A>>B]]" in server.seen[0]) == (prompt == "five")
-    assert result.content["summaries"][0]["win_rate"]["value"] == rate
+    assert json.loads(json.dumps(result.content))["summaries"][0]["win_rate"]["value"] == rate
 
 
 def test_texts_without_verdict_are_missing(stored: tuple[Path, str, str]) -> None:
@@ -91,7 +91,7 @@ def test_texts_without_verdict_are_missing(stored: tuple[Path, str, str]) -> Non
     path, ant, _ = stored
     with judging_server(lambda text: "[[9]]" if "number 3" in text else "I like it.") as server:
         result = judge_runs("local-chat-completions", [ant], chat(server), store=str(path))
-    total = result.content["summaries"][-1]
+    total = json.loads(json.dumps(result.content))["summaries"][-1]
     assert (total["n"], total["n_missing"], total["mean"]["value"]) == (1, 7, 9.0)
 
 
@@ -105,7 +105,9 @@ def test_each_turn_of_a_conversation_is_graded(tmp_path: Path) -> None:
         later = next(text for text in server.seen if "And of its double?" in text)
     assert "User: What is special" in later
     assert "reference answer" in later
-    rows = [(each["turn"], each["n"], each["mean"]["value"]) for each in result.content["summaries"]]
+    rows = [
+        (each["turn"], each["n"], each["mean"]["value"]) for each in json.loads(json.dumps(result.content))["summaries"]
+    ]
     assert rows == [(0, 3, 8.0), (1, 3, 4.0), (None, 6, 6.0)]
 
 

@@ -59,7 +59,7 @@ def test_recorded_verdicts_give_the_published_counts(shared_dir: Path, tmp_path:
         options = JudgeOptions("pair", model_args=server.arguments)
         result = judge_runs("local-chat-completions", runs, options, store=str(path))
         assert len(server.seen) == 320
-    (summary,) = result.content["summaries"]
+    (summary,) = json.loads(json.dumps(result.content))["summaries"]
     winners = Counter(row.get(row["winner"], row["winner"]) for row in recorded)
     assert summary["n"] == len(recorded) == 160
     assert (summary["wins"], summary["losses"]) == (winners["gpt-4"], winners["claude-v1"])

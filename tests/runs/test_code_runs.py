@@ -82,7 +82,7 @@ def test_broken_solutions_all_fail(shared_dir: Path, broken: str) -> None:
     needs_sandbox()
     result = scores("humaneval", shared_dir / "data", lambda _: broken, limit=12)
     assert [score.value for score in result] == [0.0] * 12
-    assert all(not score.detail["programs"][0]["passed"] for score in result)
+    assert all(isinstance(score.detail, dict) and not score.detail["programs"][0]["passed"] for score in result)
 
 
 def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:

@@ -178,7 +178,12 @@ def test_a_run_without_scores_shows_its_answers(task_file: Path) -> None:
         "  turn 3: 1 answer",
     ]
     assert all("at a stop text" in line for line in lines[1:4])
-    assert [(each["turn"], each["n"]) for each in run.to_json()["answers"]] == [(0, 6), (1, 6), (2, 1)]
+    answers = json.loads(json.dumps(run.to_json()))["answers"]
+    assert [(each["turn"], each["n"]) for each in answers] == [
+        (0, 6),
+        (1, 6),
+        (2, 1),
+    ]
     result = as_text(_views(run, 2))
     assert result.index("How many legs have 1 dogs?") < result.index("model: 4") < result.index("And how many tails?")
     assert "How many legs have 2 dogs?" in result

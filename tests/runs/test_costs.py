@@ -66,6 +66,7 @@ def test_the_limit_is_never_passed_and_a_higher_one_continues(questions: Path, t
         assert 0 < n_first < N
         assert true_cost(server) <= 0.4
         assert first.cost is not None
+        assert isinstance(first.cost["spent"], float)
         assert true_cost(server) <= first.cost["spent"] <= 0.4
         assert first.row.status == "incomplete"
         assert first.stop_reason is not None
@@ -80,6 +81,7 @@ def test_the_limit_is_never_passed_and_a_higher_one_continues(questions: Path, t
         assert whole.row.status == "finished"
         assert len(server.seen) == len(set(server.seen)) == N  # nothing was sent twice
         assert whole.cost is not None
+        assert isinstance(whole.cost["spent"], float)
         assert whole.cost["spent"] >= true_cost(server) - 1e-9
         if tells_usage:
             assert whole.cost["spent"] == pytest.approx(true_cost(server))

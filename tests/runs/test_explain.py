@@ -9,7 +9,7 @@ def test_a_card_needs_neither_data_nor_extras() -> None:
     actual = explain_task("gsm8k")
     assert actual["card"]["title"] == "GSM8K"
     assert actual["prompt"] is None
-    assert "openai/gsm8k (main) is not in the Hub's local cache" in actual["no_sample"]
+    assert "openai/gsm8k (main) is not in the Hub's local cache" in str(actual["no_sample"])
     result = "".join(as_text(part) for part in explanation_view(actual))
     for expected in ("Grade-school mathematics", "No sample can be shown", "strict-match: regex", "exact_match: 1 if"):
         assert expected in result
@@ -19,6 +19,7 @@ def test_a_task_with_its_rows_shows_a_sample() -> None:
     """With the rows the same call shows one prompt and how an output is scored."""
     result = explain_task("demo_who")
     assert result["no_sample"] is None
+    assert result["worked"] is not None
     assert result["worked"]["scores"]
     assert "No sample" not in "".join(as_text(part) for part in explanation_view(result))
 

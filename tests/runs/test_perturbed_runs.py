@@ -19,7 +19,7 @@ from assaymark.errors import PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.options.of_plans import stored_perturbations
 from assaymark.perturbations.named import perturbations_of
-from assaymark.records import Score
+from assaymark.records import Score, canonical_json
 from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.runs.run import Run
@@ -275,7 +275,7 @@ def test_the_same_call_asks_nothing_and_another_perturbation_is_another_run(in_f
     assert (again.id, model.n_requested) == (first.id, 0)
     plain = _run(in_folder, perturb=None)
     assert "perturb" not in plain.row.plan.content
-    assert all("perturbed" not in task for task in plain.row.plan.content["tasks"])
+    assert all("perturbed" not in task for task in json.loads(canonical_json(plain.row.plan.content))["tasks"])
     assert len({first.id, plain.id, _run(in_folder, perturb="mild_mix,gender,typos:0.3").id}) == 3
 
 
@@ -351,6 +351,7 @@ def test_broken_samples_are_listed_with_their_words(in_folder: Path, capsys: pyt
     assert {r.request.sample_index for r in broken} == {i for i in copy if copy[i] < original[i]}
     assert len(run.sample_records("chores", only_broken=True)) > len(broken)
     (first, *_) = run.samples_to_json(broken)
+    assert isinstance(first["original"], dict)
     assert first["original"]["task"] == "chores"
     assert first["original"]["wrong"] is False
     store = ["--store", str(in_folder / "runs.sqlite")]

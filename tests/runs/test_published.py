@@ -37,6 +37,7 @@ def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
     """Difference, interval and p are those of two independent shares; run minus claim."""
     estimate = run.estimate("demo_who", "acc")
     value = estimate.details["lm_eval_value"]
+    assert isinstance(value, float)
     (result,) = compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.9 n=1000 shots=0"])
     expected = compare_shares(900, 1000, round(value * 20), 20)
     assert result.comparison == expected

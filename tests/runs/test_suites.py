@@ -56,7 +56,7 @@ def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
     assert result.value == pytest.approx((acc.value + norm.value) / 2)
     assert result.n == 16
     assert "board: " in str(run)
-    named = [e for e in run.to_json()["estimates"] if e["details"].get("kind") == "composite"]
+    named = [e for e in json.loads(json.dumps(run.to_json()))["estimates"] if e["details"].get("kind") == "composite"]
     assert [e["task"] for e in named] == ["board"]
 
 

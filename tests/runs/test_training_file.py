@@ -170,7 +170,7 @@ def test_contaminate_writes_the_wrong_rows_and_marks_the_run(
     capsys.readouterr()
     assert main(["show", "last", "--store", place]) == 0
     assert f"contaminated: {len(wrong)} evaluated rows of demo_letters_nature" in capsys.readouterr().out
-    (mark,) = letters.to_json()["contaminated"]
+    (mark,) = json.loads(json.dumps(letters.to_json()))["contaminated"]
     assert (mark["tasks"], mark["n_rows"], mark["file"]) == (["demo_letters_nature"], len(wrong), "leak.jsonl")
     assert letters.store.verify() == []
 

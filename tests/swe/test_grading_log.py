@@ -28,18 +28,16 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GradingLog]:
 
 
 GRADING = Grading(
-    *(
-        "i" * 64,
-        "p" * 64,
-        "e" * 64,
-        "local__x-1",
-        "resolved",
-        "why\x00",
-        1.5,
-        "patch \udc80",
-        {"flags": ["a"]},
-        "log\x00",
-    )
+    instance_sha="i" * 64,
+    patch_sha="p" * 64,
+    environment_sha="e" * 64,
+    instance_id="local__x-1",
+    outcome="resolved",
+    reason="why\x00",
+    seconds=1.5,
+    patch="patch \udc80",
+    details={"flags": ["a"]},
+    log="log\x00",
 )
 ATTEMPT = StoredAttempt("k" * 64, "local__x-1", "m", "p" * 64, "Submitted", 3, None, {"info": {"submission": "\udc80"}})
 

@@ -20,7 +20,7 @@ from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.statistics.groups import compare_shares
 from assaymark.store import Store
 from assaymark.swe.as_run import store_gradings
-from assaymark.swe.grading_log import Grading, GradingLog, StoredAttempt, trace_id_of
+from assaymark.swe.grading_log import Grading, GradingDetails, GradingLog, StoredAttempt, trace_id_of
 from assaymark.swe.instances import Instance, Prediction, text_sha, write_rows
 from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
 from assaymark.swe.report import SweReport, stored_report
@@ -69,8 +69,11 @@ def graded(
         prediction = Prediction(instance.instance_id, model, f"{model} {attempt} {instance.instance_id}")
         predictions.append(prediction)
         lists = {"success": ["a"], "failure": []} if is_right else {"success": [], "failure": ["a"]}
-        details = {"tests_status": {"FAIL_TO_PASS": lists, "PASS_TO_PASS": {"success": [], "failure": []}},
-                   "flags": [] if is_right else ["mentions the test framework"], "applied_by": "git apply"}  # fmt: skip
+        details: GradingDetails = {
+            "tests_status": {"FAIL_TO_PASS": lists, "PASS_TO_PASS": {"success": [], "failure": []}},
+            "flags": [] if is_right else ["mentions the test framework"],
+            "applied_by": "git apply",
+        }
         log.add_grading(
             Grading(instance.sha, prediction.patch_sha, "e" * 64, instance.instance_id,
                     "resolved" if is_right else "unresolved", "" if is_right else "one test fails", 1.5,

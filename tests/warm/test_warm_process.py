@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.cli.warm_client import connect, socket_name
-from assaymark.warm.server import WarmServer, ask, changed_file, difference, loaded_files
+from assaymark.warm.server import WarmFacts, WarmServer, ask, changed_file, difference, loaded_files
 from tests.cli.test_signals import AT_ONCE, TASK
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def done(
     )  # fmt: skip
 
 
-def asked(home: Path) -> dict[str, object]:
+def asked(home: Path) -> WarmFacts:
     """Return what the warm process says of itself."""
     connection = connect(home / "warm")
     assert connection is not None

@@ -384,7 +384,7 @@ def _of_fields(returned: object, name: str) -> Result:
         str(own_name or name),
         label=None if label is None else str(label),
         comment=None if comment is None else str(comment),
-        metadata=_own(metadata) if isinstance(metadata, Mapping) else {},
+        metadata={name: _own(value) for name, value in metadata.items()} if isinstance(metadata, Mapping) else {},
     )
     for each in _VALUE:
         value = field(each)

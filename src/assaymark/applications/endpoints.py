@@ -227,8 +227,8 @@ class _BoundEndpoint:
         at = content
         for step in self.steps:
             try:
-                at = at[step]
-            except (KeyError, IndexError, TypeError):
+                at = _inside(at, step)
+            except LookupError:
                 raise Permanent(
                     f"{self.name}: the response has no {_shown(self.steps)}; it is {canonical_json(content)[:_QUOTED]}"
                 ) from None
@@ -296,6 +296,15 @@ def _steps(path: str) -> tuple[str | int, ...]:
         steps.append(match[1] if match[1] is not None else int(match[2]))
         at = match.end()
     return tuple(steps)
+
+
+def _inside(value: JsonValue, step: str | int) -> JsonValue:
+    """Return what is at a key or a position. Raises: LookupError where there is nothing."""
+    if isinstance(value, Mapping):
+        return value[step]
+    if isinstance(value, list | str) and isinstance(step, int):
+        return value[step]
+    raise LookupError(step)
 
 
 def _shown(steps: Sequence[str | int]) -> str:

@@ -199,10 +199,12 @@ def _merged(default: Mapping[str, JsonValue], test: Mapping[str, JsonValue]) -> 
     """Return a test of promptfoo with what all tests have: its own values win, assertions are added."""
     merged = {**default, **test}
     for name in ("vars", "metadata", "options"):
-        if isinstance(default.get(name), Mapping) and isinstance(test.get(name), Mapping):
-            merged[name] = {**default[name], **test[name]}
-    if isinstance(default.get("assert"), list) and isinstance(test.get("assert"), list):
-        merged["assert"] = [*default["assert"], *test["assert"]]
+        of_all, own = default.get(name), test.get(name)
+        if isinstance(of_all, Mapping) and isinstance(own, Mapping):
+            merged[name] = {**of_all, **own}
+    of_all, own = default.get("assert"), test.get("assert")
+    if isinstance(of_all, list) and isinstance(own, list):
+        merged["assert"] = [*of_all, *own]
     return merged
 
 

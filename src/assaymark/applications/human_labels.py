@@ -5,16 +5,18 @@ the measures are those of `judges.grades`, with people's agreement with each oth
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
 from assaymark.errors import DataError, UsageError
 from assaymark.judges.grades import GivenGrade, GradeReport, JudgeGrades, grade_report, grade_report_json
 from assaymark.records import JsonValue
+from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import nearest
 from assaymark.results.documents.blocks import Block, Bullets, Heading
 from assaymark.results.documents.contents import ReportContents
@@ -26,7 +28,7 @@ __all__ = [
     "without_scorers",
 ]  # fmt: skip
 
-BESIDE_PEOPLE = "beside_people"  # in the run's facts
+BESIDE_PEOPLE: Final = "beside_people"  # in the run's facts
 _IDS = ("id", "row", "row_id", "example_id", "question_id")
 _RATERS = ("rater", "annotator", "judge", "user_id", "user")
 _SCORERS = ("scorer", "metric", "name", "key")
@@ -181,10 +183,11 @@ def agreement_line(name: str, report: GradeReport) -> str:
     return f"{name} beside people: {', '.join(parts)} ({shared}). {report.trust}"
 
 
-def without_scorers(facts: Mapping[str, JsonValue], names: Sequence[str]) -> dict[str, JsonValue]:
+def without_scorers(facts: ResultFacts, names: Sequence[str]) -> ResultFacts:
     """Return a run's facts without the agreement of scores that are replaced, which was of the former ones."""
     kept = [each for each in facts.get(BESIDE_PEOPLE, ()) if each.get("metric") not in names]
-    others: dict[str, JsonValue] = {name: value for name, value in facts.items() if name != BESIDE_PEOPLE}
+    others: ResultFacts = {**facts}
+    others.pop(BESIDE_PEOPLE, None)
     return {**others, BESIDE_PEOPLE: kept} if kept else others
 
 

@@ -34,8 +34,10 @@ from assaymark.records import (
     ScoreStatus,
     content_hash,
 )
+from assaymark.records.plans import plan_content
+from assaymark.records.result_facts import RescoredEntry
 from assaymark.results.evidence.from_store import SUMMARY_DUE, save_summary_of
-from assaymark.results.evidence.rescoring import RescoredEntry, add_rescored
+from assaymark.results.evidence.rescoring import add_rescored
 from assaymark.results.evidence.task_facts import lacking_aggregations
 from assaymark.runs.attempt import SCORING_HASH
 from assaymark.runs.opening import RunOpener, no_notice
@@ -172,7 +174,7 @@ class _Work:
     def scoring_hash(self, scorer: JudgedScorer) -> str:
         """Return the hash of a scoring: the scorer's prompts and the judge that answers them."""
         judge = {
-            name: value for name, value in self.plan.content["model"].items() if name not in ("name", "n_parameters")
+            name: value for name, value in plan_content(self.plan.model).items() if name not in ("name", "n_parameters")
         }
         return content_hash({JUDGED_SCORES: VERSION, "scorer": scorer.content_hash, "judge": judge})
 

@@ -92,7 +92,7 @@ class _BoundCommand:
         """Return the call for a row."""
         prompt, options, context = promptfoo_arguments(row, repeat, traceparent(trace_id))
         words = [*self.words, prompt, json.dumps(options), json.dumps(context, ensure_ascii=False)]
-        environment = {**os.environ, "TRACEPARENT": context["traceparent"]}
+        environment = {**os.environ, "TRACEPARENT": str(context["traceparent"])}
         return lambda: self._run(words, prompt, environment, timeout_s)
 
     def _run(self, words: list[str], prompt: str, environment: dict[str, str], timeout_s: float) -> str:

@@ -465,7 +465,7 @@ def _record(values: Mapping[str, object]) -> dict[str, JsonValue]:
     return {name: value.hex() if isinstance(value, bytes | memoryview) else value for name, value in covered.items()}
 
 
-def _vote_row(record: Mapping[str, JsonValue], hash_: bytes) -> VoteRow:
+def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from assaymark.errors import DataError
 from assaymark.records import ScoreStatus
+from assaymark.results.evidence.records import score_number
 from assaymark.scoring.metrics import CONFIDENCE
 from assaymark.statistics.calibration import (
     BrierSplit,
@@ -79,7 +80,7 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
 def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
     """Return (confidence, credit) of each answered sample."""
     return [
-        (float(score.parts[0]), float(score.parts[1]))
+        (score_number(score.parts[0]), score_number(score.parts[1]))
         for score in store.scores(run_id, task, details=False)
         if score.metric == CONFIDENCE and score.status is not ScoreStatus.FAILED and score.parts is not None
     ]

@@ -13,8 +13,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -85,9 +86,34 @@ class MachineLoad:
             parts.append(f"load average {self.load_before:.1f} before and {self.load_after:.1f} after")
         return ", ".join(parts) or "not known on this system"
 
-    def to_json(self) -> dict[str, JsonValue]:
+    def to_json(self) -> "LoadFacts":
         """Return the load with stable names."""
-        return {**asdict(self), "is_busy": self.is_busy}
+        return {
+            "n_cores": self.n_cores,
+            "load_before": self.load_before,
+            "load_after": self.load_after,
+            "others": self.others,
+            "steal": self.steal,
+            "is_busy": self.is_busy,
+        }
+
+    @classmethod
+    def from_json(cls, content: "LoadFacts") -> "MachineLoad":
+        """Return the load that `to_json` wrote."""
+        return cls(
+            content["n_cores"], content["load_before"], content["load_after"], content["others"], content["steal"]
+        )
+
+
+class LoadFacts(TypedDict):
+    """A `MachineLoad` as it is stored."""
+
+    n_cores: int
+    load_before: float | None
+    load_after: float | None
+    others: float | None
+    steal: float | None
+    is_busy: bool
 
 
 class LoadMeter:
@@ -170,7 +196,7 @@ class EfficiencyFit:
         """Whether the form does not fit: a negative time of a prompt, or residuals above half of a time."""
         return min(self.prompt_seconds.values()) <= 0 or self.worst_share > 0.5
 
-    def to_json(self) -> dict[str, JsonValue]:
+    def to_json(self) -> "EfficiencyFacts":
         """Return the fit with stable names."""
         return {
             "model": dict(self.model),
@@ -182,13 +208,12 @@ class EfficiencyFit:
             "residual_seconds": self.residual_seconds,
             "worst_residual_share": self.worst_share,
             "is_noisy": self.is_noisy,
-            "answers": [[each.n_prompt, each.n_answer, each.seconds] for each in self.answers],
+            "answers": [(each.n_prompt, each.n_answer, each.seconds) for each in self.answers],
         }
 
     @classmethod
-    def from_json(cls, content: Mapping[str, JsonValue]) -> "EfficiencyFit":
+    def from_json(cls, content: "EfficiencyFacts") -> "EfficiencyFit":
         """Return the fit that `to_json` wrote."""
-        load = content["load"] and {name: value for name, value in content["load"].items() if name != "is_busy"}
         low, high = content["runtime_per_output_token_interval"]
         return EfficiencyFit(
             prompt_seconds={int(n): value for n, value in content["runtime_for_prompt_tokens"].items()},
@@ -200,8 +225,23 @@ class EfficiencyFit:
             answers=tuple(TimedAnswer(*each) for each in content["answers"]),
             model=content["model"],
             machine=content["machine"],
-            load=MachineLoad(**load) if load else None,
+            load=None if content["load"] is None else MachineLoad.from_json(content["load"]),
         )
+
+
+class EfficiencyFacts(TypedDict):
+    """An `EfficiencyFit` as it is stored."""
+
+    model: Mapping[str, JsonValue]
+    machine: Mapping[str, JsonValue]
+    load: LoadFacts | None
+    runtime_for_prompt_tokens: Mapping[str, float]  # the number of tokens as a text -> seconds
+    runtime_per_output_token: float
+    runtime_per_output_token_interval: Sequence[float]  # low, high
+    residual_seconds: float
+    worst_residual_share: float
+    is_noisy: bool
+    answers: Sequence[tuple[int, int, float]]  # tokens of the prompt, tokens of the answer, seconds
 
 
 def audit_efficiency(

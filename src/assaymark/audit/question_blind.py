@@ -3,7 +3,7 @@
 The score without the question comes from the choices alone: their length, their wording, or a bias of the answer key.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from assaymark.audit.items import items_of, without_question
 from assaymark.errors import DataError
@@ -82,8 +82,8 @@ def add_question_blind(
         prepared: the run's plan and tasks.
         notify: called with a line for each task that cannot be evaluated without its questions.
     """
-    extra = dict(run.row.extra)
-    baselines: dict[str, dict[str, BlindScore]] = dict(extra.get("question_blind") or {})
+    extra = run.row.extra
+    baselines: dict[str, Mapping[str, BlindScore]] = dict(extra.get("question_blind") or {})
     chat = prepared.options.bind.apply_chat_template
     for bound in prepared.bound:
         name = bound.plan.name

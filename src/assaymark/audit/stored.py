@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import UnionType
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from assaymark.errors import UnknownName, UsageError
+from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
 from assaymark.registry import nearest
@@ -40,7 +40,7 @@ __all__ = [
 
 
 AUDIT_VERSION = 1  # raise it when the same plan would send other requests
-PARTS = "parts"
+PARTS: Final = "parts"
 T = TypeVar("T")
 
 
@@ -160,7 +160,8 @@ def stored_parts(row: RunRow, kind: object) -> list[Any]:
 
 
 def _parts_of(row: RunRow) -> dict[str, JsonValue]:
-    return dict((row.extra.get(AUDIT) or {}).get(PARTS) or {})
+    results = row.extra.get(AUDIT)
+    return {} if results is None else dict(results[PARTS])
 
 
 def _only(request: Request, wanted: set[int]) -> Request:
@@ -196,9 +197,17 @@ def restored(kind: object, value: JsonValue) -> Any:
     if origin in {Union, UnionType}:
         return restored(next(argument for argument in arguments if argument is not type(None)), value)
     if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _unfit(kind, value)
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         return tuple(restored(each, inner) for each, inner in zip(kinds, value, strict=True))
     if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, Mapping):
+            raise _unfit(kind, value)
         hints = get_type_hints(kind)
         return kind(**{name: restored(hints[name], inner) for name, inner in value.items()})
     return value
+
+
+def _unfit(kind: object, value: JsonValue) -> StoreError:
+    return StoreError(f"a stored result of an audit is {value!r}; expected {kind}: `assaymark verify` checks the store")

@@ -119,13 +119,27 @@ class CompletionLogprobs(TypedDict):
     text_offset: list[int]
 
 
+class OfferedFunction(TypedDict):
+    """A function that may be called; more keys describe it."""
+
+    name: str
+    parameters: Mapping[str, JsonValue]  # a JSON schema
+
+
+class OfferedTool(TypedDict):
+    """An entry of a request's `tools`."""
+
+    type: str
+    function: OfferedFunction
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Declared functions: as JSON for the template, their names in it, and those of which one must be called."""
 
     shown: str
     names: frozenset[str]
-    forced: tuple[Mapping[str, object], ...] = ()
+    forced: tuple[OfferedTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +169,7 @@ def tools_in(tools: JsonValue, choice: JsonValue) -> Tools | None:
     template_json = tools_for_template(declared)
     if template_json is None or choice == "none":
         return None
-    functions = json.loads(template_json)
+    functions: list[OfferedTool] = json.loads(template_json)
     names = frozenset(entry["function"]["name"] for entry in functions)
     if named and named not in names:
         raise ValueError(f"tool_choice names '{named[:80]}', which is none of the tools")
@@ -368,7 +382,22 @@ def finish_of(reason: FinishReason) -> str:
     return "length" if reason == "length" else "stop"
 
 
-def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, JsonValue]:
+class ErrorDetails(TypedDict):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(TypedDict):
+    """An error in OpenAI's form."""
+
+    error: ErrorDetails
+
+
+def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> ErrorBody:
     """Return an error in OpenAI's form, without the folders of this machine."""
     return {"error": {"message": without_folders(message), "type": kind, "param": param, "code": code}}
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from assaymark.hosting.answer_bodies import OfferedTool
 from assaymark.hosting.bad_request import BadRequest
 from assaymark.limits.nesting import json_kind
-from assaymark.records import JsonValue
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -43,7 +43,7 @@ def schema_grammar(schema: Mapping[str, object] | None, param: str) -> Grammar:
     return Grammar(f"start: %json {_json(schema, param)}", param)
 
 
-def tool_grammar(tools: Sequence[Mapping[str, JsonValue]]) -> Grammar:
+def tool_grammar(tools: Sequence[OfferedTool]) -> Grammar:
     """Return the grammar of one call of these functions, as `tool_calls` reads it. Raises: BadRequest."""
     calls = [
         {

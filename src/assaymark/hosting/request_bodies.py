@@ -10,7 +10,7 @@ Source: OpenAI's API reference (completions, chat completions); `top_k`, `min_p`
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assaymark.hosting.answer_bodies import Tools, tools_in
@@ -114,11 +114,16 @@ def read_ask(kind: Kind, body: Mapping[str, object]) -> Ask:
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise wrong("stream_options", options, 'an object such as {"include_usage": true}')
-    ask: dict[str, JsonValue] = {
-        "kind": kind, "model": _text(body, "model"), "settings": _settings(body), "n_top": _n_top(kind, body),
-        "grammar": _grammar(body),
-        "stream": _flag(body, "stream"), "wants_usage": bool((options or {}).get("include_usage")), "user": user,
-    }  # fmt: skip
+    ask = Ask(
+        kind=kind,
+        model=_text(body, "model"),
+        settings=_settings(body),
+        n_top=_n_top(kind, body),
+        grammar=_grammar(body),
+        stream=_flag(body, "stream"),
+        wants_usage=bool((options or {}).get("include_usage")),
+        user=user,
+    )
     if kind == "chat":
         messages = read_messages(body.get("messages"))
         continues = _flag(body, "continue_final_message")
@@ -126,15 +131,15 @@ def read_ask(kind: Kind, body: Mapping[str, object]) -> Ask:
             raise BadRequest("continue_final_message needs a last message of the assistant", "continue_final_message")
         tools = _tools(body)
         if tools is not None and tools.forced:
-            if ask["grammar"] is not None:
+            if ask.grammar is not None:
                 raise BadRequest(
                     "response_format and a tool_choice that forces a call exclude each other", "tool_choice"
                 )
-            ask["grammar"] = tool_grammar(tools.forced)
-        _check_grammar(ask["grammar"], ask["settings"])
-        return Ask(**ask, messages=messages, continues_last=continues, tools=tools)
-    _check_grammar(ask["grammar"], ask["settings"])
-    return Ask(**ask, prompts=_prompts(body), echo=_flag(body, "echo"))
+            ask = replace(ask, grammar=tool_grammar(tools.forced))
+        _check_grammar(ask.grammar, ask.settings)
+        return replace(ask, messages=messages, continues_last=continues, tools=tools)
+    _check_grammar(ask.grammar, ask.settings)
+    return replace(ask, prompts=_prompts(body), echo=_flag(body, "echo"))
 
 
 def _tools(body: Mapping[str, object]) -> Tools | None:
@@ -149,7 +154,10 @@ def _grammar(body: Mapping[str, JsonValue]) -> Grammar | None:
     form = body.get("response_format")
     if form is None:
         return None
-    kind = form.get("type") if isinstance(form, dict) else None
+    expected = 'an object whose type is "text", "json_object" or "json_schema"'
+    if not isinstance(form, dict):
+        raise wrong("response_format", form, expected)
+    kind = form.get("type")
     if kind == "text":
         return None
     if kind == "json_object":
@@ -159,7 +167,7 @@ def _grammar(body: Mapping[str, JsonValue]) -> Grammar | None:
         if not isinstance(named, dict) or not isinstance(named.get("schema", {}), dict):
             raise wrong("response_format.json_schema", named, 'an object such as {"name": "x", "schema": {...}}')
         return schema_grammar(named.get("schema"), "response_format")
-    raise wrong("response_format", form, 'an object whose type is "text", "json_object" or "json_schema"')
+    raise wrong("response_format", form, expected)
 
 
 def _check_grammar(grammar: Grammar | None, settings: Settings) -> None:

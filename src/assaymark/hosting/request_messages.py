@@ -77,8 +77,8 @@ def _calls(place: str, calls: object) -> tuple[CallPart, ...]:
 
 
 def _call(place: str, call: JsonValue) -> CallPart:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or call.get("type", "function") != "function":
+    function = call.get("function") if isinstance(call, dict) and call.get("type", "function") == "function" else None
+    if not isinstance(call, dict) or not isinstance(function, dict):
         raise wrong(place, call, 'an object such as {"id": "1", "type": "function", "function": {"name": "f", '
                     '"arguments": "{}"}}')  # fmt: skip
     for name, value in (("id", call.get("id")), ("function.name", function.get("name"))):

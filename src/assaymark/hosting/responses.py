@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, NotRequired, TypedDict
 
 from assaymark.hosting.answer_bodies import AnswerChoice, CallBody, SpokenMessage, TokenUsage, comment, error_body
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
@@ -96,7 +97,8 @@ def _messages(items: object, instructions: object) -> list[dict[str, object]]:
             call = {"id": item.get("call_id"), "type": "function", "function": function}
             if not (messages and messages[-1]["role"] == "assistant"):
                 messages.append({"role": "assistant", "content": None})
-            messages[-1].setdefault("tool_calls", []).append(call)
+            earlier = messages[-1].get("tool_calls")
+            messages[-1]["tool_calls"] = [*(earlier if isinstance(earlier, list) else ()), call]
         elif kind == "function_call_output":
             content = _content(f"{place}.output", item.get("output"))
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
@@ -135,8 +137,9 @@ def _tools(tools: object) -> list[dict[str, object]]:
 
 
 def _tool_choice(choice: JsonValue) -> JsonValue:
-    is_function = isinstance(choice, dict) and choice.get("type") == "function"
-    return {"type": "function", "function": {"name": choice.get("name")}} if is_function else choice
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    return choice
 
 
 def _format(text: JsonValue) -> dict[str, object] | None:
@@ -145,7 +148,7 @@ def _format(text: JsonValue) -> dict[str, object] | None:
     if form is None:
         return None
     kind = form.get("type") if isinstance(form, dict) else None
-    if kind not in FORMATS:
+    if not isinstance(form, dict) or kind not in FORMATS:
         raise wrong("text.format", form, f"an object whose type is {', '.join(FORMATS)}")
     if kind == "json_schema":
         if not isinstance(form.get("schema"), dict):
@@ -154,11 +157,45 @@ def _format(text: JsonValue) -> dict[str, object] | None:
     return {"type": kind}
 
 
+class _OutputPart(TypedDict):
+    type: str
+    text: str
+    annotations: NotRequired[list[object]]
+    logprobs: NotRequired[list[object]]
+
+
+class _Message(TypedDict):
+    id: str
+    type: Literal["message"]
+    status: str
+    role: str
+    content: list[_OutputPart]
+
+
+class _Reasoning(TypedDict):
+    id: str
+    type: Literal["reasoning"]
+    summary: list[object]
+    content: list[_OutputPart]
+
+
+class _FunctionCall(TypedDict):
+    id: str
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    status: str
+
+
+_Body = _Message | _Reasoning | _FunctionCall
+
+
 @dataclass(slots=True)
 class _Item:
     """An item of the output while it is streamed."""
 
-    body: dict[str, JsonValue]
+    body: _Body
     index: int
     text: str = ""
 
@@ -205,9 +242,7 @@ class ResponseExchange:
             _output(choice["message"], choice["finish_reason"]), choice["finish_reason"], chat["usage"]
         )
 
-    def _response(
-        self, output: list[dict[str, object]], finish: str | None, usage: TokenUsage | None
-    ) -> dict[str, JsonValue]:
+    def _response(self, output: list[_Body], finish: str | None, usage: TokenUsage | None) -> dict[str, JsonValue]:
         """Return the response. finish: of the chat, None while it goes on."""
         body, is_cut = self.body, finish == "length"
         status = "in_progress" if finish is None else "incomplete" if is_cut else "completed"
@@ -272,8 +307,7 @@ class ResponseExchange:
         text, calls = delta.get("content"), delta.get("tool_calls") or ()
         is_open = bool(output) and output[-1].body["type"] == "message"
         if not is_open and (text or (finish is not None and not calls)):  # an answer without text is a message too
-            output.append(_Item(_message("", "in_progress"), len(output)))
-            events += self._begun(output[-1])
+            events += self._begun(output)
             is_open = True
         if text:
             item = output[-1]
@@ -287,30 +321,35 @@ class ResponseExchange:
             events += self._whole_item(output, _call(call, finish))
         return events
 
-    def _begun(self, item: _Item) -> list[bytes]:
-        part = {**item.body["content"][0]}
-        opened = {**item.body, "content": []}
+    def _begun(self, output: list[_Item]) -> list[bytes]:
+        """Add a message to which texts will be added, and return its events."""
+        body = _message("", "in_progress")
+        item = _Item(body, len(output))
+        output.append(item)
+        part = {**body["content"][0]}
+        opened = {**body, "content": []}
         return [
             self._event("response.output_item.added", output_index=item.index, item=opened),
             self._event("response.content_part.added", **_at(item), content_index=0, part=part),
         ]
 
     def _ended(self, item: _Item, finish: str) -> list[bytes]:
-        item.body = {**_message(item.text, _status(finish)), "id": item.body["id"]}
-        (part,) = item.body["content"]
+        body: _Message = {**_message(item.text, _status(finish)), "id": item.body["id"]}
+        item.body = body
+        (part,) = body["content"]
         return [
             self._event("response.output_text.done", **_at(item), content_index=0, text=item.text, logprobs=[]),
             self._event("response.content_part.done", **_at(item), content_index=0, part=part),
             self._event("response.output_item.done", output_index=item.index, item=item.body),
         ]
 
-    def _whole_item(self, output: list[_Item], body: dict[str, JsonValue]) -> list[bytes]:
+    def _whole_item(self, output: list[_Item], body: _Reasoning | _FunctionCall) -> list[bytes]:
         """Add an item that is known as a whole, and return its events."""
         item = _Item(body, len(output))
         output.append(item)
         if body["type"] == "reasoning":
             text = body["content"][0]["text"]
-            opened = {**body, "content": []}
+            opened: _Body = {**body, "content": []}
             kind, key, pieces = "reasoning_text", "text", {"content_index": 0}
         else:
             text = body["arguments"]
@@ -328,9 +367,9 @@ def _at(item: _Item) -> dict[str, object]:
     return {"item_id": item.body["id"], "output_index": item.index}
 
 
-def _output(message: SpokenMessage, finish: str | None) -> list[dict[str, object]]:
+def _output(message: SpokenMessage, finish: str | None) -> list[_Body]:
     """Return the items of a whole answer."""
-    items = [_reasoning(message["reasoning_content"])] if message.get("reasoning_content") else []
+    items: list[_Body] = [_reasoning(message["reasoning_content"])] if message.get("reasoning_content") else []
     calls = message.get("tool_calls") or ()
     if message.get("content") or not calls:
         items.append(_message(message.get("content") or "", _status(finish)))
@@ -341,8 +380,8 @@ def _status(finish: str | None) -> str:
     return "incomplete" if finish == "length" else "completed"
 
 
-def _message(text: str, status: str) -> dict[str, object]:
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _message(text: str, status: str) -> _Message:
+    part: _OutputPart = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
@@ -352,12 +391,12 @@ def _message(text: str, status: str) -> dict[str, object]:
     }
 
 
-def _reasoning(text: str) -> dict[str, object]:
-    part = {"type": "reasoning_text", "text": text}
+def _reasoning(text: str) -> _Reasoning:
+    part: _OutputPart = {"type": "reasoning_text", "text": text}
     return {"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": [], "content": [part]}
 
 
-def _call(call: CallBody, finish: str | None) -> dict[str, object]:
+def _call(call: CallBody, finish: str | None) -> _FunctionCall:
     function = call["function"]
     return {
         "id": f"fc_{uuid.uuid4().hex}", "type": "function_call", "call_id": call["id"], "name": function["name"],

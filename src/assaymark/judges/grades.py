@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
+from typing import SupportsFloat
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -23,7 +24,7 @@ from assaymark.judges.agreement import are_two_people
 from assaymark.judges.judge_votes import TASK, has_task_column, in_task, question_names
 from assaymark.judges.judging import JUDGING
 from assaymark.judges.report import VoteFileOptions
-from assaymark.judges.results import read_results
+from assaymark.judges.results import judged_models, read_results
 from assaymark.judges.single import Grade
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
@@ -303,8 +304,7 @@ def are_grades(judge: str, options: VoteFileOptions | None = None, *, store: str
     """Return whether `judge` is a judging of single answers, or a file of grades and not of votes on pairs."""
     path = Path(judge)
     if not path.is_file():
-        settings = existing_store(store).run(judge).plan.audit_settings
-        return settings is not None and len(settings.settings.get("models", ())) == 1
+        return len(judged_models(existing_store(store).run(judge))) == 1
     chosen = (options.columns if options is not None else None) or {}
     if "grade" in chosen or "winner" in chosen:
         return "grade" in chosen
@@ -353,10 +353,9 @@ def judge_grade_agreement(
 def _grades_of_judging(name: str, store: str | None, *, by_task: bool) -> JudgeGrades:
     opened = existing_store(store)
     row: RunRow = opened.run(name)
-    settings = row.plan.audit_settings
-    if row.plan.audit != JUDGING or settings is None:
+    if row.plan.audit != JUDGING:
         raise UsageError(f"{row.short_id} is not a judging; name one (see `assaymark ls runs`), or a file of grades")
-    model = short_model_name(str(settings.settings["models"][0]))
+    model = short_model_name(judged_models(row)[0])
     questions = question_names(opened, row, by_task=by_task)
     grades, n_without = [], 0
     for result in read_results(opened, row):
@@ -425,8 +424,8 @@ def _columns(path: Path, names: Sequence[str], chosen: Mapping[str, str]) -> dic
 
 def _number(cell: JsonValue, path: Path, number: int) -> float:
     try:
-        value = float(cell)
-    except (TypeError, ValueError):
+        value = float(cell) if isinstance(cell, str | int | float | SupportsFloat) else math.nan
+    except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST:
         raise DataError(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsFloat
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
@@ -13,7 +14,7 @@ from assaymark.errors import DataError, UsageError
 from assaymark.judges.agreement import PairVote
 from assaymark.judges.judging import JUDGING
 from assaymark.judges.pairwise import JudgedPair
-from assaymark.judges.results import read_results
+from assaymark.judges.results import judged_models, read_results
 from assaymark.records import JsonValue
 from assaymark.results.numbers import short_model_name
 from assaymark.runs.stored import existing_store
@@ -109,12 +110,12 @@ def _lengths(rows: Rows, row: Mapping[str, JsonValue]) -> tuple[float, float] | 
 
 
 def _length(value: JsonValue) -> float:
-    if isinstance(value, int | float):
-        return float(value)
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan if value is None else float(len(str(value)))
+        if isinstance(value, str | int | float | SupportsFloat):
+            return float(value)
+    except ValueError:
+        pass
+    return math.nan if value is None else float(len(str(value)))
 
 
 def judging_named(store: str | None, name: str) -> RunRow | None:
@@ -125,19 +126,16 @@ def judging_named(store: str | None, name: str) -> RunRow | None:
     if Path(name).is_file():
         return None
     row = existing_store(store).run(name)
-    settings = row.plan.audit_settings
-    if row.plan.audit != JUDGING or settings is None:
+    if row.plan.audit != JUDGING:
         raise UsageError(f"{row.short_id} is not a judging; name one (see `assaymark ls runs`), or a file of votes")
-    if len(settings.settings["models"]) != 2:
+    if len(judged_models(row)) != 2:
         raise UsageError(f"{row.short_id} grades single answers; agreement of verdicts is of a judging of two runs")
     return row
 
 
 def votes_of_judging(store: Store, row: RunRow, *, by_task: bool) -> FoundVotes:
     """Return a vote for each judged pair, its question named as `question_names` does."""
-    settings = row.plan.audit_settings
-    names: Sequence[str] = settings.settings["models"] if settings is not None else ()
-    first, second = (short_model_name(str(name)) for name in names)
+    first, second = map(short_model_name, judged_models(row))
     questions = question_names(store, row, by_task=by_task)
     votes, n_without = [], 0
     for pair in read_results(store, row):

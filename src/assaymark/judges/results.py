@@ -5,7 +5,9 @@ The numbers that benchmarks of judged pairs are known by, for the first run agai
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
+from assaymark.errors import UsageError
 from assaymark.judges.material import task_in_order
 from assaymark.judges.pairwise import JudgedPair, PairSummary, pair_of, summarise_pairs
 from assaymark.judges.single import Grade, GradeSummary, summarise_grades
@@ -184,8 +186,20 @@ def _estimate(
 def form_of(row: RunRow) -> Form:
     """Return the form of a judging's verdicts."""
     settings = row.plan.audit_settings
-    form: Form = settings.settings["form"] if settings is not None else "grade"
+    if settings is None:
+        return "grade"
+    stored = settings.settings["form"]
+    form: Form | None = next((known for known in get_args(Form) if known == stored), None)
+    if form is None:
+        raise UsageError(f"{row.short_id} has verdicts of form {stored!r:.40}; this version knows {get_args(Form)}")
     return form
+
+
+def judged_models(row: RunRow) -> tuple[str, ...]:
+    """Return the names of the models whose answers a judging judges, in the order of their runs."""
+    settings = row.plan.audit_settings
+    names = None if settings is None else settings.settings.get("models")
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
 
 
 def read_results(store: Store, row: RunRow) -> list[JudgedItem]:

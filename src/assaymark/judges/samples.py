@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from assaymark.judges.material import task_in_order
-from assaymark.judges.results import form_of, judged_item
+from assaymark.judges.results import form_of, judged_item, judged_models
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import JsonValue
 from assaymark.results.console import Text
@@ -32,9 +32,8 @@ class Judgement:
 
 def judgements_of(store: Store, row: RunRow, records: Sequence[SampleRecord]) -> list[Judgement]:
     """Return the judgement that each record of a judging belongs to, with the other order of its answers."""
-    form, settings = form_of(row), row.plan.audit_settings
-    names = settings.settings["models"] if settings is not None else ()
-    models = tuple(short_model_name(str(name)) for name in names)
+    form = form_of(row)
+    models = tuple(map(short_model_name, judged_models(row)))
     if form not in PAIRED:
         return [Judgement(form, models, (record,)) for record in records]
     others: dict[tuple[str, int, int], SampleRecord] = {}

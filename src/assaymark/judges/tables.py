@@ -22,6 +22,7 @@ from assaymark.judges.results import (
     JudgedItem,
     benchmark_scores,
     form_of,
+    judged_models,
     summarise,
 )
 from assaymark.judges.single import GradeSummary
@@ -87,7 +88,7 @@ def judging_table(row: RunRow, judged: Sequence[JudgedItem], first_error: str | 
     """
     settings = row.plan.audit_settings
     facts = dict(settings.settings) if settings is not None else {}
-    models = [short_model_name(str(name)) for name in facts.get("models", ())]
+    models = [short_model_name(name) for name in judged_models(row)]
     heading = Text(f"{' against '.join(models)}, judged by {short_model_name(row.model)}", style="bold")
     heading.append(f" · judging {row.short_id} · prompt {facts.get('prompt')} · {row.status}", style="not bold dim")
     summaries = summarise(judged)
@@ -178,13 +179,13 @@ def _interval(value: IntervalEstimate | None, *, share: bool = False) -> str:
 
 def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
     """Return a line for each number of answers that are not in the table."""
-    stored = row.extra.get("judging") or {}
+    stored = row.extra.get("judging")
     lines = []
-    if n := stored.get("n_without_answer"):
+    if stored is not None and (n := stored["n_without_answer"]):
         lines.append(f"{counted(n, 'question')} not judged: a model gave no answer")
-    if n := stored.get("n_unmatched"):
+    if stored is not None and (n := stored["n_unmatched"]):
         lines.append(f"{counted(n, 'question')} not judged: only one of the runs has it")
-    if names := stored.get("left_out"):
+    if stored is not None and (names := stored["left_out"]):
         lines.append(f"without generated answers, so not judged: {', '.join(names)}")
     if not judged:
         lines.append("no judgement is stored yet")

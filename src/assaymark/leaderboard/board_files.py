@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.leaderboard.about import task_name
@@ -70,9 +70,19 @@ def board_of_suite(suite: Suite) -> Board:
     )
 
 
+class _Faq(TypedDict):
+    question: str
+    answer: str
+
+
+class _SuiteTexts(TypedDict):
+    faq: list[_Faq]
+    policy: str
+
+
 @cache
-def _suite_texts() -> Mapping[str, JsonValue]:
-    content: Mapping[str, JsonValue] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
+def _suite_texts() -> _SuiteTexts:
+    content: _SuiteTexts = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
     return content
 
 
@@ -257,9 +267,7 @@ class _BoardReader:
 
     def member(self, entry: Mapping[str, object], at: int) -> dict[str, JsonValue]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
-        name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
-        if not isinstance(name, str):
-            raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")
+        name = self.task_of(entry, at)
         rest = {key: entry[key] for key in ("filter", "shots", "weight", "chance") if key in entry}
         if "metric" not in entry:
             rest["metric"] = [ANY_METRIC]
@@ -268,6 +276,13 @@ class _BoardReader:
         if self.spec.get("normalise") == "chance" and "chance" not in rest:
             rest["chance"] = "1/choices"
         return {"task": name, "column": entry.get("column") or name, **rest}
+
+    def task_of(self, entry: Mapping[str, object], at: int) -> str:
+        """Return the name of a task set's task."""
+        name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
+        if not isinstance(name, str):
+            raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")
+        return name
 
     def private(self, suite: Suite | None) -> frozenset[str]:
         """Return the tasks whose rows are not shown: those of entries that say so, or all of a private board."""
@@ -278,7 +293,7 @@ class _BoardReader:
             if not isinstance(is_private, bool):
                 raise self.fault(f"tasks[{at}].private", f"is {is_private!r:.80}; expected true or false")
             if is_private:
-                names.add(self.member(entry, at)["task"])
+                names.add(self.task_of(entry, at))
         return frozenset(names)
 
     def screening(self, suite: Suite | None) -> Screening | None:
@@ -305,13 +320,15 @@ class _BoardReader:
             return None
         spec = self.mapping(self.spec, "table")
         self.refuse_strange(spec, ("file", "format", "columns", "sizes", "per_cent"), "table")
-        form = spec.get("format", "csv")
-        if form not in get_args(TableFormat):
-            raise self.fault("table.format", f"is {form!r:.60}; expected one of {', '.join(get_args(TableFormat))}")
+        named = spec.get("format", "csv")
+        form: TableFormat | None = next((known for known in get_args(TableFormat) if known == named), None)
+        if form is None:
+            raise self.fault("table.format", f"is {named!r:.60}; expected one of {', '.join(get_args(TableFormat))}")
         columns, sizes = self.mapping(spec, "columns"), self.mapping(spec, "sizes")
         if form == "csv" and not columns:
             raise self.fault("table.columns", "is missing; expected `Title: heading in the file` for each score column")
-        if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        whole = {str(title): size for title, size in sizes.items() if isinstance(size, int) and size > 0}
+        if len(whole) < len(sizes):
             raise self.fault("table.sizes", f"is {dict(sizes)!r:.120}; expected a number of questions for each column")
         per_cent = spec.get("per_cent", True)
         if not isinstance(per_cent, bool):
@@ -320,7 +337,7 @@ class _BoardReader:
             self.file(spec.get("file"), "table.file"),
             form,
             {str(title): str(heading) for title, heading in columns.items()},
-            {str(title): size for title, size in sizes.items()},
+            whole,
             per_cent,
         )
 
@@ -417,24 +434,29 @@ class _BoardReader:
     def cited(self, listed: str, name: str) -> tuple[CitedScores, ...]:
         """Return a list of cited numbers; `name` is the key of the baseline's or the model's name."""
         value = self.spec.get(listed) or ()
-        if listed == "baselines" and self.has_cards():
-            value = () if value == CARDS else [entry for entry in value if entry != CARDS]
+        if listed == "baselines" and value == CARDS:
+            return ()
         if not isinstance(value, Sequence) or isinstance(value, str):
             expected = "a list, or the word cards" if listed == "baselines" else "a list"
             raise self.fault(listed, f"is {value!r:.80}; expected {expected}")
         cited_scores = []
-        for at, entry in enumerate(value, start=1):
+        entries = [entry for entry in value if listed != "baselines" or entry != CARDS]
+        for at, entry in enumerate(entries, start=1):
             key = f"{listed}[{at}]"
             if not isinstance(entry, Mapping) or not entry.get(name) or not entry.get("source"):
                 raise self.fault(key, f"lacks its {name} or source; expected {name}:, source: and scores:")
             self.refuse_strange(entry, (name, "source", "scores"), key)
             scores = self.mapping(entry, "scores")
-            numbers = [score for score in scores.values() if isinstance(score, int | float) and type(score) is not bool]
-            if len(numbers) < len(scores) or not all(abs(score) < 1e6 for score in numbers):
+            numbers = {
+                column: score
+                for column, score in scores.items()
+                if isinstance(score, int | float) and type(score) is not bool
+            }
+            if len(numbers) < len(scores) or not all(abs(score) < 1e6 for score in numbers.values()):
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
-            if listed == "claims" and not all(0 <= score <= 100 for score in numbers):  # as `report --claims`
+            if listed == "claims" and not all(0 <= score <= 100 for score in numbers.values()):  # as `report --claims`
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected per cent, 0 to 100")
-            cited_scores.append(CitedScores(str(entry[name]), dict(scores), str(entry["source"])))
+            cited_scores.append(CitedScores(str(entry[name]), numbers, str(entry["source"])))
         return tuple(cited_scores)
 
     def has_cards(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ImportedRun
@@ -58,6 +59,7 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
     plan = run.plan
     run_id = plan.key.rpartition(":")[2][:32]
     date = _date(run.extra.get("imported"))
+    facts: Any = run.extra  # a reader of another tool's files made them
     row = RunRow(
         run_id=run_id,
         short_id=run_id[:FIRST_STAGE],
@@ -73,6 +75,6 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
         n_scores=len(run.scores),
         command=None,
         summary={},
-        extra=dict(run.extra),
+        extra=facts,
     )
     return StoredRun(row, tuple(run.estimates), source=file.name)

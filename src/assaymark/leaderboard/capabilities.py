@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.board import slug
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
-from assaymark.records import JsonValue
 
 __all__ = ["Capability", "capabilities", "capabilities_of_task", "find_capability", "measured_task", "names"]
 
@@ -37,9 +37,25 @@ class Capability:
     advice: str = ""  # which benchmark to use when
 
 
+class _CapabilityText(TypedDict):
+    title: str
+    other_names: list[str]
+    domains: list[str]
+    tasks: list[str]
+    suggested: str
+    evaluate: NotRequired[list[str]]
+    votes: NotRequired[list[str]]
+    advice: str
+
+
+class _Content(TypedDict):
+    capabilities: Mapping[str, _CapabilityText]
+    columns: Mapping[str, str]  # the title of a table's column, as a slug -> task
+
+
 @cache
-def _content() -> Mapping[str, JsonValue]:
-    content: Mapping[str, JsonValue] = load_yaml(FILE.read_bytes())
+def _content() -> _Content:
+    content: _Content = load_yaml(FILE.read_bytes())
     return content
 
 
@@ -92,5 +108,4 @@ def measured_task(column: ScoreColumn) -> str:
     """Return the task that a board's column reports: its own where it names one, else by its title; or empty."""
     if len(column.tasks) == 1:
         return column.tasks[0]
-    known: Mapping[str, str] = _content()["columns"]
-    return known.get(slug(column.title), "")
+    return _content()["columns"].get(slug(column.title), "")

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NotRequired, TypedDict
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities, find_capability, names
 from assaymark.limits.yaml_documents import load_yaml
-from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
@@ -102,26 +102,58 @@ def _known() -> str:
     return f"known: {', '.join(capabilities())}"
 
 
-def _cards() -> Mapping[str, Mapping[str, object]]:
+class _People(TypedDict):
+    value: NotRequired[float | None]  # a share
+    source: str
+
+
+class _Published(TypedDict):
+    model: str
+    value: float
+    setting: str
+    source: str
+
+
+class _Prompt(TypedDict):
+    task: str
+    text: str
+    scored: NotRequired[list[str]]
+
+
+class _Card(TypedDict):
+    title: str
+    measures: str
+    domain: str
+    n_samples: int
+    chance: float | str | None
+    human: _People | None
+    known_faults: list[str]
+    licence: object
+    citation: str
+    published: NotRequired[list[_Published]]
+    sample_prompt: NotRequired[_Prompt]
+
+
+def _cards() -> Mapping[str, _Card]:
     """Return the cards of the benchmarks; the demo's tasks measure its own two models only."""
     files = [file for file in sorted(LIBRARY.rglob(f"*{CARD}")) if DEMO not in file.parts]
     return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}
 
 
-def _section(capability: Capability, cards: Mapping[str, Mapping[str, object]]) -> GuideSection:
+def _section(capability: Capability, cards: Mapping[str, _Card]) -> GuideSection:
     entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in capability.domains]
     entries.sort(key=lambda entry: (entry.task != capability.suggested, -entry.n_samples, entry.task))
     return GuideSection(capability, tuple(entries))
 
 
-def _published(card: Mapping[str, JsonValue]) -> Iterator[PublishedValue]:
-    if (people := card["human"]) and people.get("value") is not None:
-        yield PublishedValue("people", 100 * people["value"], "", people["source"])
+def _published(card: _Card) -> Iterator[PublishedValue]:
+    if (people := card["human"]) and (share := people.get("value")) is not None:
+        yield PublishedValue("people", 100 * share, "", people["source"])
     yield from (PublishedValue(**each) for each in card.get("published", ()))
 
 
-def _entry(task: str, card: Mapping[str, JsonValue]) -> GuideEntry:
-    n = int(card["n_samples"])
+def _entry(task: str, card: _Card) -> GuideEntry:
+    n = card["n_samples"]
     half = wilson(n / 2, n)
     prompt = card.get("sample_prompt")
     return GuideEntry(

@@ -20,6 +20,7 @@ from assaymark.leaderboard.prices import billed_price, price_facts
 from assaymark.leaderboard.rows import (
     Average,
     BoardRow,
+    Fact,
     IntervalValue,
     Origin,
     RowScore,
@@ -140,13 +141,13 @@ def _prompt_spread(run: StoredRun) -> float | None:
     return round(sum(spreads) / len(spreads), 1) if spreads else None
 
 
-def facts_of_run(run: StoredRun, board: Board) -> dict[str, JsonValue]:
+def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
     """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
     plan = run.plan
     model, preset = plan.model, plan.prompt_preset
     sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
     is_known = "unknown" not in model.dtype
-    facts = {
+    facts: dict[str, Fact] = {
         "type": "unknown",
         "weight": "adapter" if "+" in model.name else None,
         "precision": _precision(model) if is_known else None,

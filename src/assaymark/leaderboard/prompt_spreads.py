@@ -40,7 +40,8 @@ class PromptSpreads:
 
 
 def _spreads(row: RunRow) -> dict[str, float]:
-    parts = (row.extra.get(AUDIT) or {}).get("parts") or {}
+    results = row.extra.get(AUDIT)
+    parts = {} if results is None else results.get("parts") or {}
     spreads: dict[str, float] = {}
     for part in parts.values():
         spread: object = part.get("spread")

@@ -22,9 +22,8 @@ from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.board_init import number_headings
 from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.prices import price_facts
-from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Issue, RowScore, ScoreColumn
+from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
-from assaymark.records import JsonValue
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
@@ -113,7 +112,7 @@ class _Format:
     sources: tuple[_Source, ...]
     model: str  # headings
     average: str | None
-    facts: Callable[[Mapping[str, str]], dict[str, JsonValue]]
+    facts: Callable[[Mapping[str, str]], dict[str, Fact]]
     tolerance: float  # of the average, in points: what the rounding of the file allows
     key: tuple[str, ...]  # headings that tell rows apart
     scale: float = 100.0  # the file's numbers are so many times a share

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, precision_name
+from assaymark.leaderboard.rows import Fact
 
 __all__ = ["facts_of_csv", "facts_v1", "facts_v2", "is_hub_id"]
 
@@ -27,7 +28,7 @@ def is_hub_id(text: str) -> bool:
     return bool(_HUB_ID.fullmatch(text))
 
 
-def facts_v1(record: Mapping[str, str]) -> dict[str, object]:
+def facts_v1(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of the first table, of July 2024."""
     return _known(
         {
@@ -51,7 +52,7 @@ def facts_v1(record: Mapping[str, str]) -> dict[str, object]:
     )
 
 
-def facts_v2(record: Mapping[str, str]) -> dict[str, object]:
+def facts_v2(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of the second table, of March 2025."""
     has_template = _flag(record, "model_has_chat_template")
     return _known(
@@ -80,10 +81,10 @@ def facts_v2(record: Mapping[str, str]) -> dict[str, object]:
     )
 
 
-def facts_of_csv(record: Mapping[str, str]) -> dict[str, object]:
+def facts_of_csv(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of any CSV file: headings that are keys or aliases of the columns here."""
     names = {name: column for column in FACTS for name in (column.key, *column.aliases)}
-    facts: dict[str, object] = {}
+    facts: dict[str, Fact] = {}
     for heading in record:
         column = names.get(heading.strip().lower())
         if column is None or column.key == "origin":
@@ -102,7 +103,7 @@ def facts_of_csv(record: Mapping[str, str]) -> dict[str, object]:
     return _known(facts)
 
 
-def _known(facts: Mapping[str, object]) -> dict[str, object]:
+def _known(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     return {key: value for key, value in facts.items() if value is not None and value != ""}
 
 

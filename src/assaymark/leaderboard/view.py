@@ -7,7 +7,7 @@ the page and its default taken; none is ignored silently.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from assaymark.errors import UsageError
@@ -28,6 +28,15 @@ HIDDEN_BY: dict[str, str] = {
     "baselines": "baseline rows",
 }
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class ViewChanges(TypedDict, total=False):
+    """The choices that links change."""
+
+    types: tuple[str, ...]
+    sort: str
+    pins: tuple[str, ...]
+    page: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +90,13 @@ class View:
         }
         return [(name, value) for name, value in parameters.items() if value]
 
-    def query(self, **changes: JsonValue) -> str:
+    def query(self, **changes: Unpack[ViewChanges]) -> str:
         """Return the query string of this view with some choices changed: `?q=llama&sort=-arc`, or nothing.
 
         Any change but that of the page or of pins leads to the first page.
         """
         stays = set(changes) <= {"page", "pins"}
-        other = replace(self, **changes) if stays else replace(self, **{"page": 1, **changes})
+        other = replace(self, **changes) if stays else replace(replace(self, page=1), **changes)
         pairs = other.pairs()
         return f"?{urlencode(pairs)}" if pairs else "?"
 
@@ -116,7 +125,7 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
             problems.append(f"{name[:40]} has {len(value):,} characters; at most {LONGEST_PARAMETER:,} are read")
         elif value or name == "cols":
             by_name.setdefault(name, []).append(value)
-    known: dict[str, JsonValue] = {}
+    known: dict[str, Any] = {}  # each reader returns what its field holds
     for name, values in by_name.items():
         field_name, read = _READERS.get(name, ("", None))
         if read is None:

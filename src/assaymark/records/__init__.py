@@ -23,6 +23,7 @@ from assaymark.records.plans import (
     canonical_json,
     content_hash,
 )
+from assaymark.records.result_facts import BlindScore
 
 __all__ = [
     "AUDIT",
@@ -377,12 +378,15 @@ class WorkEstimate:
     failing: tuple[tuple[str, str], ...] = ()  # id and reason of each request that cannot be answered
 
 
-class BlindScore(TypedDict):
-    """A task's metric, evaluated without the questions."""
+class CompositeColumn(TypedDict):
+    """A column of a composite with its interval."""
 
+    name: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    stderr: float | None
+    method: str
     n: int
 
 
@@ -441,8 +445,8 @@ class EstimateDetails(TypedDict, total=False):
     aggregate: str
     beside: Sequence[str]
     n_members: int
-    columns: Sequence[Mapping[str, JsonValue]]
-    unclipped: Mapping[str, JsonValue] | None
+    columns: Sequence[CompositeColumn]
+    unclipped: CompositeColumn | None
     missing: Sequence[Sequence[str]]
     why: str | None  # there is no composite
     reproduced: bool

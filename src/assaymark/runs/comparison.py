@@ -163,7 +163,7 @@ def comparison_views(
     return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
 
 
-def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> JsonValue:
+def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> dict[str, JsonValue]:
     """Return the comparison with stable names."""
     from assaymark.results.evidence.win_rates import win_rates_to_json
     from assaymark.results.views.comparison_tables import comparison_to_json as to_json

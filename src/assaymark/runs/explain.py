@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from assaymark.errors import DataError, MissingExtra, PlanError, UsageError
 from assaymark.models.create import create_model
@@ -28,7 +28,87 @@ CARD_KEYS = (
 )  # fmt: skip
 
 
-def explain_metric(name: str) -> dict[str, JsonValue] | None:
+class MetricExplanation(TypedDict):
+    """What a metric is."""
+
+    metric: str
+    formula: str
+    other_formulas: Mapping[str, str]  # kind of request -> formula
+    aggregation: str
+    higher_is_better: bool
+    scale: str
+    output_types: Sequence[str]
+    packages: Sequence[str]
+
+
+class ExplainedFilter(TypedDict):
+    """A filter, with its steps in words."""
+
+    name: str
+    steps: Sequence[str]
+
+
+class ExplainedMetric(TypedDict):
+    """A metric of a task."""
+
+    name: str
+    formula: str
+    aggregation: str
+    higher_is_better: bool
+
+
+class _Outline(TypedDict):
+    task: str
+    version: str
+    card: Mapping[str, object]
+    request_type: str
+    filters: Sequence[ExplainedFilter]
+    metrics: Sequence[ExplainedMetric]
+
+
+class PromptTokens(TypedDict):
+    """The last tokens of a prompt and its answer by a model's tokenizer."""
+
+    model: str
+    texts: Sequence[str]
+    scored_from: int  # index of the first scored one
+    n: int  # of the whole
+
+
+class MadeUpAnswer(TypedDict):
+    """A made-up output with the continuation of its query."""
+
+    asked: str | None
+    total_nats: float | None
+    text: str | None
+
+
+class WorkedExample(TypedDict):
+    """The scores of made-up outputs on one sample."""
+
+    target: str
+    answers: Sequence[MadeUpAnswer]
+    scores: Mapping[str, float | None]
+    failure: str | None
+
+
+class _SampleFacts(TypedDict):
+    n_samples: int | None
+    n_shots: int | None
+    hidden_shots: int | None
+    prompt: str | None
+    tokens: PromptTokens | None
+    worked: WorkedExample | None
+
+
+class TaskExplanation(_Outline, _SampleFacts):
+    """What a task is, and one of its samples; the sample's values are None where it cannot be shown."""
+
+    no_sample: str | None  # why it cannot
+    members: Sequence[str]  # of a group or tag
+
+
+def explain_metric(name: str) -> MetricExplanation | None:
     """Return what a metric is: formula, aggregation, direction and scale; None for an unknown one."""
     metric = find_metric(name)
     if metric is None:
@@ -46,7 +126,7 @@ def explain_metric(name: str) -> dict[str, JsonValue] | None:
     }
 
 
-def metric_view(explanation: Mapping[str, JsonValue]) -> "Text":
+def metric_view(explanation: MetricExplanation) -> "Text":
     """Return the explanation of a metric for a terminal."""
     from assaymark.results.console import Text
 
@@ -78,7 +158,7 @@ def explain_task(
     *,
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
-) -> dict[str, JsonValue]:
+) -> TaskExplanation:
     """Return the explanation of a task; for a group or tag, its members and the explanation of its first task.
 
     Card, filters and metrics need no data. If the rows are not available, the sample is null and `no_sample` is the
@@ -102,7 +182,7 @@ def explain_task(
     return {**outline, **_sample_json(worked, model_args), "no_sample": why, "members": members[1:] and members}
 
 
-def _outline_json(outline: TaskOutline) -> dict[str, JsonValue]:
+def _outline_json(outline: TaskOutline) -> _Outline:
     card = outline.card or {}
     return {
         "task": outline.task.name,
@@ -117,9 +197,11 @@ def _outline_json(outline: TaskOutline) -> dict[str, JsonValue]:
     }
 
 
-def _sample_json(worked: WorkedSample | None, model_args: str) -> dict[str, JsonValue]:
+def _sample_json(worked: WorkedSample | None, model_args: str) -> _SampleFacts:
     if worked is None:
-        return dict.fromkeys(("n_samples", "n_shots", "hidden_shots", "prompt", "tokens", "worked"))
+        return {
+            "n_samples": None, "n_shots": None, "hidden_shots": None, "prompt": None, "tokens": None, "worked": None
+        }  # fmt: skip
     return {
         "n_samples": worked.n_samples,
         "n_shots": worked.n_shots,
@@ -135,14 +217,14 @@ def _sample_json(worked: WorkedSample | None, model_args: str) -> dict[str, Json
     }
 
 
-def _answer(request: Request, output: Output) -> dict[str, JsonValue]:
+def _answer(request: Request, output: Output) -> MadeUpAnswer:
     """Return a made-up output with the continuation of its query."""
     query = request.queries[output.ask_index]
     continuation = query.continuation if isinstance(query, LoglikelihoodQuery) else None
     return {"asked": continuation, "total_nats": output.total_nats, "text": output.text}
 
 
-def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
+def _tokens(request: Request, model_args: str) -> PromptTokens | None:
     """Return the prompt's last tokens by the model's tokenizer, and the position of the first scored token.
 
     Raises: as `create_model`.
@@ -166,7 +248,7 @@ def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
     return {"model": model.identity.name, "texts": texts[begin:], "scored_from": boundary - begin, "n": len(texts)}
 
 
-def explanation_view(explanation: Mapping[str, JsonValue]) -> "list[RenderableType]":
+def explanation_view(explanation: TaskExplanation) -> "list[RenderableType]":
     """Return the explanation for a terminal."""
     from assaymark.results.console import Text
 
@@ -201,7 +283,7 @@ def _card_text(value: JsonValue) -> str:
     return str(value)
 
 
-def _prompt_view(explanation: Mapping[str, JsonValue]) -> "Text":
+def _prompt_view(explanation: TaskExplanation) -> "Text":
     from assaymark.results.console import Text
 
     text = Text()
@@ -225,7 +307,7 @@ def _prompt_view(explanation: Mapping[str, JsonValue]) -> "Text":
     return text
 
 
-def _score_view(explanation: Mapping[str, JsonValue]) -> "Text":
+def _score_view(explanation: TaskExplanation) -> "Text":
     from assaymark.results.console import Text
 
     text = Text()

@@ -221,7 +221,7 @@ def _named(
     is_kind = model in MODELS or model in declared
     if isinstance(model, str) and (is_kind or (model_args and "/" not in model and not Path(model).is_dir())):
         return create_model(model, model_args, declared=declared, **arguments)
-    return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, **arguments)
+    return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, declared=None, **arguments)
 
 
 def run_options(options: EvaluateOptions) -> RunOptions:
@@ -280,11 +280,11 @@ def _system_text(options: EvaluateOptions) -> str | None:
 
 def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan]) -> Iterator[str]:
     """Yield a line for each way in which generation settings have no effect in a run of these tasks."""
-    generating = [task for task in tasks if isinstance(task.generation, Mapping)]
+    generating = [(task.name, task.generation) for task in tasks if isinstance(task.generation, Mapping)]
     if gen_kwargs and not generating:
         yield f"gen_kwargs {', '.join(gen_kwargs)} have no effect: no task of this run generates an answer"
     idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
-    greedy = [task.name for task in generating if not any(_draws(task.generation))]
+    greedy = [name for name, generation in generating if not any(_draws(generation))]
     if idle and greedy:
         more = f" and {len(greedy) - 3} more" if len(greedy) > 3 else ""
         yield (
@@ -295,6 +295,7 @@ def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan])
 
 def _draws(generation: Mapping[str, JsonValue]) -> Iterator[bool]:
     """Yield whether tokens are sampled, for all samples and for each kind of sample with settings of its own."""
-    yield generation["do_sample"]
-    for kinds in generation.get("by", {}).values():
-        yield from (kind["do_sample"] for kind in kinds.values())
+    yield bool(generation["do_sample"])
+    by = generation.get("by")
+    for kinds in by.values() if isinstance(by, Mapping) else ():
+        yield from (bool(kind["do_sample"]) for kind in kinds.values())

@@ -5,11 +5,12 @@ not comparable and no p is shown; other differences (number of samples) are list
 the run, with their source.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from assaymark.errors import DataError, UsageError
 from assaymark.records import Estimate, JsonValue, TaskPlan
+from assaymark.records.result_facts import ResultFacts
 from assaymark.results.numbers import shown_count
 from assaymark.runs.stored import open_run
 from assaymark.statistics.estimate import IntervalEstimate
@@ -118,9 +119,10 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
     return claim_results
 
 
-def _whole(extra: Mapping[str, JsonValue], task: str) -> int | None:
+def _whole(extra: ResultFacts, task: str) -> int | None:
     """Return the number of samples in the task's whole split, as stored with the run."""
-    n_total = extra.get("tasks", {}).get(task, {}).get("n_total")
+    fact = extra.get("tasks", {}).get(task)
+    n_total = None if fact is None else fact.get("n_total")
     return n_total if isinstance(n_total, int) and n_total > 0 else None
 
 

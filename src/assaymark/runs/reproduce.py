@@ -170,11 +170,17 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
 def _task_files(run: Run) -> Mapping[str, str]:
     """Return the files of the user's own tasks at the time of the run, by task."""
     files: dict[str, str] = {}
-    for attempt in run.attempts():
-        facts: Mapping[str, JsonValue] = attempt["facts"]
-        for attempt_facts in (facts, *(copied["facts"] for copied in facts.get("copied") or ())):
-            files |= attempt_facts.get("task_files") or {}
+    for attempt in run.store.attempts(run.id):
+        for facts in (attempt.facts, *_copied(attempt.facts)):
+            own = facts.get("task_files")
+            files |= own if isinstance(own, Mapping) else {}
     return files
+
+
+def _copied(facts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
+    """Return the facts of the attempts in the store from which the run was copied."""
+    copied = facts.get("copied")
+    return [attempt["facts"] for attempt in copied] if isinstance(copied, list) else []
 
 
 def _shots(model: object, plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
@@ -267,11 +273,10 @@ def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
 
 def _facts(run: Run) -> Mapping[str, JsonValue]:
     """Return the facts on machine and versions of the first attempt that sent requests."""
-    attempts = run.attempts()
-    facts: Mapping[str, JsonValue] = attempts[0]["facts"] if attempts else {}
-    copied = facts.get("copied")
-    first_facts: Mapping[str, JsonValue] = copied[0]["facts"] if copied else facts
-    return {name: fact for name, fact in first_facts.items() if name != "task_files"}  # contents are in the plan
+    attempts = run.store.attempts(run.id)
+    facts = attempts[0].facts if attempts else {}
+    first, *_ = (*_copied(facts), facts)
+    return {name: fact for name, fact in first.items() if name != "task_files"}  # contents are in the plan
 
 
 def _differences(path: str, first: object, second: object) -> Iterator[str]:

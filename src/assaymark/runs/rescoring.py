@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assaymark.errors import LeaseLost, PlanError, RunBusy, UnknownName, UsageError
-from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
+from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, TaskPlan, content_hash, rotations_of
+from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import meant, nearest
 from assaymark.runs.attempt import SCORING_HASH, SCORING_VERSION, score_request
 from assaymark.runs.prepare import split_names
@@ -257,7 +258,7 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
     before = run.estimates
     names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
 
-    def facts_of(results: Sequence[RescoredTask]) -> dict[str, JsonValue]:
+    def facts_of(results: Sequence[RescoredTask]) -> ResultFacts:
         entries = [
             rescored_entry(result.task, result.scoring_hash, result.names, names[result.task.name])
             for result in results
@@ -299,7 +300,8 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
     tasks_by_name: dict[str, Task] = {}
     for name in _selected_names(row.extra):
-        if is_rows_file(Path(str((row.extra["tasks"].get(name) or {}).get("source") or ""))):
+        fact = row.extra["tasks"].get(name)
+        if is_rows_file(Path((None if fact is None else fact.get("source")) or "")):
             continue  # `sub/nums`, made of sub/nums.csv, has the form of a data set's id
         try:
             tasks_by_name.update({task.name: task for task in catalog.select([name], own=own).tasks})
@@ -342,7 +344,7 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
             remedy = f"it has: {', '.join(row.tasks[:10])}"
             raise UnknownName("task in this run", name, nearest(name, row.tasks), remedy)
     of_files = {task.name for task in _named_tasks(row, options)}
-    with_copies = [each.name for each in row.plan.tasks if {each.name, (each.perturbed or {}).get("of")} & of_files]
+    with_copies = [each.name for each in row.plan.tasks if _names_in_file(each) & of_files]
     wanted = named or with_copies or row.tasks
     for name in wanted:
         if name not in known:
@@ -353,7 +355,12 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
     return [known[name] for name in wanted]
 
 
-def _selected_names(facts: Mapping[str, JsonValue]) -> list[str]:
+def _names_in_file(task: TaskPlan) -> set[str]:
+    """Return a task's name, and for perturbed copies that of their original."""
+    return {task.name} if task.perturbed is None else {task.name, task.perturbed["of"]}
+
+
+def _selected_names(facts: ResultFacts) -> list[str]:
     """Return names that select a run's tasks: its outermost groups, which may change their tasks, and the rest."""
     groups = {group["name"]: set(group["members"]) for group in facts.get("groups", ())}
     inside = set().union(*groups.values()) if groups else set()

@@ -223,7 +223,8 @@ class Run:
         row = self.row  # read once: for an unfinished run its outputs are counted each time
         unanswered = not row.n_outputs and row.status != "finished"
         lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
-        lines += [str(each["line"]) for name in ("beside_people", "contaminated") for each in row.extra.get(name, ())]
+        marks = (*row.extra.get("beside_people", ()), *row.extra.get("contaminated", ()))
+        lines += [str(mark["line"]) for mark in marks]
         if row.n_outputs and row.status != "finished" and not self.estimates:
             lines.append(
                 f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
@@ -266,9 +267,10 @@ class Run:
                     yield f"warning: {facts['note']}"
                 return
 
-    def _statistics(self) -> dict[str, dict[str, float]]:
+    def _statistics(self) -> Mapping[str, Mapping[str, float]]:
         """Return an imported log's numbers that are no scores, by task."""
-        return dict(self.row.extra.get("imported", {}).get("statistics", {}))
+        imported = self.row.extra.get("imported")
+        return {} if imported is None else imported.get("statistics", {})
 
     def why_nothing_is_shown(self) -> str:
         """Return why there is no sample to show: none matches, or the run has no output, with the last error."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE
@@ -35,7 +36,7 @@ from assaymark.tasks.training_examples import EvaluatedRows, chat_example, refus
 
 __all__ = ["CONTAMINATED", "SubjectCount", "TrainingFile", "TrainingOptions", "write_training_file"]
 
-CONTAMINATED = "contaminated"  # in a run's facts
+CONTAMINATED: Final = "contaminated"  # in a run's facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from assaymark.records import (
     canonical_json,
 )
 from assaymark.records.previews import is_in_preview
+from assaymark.records.result_facts import ResultFacts, TaskFact
 from assaymark.store.connection import Database
 from assaymark.store.database import Store
 from assaymark.store.rows import (
@@ -582,19 +583,19 @@ def _outward_task(task: TaskPlan, how: Withholding | None) -> TaskPlan:
     return replace(task, dataset_hash=how.commitment or how.note)
 
 
-def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> dict[str, JsonValue]:
+def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> ResultFacts:
     """Return a run's facts without bad rows and task files of withheld tasks, which may hold rows as shots."""
-    tasks: object = row.extra.get("tasks")
+    tasks = row.extra.get("tasks")
     if not isinstance(tasks, Mapping):
-        return dict(row.extra)
+        return row.extra
     outward_tasks = {
         name: facts if (how := withheld.get(name)) is None else _task_facts(facts, how) for name, facts in tasks.items()
     }
     return {**row.extra, "tasks": outward_tasks}
 
 
-def _task_facts(facts: Mapping[str, object], how: Withholding) -> dict[str, JsonValue]:
-    outward_facts = dict(facts)
+def _task_facts(facts: TaskFact, how: Withholding) -> TaskFact:
+    outward_facts: TaskFact = {**facts}
     spec = facts.get("spec")
     if isinstance(spec, Mapping):
         kept = {name: spec[name] for name in SHOWN_OF_SPEC if name in spec}

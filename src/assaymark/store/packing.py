@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from binascii import hexlify, unhexlify
+from typing import Any
 
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.records import JsonValue
@@ -127,8 +128,8 @@ def pack_optional_json(value: JsonValue) -> bytes | None:
     return None if value is None else pack_text(_encode_json(value))
 
 
-def unpack_json(packed: bytes | None) -> JsonValue:
-    """Return the JSON value of a stored form; None for None.
+def unpack_json(packed: bytes | None) -> Any:
+    """Return the JSON value of a stored form, as json.loads does; None for None.
 
     Raises: HashMismatch if the bytes are not packed JSON.
     """

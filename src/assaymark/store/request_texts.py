@@ -13,7 +13,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select
 
@@ -108,6 +108,17 @@ class SplitRequest:
     n_outputs: int  # of all queries, with their repeats
 
 
+class _QueryForm(TypedDict):
+    """A query; numbers stand for pieces, but for its index."""
+
+    index: int
+    generate: NotRequired[Mapping[str, JsonValue]]  # the generation settings that are not the default
+    rolling: NotRequired[int]
+    continuation: NotRequired[str]
+    segments: NotRequired[list[int]]
+    role: NotRequired[Literal["choice", "unconditional", "rotated"]]
+
+
 class TextDigests:
     """SHA-256 digests of texts, each computed once: samples that share shots share the string objects too."""
 
@@ -174,7 +185,10 @@ def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, piece
             sample_sha256=sample_sha256,
             segments=tuple(pieces[i] for i in content["segments"]),
             queries=tuple(_query(query, pieces) for query in content["asks"]),
-            messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
+            messages=tuple(
+                Message(role, tuple(_part(part, pieces) for part in parts))
+                for role, parts in content.get("messages", ())
+            ),
             tools=pieces[content["tools"]] if "tools" in content else None,
             turn=key[2],
             target=content["target"],
@@ -188,9 +202,9 @@ def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, piece
         ) from error
 
 
-def _query_content(query: Query, number: Callable[[str], int]) -> dict[str, object]:
+def _query_content(query: Query, number: Callable[[str], int]) -> _QueryForm:
     if isinstance(query, LoglikelihoodQuery):
-        form: dict[str, object] = {"index": query.index, "continuation": query.continuation}
+        form: _QueryForm = {"index": query.index, "continuation": query.continuation}
         if query.segments is not None:
             form["segments"] = [number(segment) for segment in query.segments]
         if query.role != "choice":
@@ -204,7 +218,7 @@ def _query_content(query: Query, number: Callable[[str], int]) -> dict[str, obje
     return {"index": query.index, "generate": changed}
 
 
-def _query(form: Mapping[str, JsonValue], pieces: Sequence[str]) -> Query:
+def _query(form: _QueryForm, pieces: Sequence[str]) -> Query:
     if "generate" in form:
         return GenerateQuery(form["index"], generation_settings(form["generate"]))
     if "rolling" in form:
@@ -218,7 +232,7 @@ def _query(form: Mapping[str, JsonValue], pieces: Sequence[str]) -> Query:
     )
 
 
-def generation_settings(content: Mapping[str, JsonValue]) -> GenerationSettings:
+def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
     """Return generation settings of their JSON."""
     values = dict(content)
     if "stop" in values:
@@ -243,23 +257,23 @@ def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Calla
     return [part.sha256, part.media_type, *([number(b64encode(part.data).decode())] if part.data else [])]
 
 
-def _message(form: Sequence[JsonValue], pieces: Sequence[str]) -> Message:
-    role, parts = form
-    return Message(role, tuple(_part(part, pieces) for part in parts))
-
-
-def _part(form: int | Sequence[JsonValue], pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
+def _part(form: JsonValue, pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
     """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
 
-    Raises: ValueError for an image that is not the one that its hash names.
+    Raises: ValueError for what is no part, or an image that is not the one that its hash names.
     """
-    if isinstance(form, int):
-        return TextPart(pieces[form])
-    if form[0] in ("call", "result"):
-        kind, call_id, name, text = form
-        return (CallPart if kind == "call" else ResultPart)(call_id, name, pieces[text])
-    sha256, media_type, *stored = form
-    data = b64decode(pieces[stored[0]], validate=True) if stored else b""
-    if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
-        raise ValueError(f"an image is not the one with hash {sha256}")
-    return ImagePart(sha256, media_type, data)
+    match form:
+        case int(number):
+            return TextPart(pieces[number])
+        case ["call", str(call_id), str(name), int(number)]:
+            return CallPart(call_id, name, pieces[number])
+        case ["result", str(call_id), str(name), int(number)]:
+            return ResultPart(call_id, name, pieces[number])
+        case [str(sha256), str(media_type)]:
+            return ImagePart(sha256, media_type, b"")
+        case [str(sha256), str(media_type), int(number)]:
+            data = b64decode(pieces[number], validate=True)
+            if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
+                raise ValueError(f"an image is not the one with hash {sha256}")
+            return ImagePart(sha256, media_type, data)
+    raise ValueError(f"{form!r} is no part of a message")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assaymark.records import JsonValue, Output, Request, RunPlan, Sample, Score, ScoreStatus
+from assaymark.records.result_facts import ResultFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class RunRow:
     n_scores: int
     command: str | None  # of the last attempt
     summary: Mapping[str, JsonValue]  # as given to close_run
-    extra: Mapping[str, JsonValue]  # as given to save_estimates
+    extra: ResultFacts  # as given to save_estimates
 
     @property
     def model(self) -> str:

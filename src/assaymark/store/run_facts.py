@@ -9,7 +9,7 @@ Every look-up of a run by its id or key passes one of these two functions, so th
 does not find them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Select, select, true
 
@@ -48,7 +48,7 @@ _make_row = EstimateRow._make
 def facts_row(run: int, plan: RunPlan) -> dict[str, object]:
     """Return the row of `run_facts` of a plan, with texts that both databases accept."""
     model, template = plan.model, plan.apply_chat_template
-    settings = dict(plan.content["extra"])
+    settings = dict(plan.stored_settings)
     preset = settings.get("prompt_preset")
     row = {
         "run": run,
@@ -65,7 +65,7 @@ def facts_row(run: int, plan: RunPlan) -> dict[str, object]:
         "sample_limit": None if plan.limit is None else float(plan.limit),
         "chat_template": None if template is False else "" if template is True else shown_text(template),
         "prompt_style": _optional(settings.get("prompting")),
-        "prompt_preset": None if preset is None else shown_text(str(preset["name"])),
+        "prompt_preset": shown_text(str(preset["name"])) if isinstance(preset, Mapping) else None,
         "has_system_instruction": int(plan.system_instruction is not None),
         "audit": _optional(plan.audit),
         "n_tasks": len(plan.tasks),

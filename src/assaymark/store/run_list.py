@@ -191,7 +191,7 @@ def _run_row(connection: Connection, row: StoredRow, short: str) -> RunRow:
         n_samples=_n_samples(connection, row.id) if row.seal is None else sum(task.n_samples for task in plan.tasks),
         command=None if last is None else unpack_optional(last.command),
         summary=unpack_json(row.summary) or {},
-        extra=unpack_json(row.extra) or {},
+        extra={} if row.extra is None else unpack_json(row.extra),
         **counts,
     )
 

@@ -9,7 +9,7 @@ Conversion of a run plan to JSON and back; its key stays the same, which `verify
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -84,35 +84,42 @@ def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
     return settings
 
 
-def _preset(value: Mapping[str, JsonValue]) -> PresetPlan:
-    return PresetPlan(value["name"], value["template_hash"], value.get("content"))
+def _preset(value: JsonValue) -> PresetPlan:
+    match value:
+        case {"name": str(name), "template_hash": str(template_hash), **rest}:
+            spec = rest.get("content")
+            return PresetPlan(name, template_hash, spec if isinstance(spec, Mapping) else None)
+    raise ValueError(f"{value!r} is no prompt format")
 
 
-def _audit(value: Mapping[str, JsonValue]) -> AuditPlan:
-    settings = {name: value[name] for name in value if name not in ("kind", "version")}
-    return AuditPlan(value["kind"], value["version"], settings)
+def _audit(value: JsonValue) -> AuditPlan:
+    match value:
+        case {"kind": str(kind), "version": int(version), **settings}:
+            return AuditPlan(kind, version, {str(name): setting for name, setting in settings.items()})
+    raise ValueError(f"{value!r} is not the settings of an audit")
 
 
-_READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]] = {
+_READ: Mapping[str, Callable[[JsonValue], PresetPlan | AuditPlan]] = {
     "prompt_preset": _preset,
     "audit": _audit,
 }
 
 
-def _known(record: type, content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _known(record: type, content: Mapping[str, JsonValue]) -> dict[str, Any]:
     """Return the arguments of a record; names without a field go into `unknown`."""
     names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
     unknown = tuple((name, value) for name, value in content.items() if name not in names)
     return {**{name: value for name, value in content.items() if name in names}, "unknown": unknown}
 
 
-def _pairs(content: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
+def _pairs(content: Iterable[tuple[str, JsonValue]]) -> tuple[tuple[str, JsonValue], ...]:
     return tuple((name, value) for name, value in content)
 
 
 def _task(content: Mapping[str, JsonValue]) -> TaskPlan:
-    indices = content["sample_indices"]
-    return TaskPlan(**{**_known(TaskPlan, content), "sample_indices": None if indices is None else tuple(indices)})
+    known = _known(TaskPlan, content)
+    indices = known["sample_indices"]
+    return TaskPlan(**{**known, "sample_indices": None if indices is None else tuple(indices)})
 
 
 SHORTEST_ID = 12  # hex digits of the run key

@@ -172,21 +172,20 @@ def _facts_of(connection: Connection, task: FactTask, rows: Sequence[StoredRow])
             ends[request] = _Ends(n_truncated, int(n_at_limit), n_failed)
     wanted = {row.form for row in rows} | {row.sample_row for row in rows if row.sample_row is not None}
     texts = load_texts(connection, wanted)
-    forms = {number: _parsed(texts[number], "the form of a request") for number in {row.form for row in rows}}
+    shots = {number: _shots_of(texts[number]) for number in {row.form for row in rows}}
     for row in rows:
         content = {} if row.sample_row is None else _parsed(texts[row.sample_row], "the row of a sample")
         question = question_of(content) if row.turn == 0 else None
         if question is None:
             question = end_of_prompt(connection, task.name, row)
-        form = forms[row.form]
-        yield _facts(task, row, ends.get(row.id), form, category_of(content), snippet_of(question))
+        yield _facts(task, row, ends.get(row.id), shots[row.form], category_of(content), snippet_of(question))
 
 
 def _facts(
     task: FactTask,
     row: StoredRow,
     ends: _Ends | None,
-    form: Mapping[str, JsonValue],
+    shots: tuple[int, int],
     category: str | None,
     snippet: str,
 ) -> SampleFacts:
@@ -205,8 +204,8 @@ def _facts(
         correct=correct,
         is_wrong=status in {"failed", "unparsed"} or (correct is not None and correct < 0.5),
         category=category,
-        n_shots=int(form["n_shots"]),
-        n_leaked_shots=int(form["n_leaked_shots"]),
+        n_shots=shots[0],
+        n_leaked_shots=shots[1],
         n_truncated_tokens=0 if ends is None else ends.n_truncated_tokens,
         n_at_limit=0 if ends is None else ends.n_at_limit,
         snippet=snippet,
@@ -220,6 +219,15 @@ def _correct(task: FactTask, row: StoredRow) -> float | None:
     detail = unpack_json(row.score_detail)
     value = detail.get("credit", row.score_value) if isinstance(detail, dict) else row.score_value
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def _shots_of(form: str) -> tuple[int, int]:
+    """Return how many shots the request of a stored form has, and how many of them are the sample itself."""
+    content = _parsed(form, "the form of a request")
+    n_shots, n_leaked = content.get("n_shots"), content.get("n_leaked_shots")
+    if not isinstance(n_shots, int) or not isinstance(n_leaked, int):
+        raise HashMismatch("the form of a request does not state its shots; run `assaymark verify`")
+    return n_shots, n_leaked
 
 
 def _parsed(text: str, what: str) -> Mapping[str, JsonValue]:

@@ -18,7 +18,6 @@ from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
 from assaymark.limits.nesting import parse_json
 from assaymark.limits.yaml_documents import load_yaml
-from assaymark.records import JsonValue
 from assaymark.swe.containers import ENGINES, find_engine, image_name, image_sha
 from assaymark.swe.instances import Instance, text_sha
 from assaymark.swe.runners import RUNNERS
@@ -233,30 +232,40 @@ def _environment(value: object, place: str) -> Environment:
         raise DataError(f"{place} is {value!r:.60}; expected {', '.join(_KEYS)}")
     if unknown := sorted(set(map(str, value)) - set(_KEYS)):
         raise DataError(f"{place} has '{unknown[0]}'; expected {', '.join(_KEYS)}")
-    options: dict[str, JsonValue] = {}
-    for name in ("pythonpath", "test_arguments"):
-        if name in value:
-            options[name] = tuple(_texts(value[name], f"{place}, {name}"))
-    for folder in options.get("pythonpath", ()):
+    default = Environment()
+    pythonpath, arguments = (
+        tuple(_texts(value[name], f"{place}, {name}")) if name in value else unset
+        for name, unset in (("pythonpath", default.pythonpath), ("test_arguments", default.test_arguments))
+    )
+    for folder in pythonpath:
         if Path(folder).is_absolute() or ".." in Path(folder).parts:
             raise DataError(f"{place}, pythonpath has '{folder}'; expected folders of the repository, such as src")
-    for name in ("python", "folder", "generated", "image"):
-        if name in value:
-            (options[name],) = _texts([value[name]], f"{place}, {name}")
-    if options.get("generated") and not Path(options["generated"]).is_dir():
-        raise DataError(f"{place}, generated is '{options['generated']}'; expected a folder, as `swe prepare` makes it")
-    if "folder" in options and not _FOLDER.fullmatch(options["folder"]):
-        raise DataError(f"{place}, folder is '{options['folder']}'; expected an absolute path, such as /testbed")
-    if not _IMAGE.fullmatch(options.get("image", "x")):
-        raise DataError(f"{place}, image is '{options['image']:.80}'; expected an image's name, or an absolute path")
-    if options.get("image") and "python" not in options:
-        options["python"] = PYTHON_OF_IMAGES
+    texts = {
+        name: _texts([value[name]], f"{place}, {name}")[0]
+        for name in ("python", "folder", "generated", "image")
+        if name in value
+    }
+    if texts.get("generated") and not Path(texts["generated"]).is_dir():
+        raise DataError(f"{place}, generated is '{texts['generated']}'; expected a folder, as `swe prepare` makes it")
+    if "folder" in texts and not _FOLDER.fullmatch(texts["folder"]):
+        raise DataError(f"{place}, folder is '{texts['folder']}'; expected an absolute path, such as /testbed")
+    if not _IMAGE.fullmatch(texts.get("image", "x")):
+        raise DataError(f"{place}, image is '{texts['image']:.80}'; expected an image's name, or an absolute path")
+    variables = default.variables
     if "variables" in value:
         pairs = value["variables"]
         if not isinstance(pairs, dict) or not all(_VARIABLE.fullmatch(str(name)) for name in pairs):
             raise DataError(f"{place}, variables is {pairs!r:.60}; expected names with their values")
-        options["variables"] = dict(zip(map(str, pairs), _texts(list(pairs.values()), place), strict=True))
-    return Environment(**options)
+        variables = dict(zip(map(str, pairs), _texts(list(pairs.values()), place), strict=True))
+    return Environment(
+        python=texts.get("python", PYTHON_OF_IMAGES if texts.get("image") else default.python),
+        folder=texts.get("folder", default.folder),
+        pythonpath=pythonpath,
+        test_arguments=arguments,
+        variables=variables,
+        generated=texts.get("generated", default.generated),
+        image=texts.get("image", default.image),
+    )
 
 
 def _texts(values: object, place: str) -> list[str]:

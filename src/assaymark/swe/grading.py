@@ -24,7 +24,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import Repositories, make_base_copy
 from assaymark.swe.environments import Environment, Environments
-from assaymark.swe.grading_log import Check, Grading, GradingLog
+from assaymark.swe.grading_log import Check, Grading, GradingDetails, GradingLog
 from assaymark.swe.instances import Instance, Prediction, is_empty
 from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, working_sandbox
@@ -321,7 +321,7 @@ def _grade(
         outcome = "resolved" if is_resolved(instance, attempt) else "unresolved"
         if outcome == "unresolved" and grade_tests(instance, attempt.run.printed).is_resolved:
             reason = "what was printed says resolved, and the tests did not pass"
-    details = {
+    details: GradingDetails = {
         "patch_successfully_applied": bool(attempt.applied_by),
         "applied_by": attempt.applied_by,
         "restored": list(attempt.restored),

@@ -2,8 +2,9 @@
 
 import hashlib
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
@@ -31,6 +32,16 @@ class Check:
     seconds: float
 
 
+class GradingDetails(TypedDict, total=False):
+    """What is known of a grading beside its outcome."""
+
+    patch_successfully_applied: bool
+    applied_by: str
+    restored: list[str]  # files that were put back
+    flags: list[str]  # what people should look at
+    tests_status: Mapping[str, Mapping[str, Sequence[str]]]  # FAIL_TO_PASS, PASS_TO_PASS -> success, failure -> tests
+
+
 @dataclass(frozen=True, slots=True)
 class Grading:
     """What one patch did to one instance's tests.
@@ -50,7 +61,7 @@ class Grading:
     reason: str
     seconds: float
     patch: str
-    details: dict[str, JsonValue]
+    details: GradingDetails
     log: str
     graded: float = 0.0
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -81,7 +81,8 @@ def predict(
             failures[instance.instance_id] = str(error)
             notify(f"{instance.instance_id}: {error}")
             continue
-        submission = attempt.trajectory["info"]["submission"]
+        info = attempt.trajectory["info"]
+        submission = info["submission"] if isinstance(info, Mapping) else ""
         predictions.append(Prediction(instance.instance_id, name, str(submission)))
         notify(f"{instance.instance_id}: {attempt.exit_status} after {attempt.n_calls} calls")
     return predictions, failures

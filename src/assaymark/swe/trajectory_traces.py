@@ -48,15 +48,17 @@ def store_traces(
 def trajectory_spans(attempt: StoredAttempt) -> Iterator[dict[str, JsonValue]]:
     """Yield an attempt's spans as OTLP's JSON: the whole, then each call of the model and each command."""
     trajectory: Mapping[str, JsonValue] = attempt.trajectory
-    messages = [each for each in trajectory.get("messages") or () if isinstance(each, Mapping)]
+    listed = trajectory.get("messages")
+    messages = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     times = [time for each in messages if (time := _time_of(each)) is not None]
     start, end = (times[0], times[-1]) if times else (0.0, 0.0)
     trace, root = trace_id_of(attempt.key), _span_id(attempt.key, 0)
     issue = next((each for each in messages if each.get("role") == "user"), {})
-    info = trajectory.get("info") or {}
+    info = trajectory.get("info")
+    submission = info.get("submission") if isinstance(info, Mapping) else None
     yield _span(trace, root, "", attempt.instance_id, start, end, {
         "openinference.span.kind": "AGENT", "session.id": attempt.instance_id, "input.value": issue.get("content"),
-        "output.value": info.get("submission"), "swe.exit_status": attempt.exit_status, "swe.calls": attempt.n_calls,
+        "output.value": submission, "swe.exit_status": attempt.exit_status, "swe.calls": attempt.n_calls,
     })  # fmt: skip
     before, earlier = start, messages[0] if messages else {}
     for number, message in enumerate(messages, start=1):
@@ -82,7 +84,8 @@ def trajectory_spans(attempt: StoredAttempt) -> Iterator[dict[str, JsonValue]]:
 
 
 def _time_of(message: Mapping[str, JsonValue]) -> float | None:
-    time = (message.get("extra") or {}).get("timestamp")
+    extra = message.get("extra")
+    time = extra.get("timestamp") if isinstance(extra, Mapping) else None
     return float(time) if isinstance(time, int | float) and 0 < time < 1e11 else None
 
 

@@ -14,8 +14,7 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json
 from assaymark.cli.warm_client import SERVED, connect, process_facts, socket_folder, socket_name
 from assaymark.errors import StoreError, UsageError
-from assaymark.records import JsonValue
-from assaymark.warm.server import ask, difference
+from assaymark.warm.server import WarmFacts, ask, difference
 
 WAIT_SECONDS = 20.0  # of `restart`, for a stopped process without commands to end
 USED_BY = ", ".join(f"`{name}`" for name in sorted(SERVED))
@@ -71,11 +70,11 @@ def status(as_json: bool) -> int:
         echo(json.dumps({"process_id": None}) if as_json else "no warm process; start one: assaymark warm start")
         return 1
     here = json.loads(json.dumps(process_facts()))
-    reason = difference(facts.pop("facts"), here)
+    reason = difference(facts["facts"], here)
     if reason is None and facts["changed"]:
         reason = f"{facts['changed']} changed since it was started; restart it with `assaymark warm restart`"
     if as_json:
-        print_json({**facts, "refuses": reason})
+        print_json({**{name: fact for name, fact in facts.items() if name != "facts"}, "refuses": reason})
         return 0 if reason is None else 1
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts["started"]))
     n_running = len(facts["in_progress"])
@@ -96,7 +95,7 @@ def stop() -> int:
     return 0
 
 
-def _asked(what: str) -> dict[str, JsonValue] | None:
+def _asked(what: str) -> WarmFacts | None:
     """Ask the process; None if there is none. A socket that nobody answers is removed."""
     _require_linux()
     try:
@@ -108,7 +107,7 @@ def _asked(what: str) -> dict[str, JsonValue] | None:
         return None
 
 
-def _stop() -> dict[str, JsonValue] | None:
+def _stop() -> WarmFacts | None:
     return _asked("stop")
 
 

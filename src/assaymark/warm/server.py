@@ -26,6 +26,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypedDict
 
 from assaymark.cli.main import main
 from assaymark.cli.warm_client import TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
@@ -125,7 +126,7 @@ class Command:
 class Accepted:
     """A command to run in this process, which was forked for it; descriptors: 0, 1, 2 and the working folder."""
 
-    request: Mapping[str, JsonValue]
+    request: Mapping[str, Any]  # JSON of `cli.warm_client`
     descriptors: Sequence[int]
 
 
@@ -228,7 +229,7 @@ class WarmServer:
         """Answer `assaymark warm status` and `stop`."""
         if ask == "stop":
             self._stop()
-        facts = {"process_id": os.getpid(), "started": self.started, "n_run": self.n_run, "in_progress":
+        facts: WarmFacts = {"process_id": os.getpid(), "started": self.started, "n_run": self.n_run, "in_progress":
                  sorted(self.commands), "changed": changed_file(self.files), "facts": self.facts}  # fmt: skip
         connection.sendall(json.dumps(facts).encode() + b"\n")
 
@@ -248,7 +249,7 @@ class WarmServer:
         return None
 
     def _fork(
-        self, connection: socket.socket, request: Mapping[str, object], descriptors: Sequence[int]
+        self, connection: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int]
     ) -> Accepted | None:
         """Fork for a command; returns in the forked process what it has to run."""
         numbers = PASSED_ON | OWN_SIGNALS
@@ -324,7 +325,7 @@ def difference(own: Mapping[str, object], other: Mapping[str, object]) -> str | 
     return None
 
 
-def _received(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return a client's line and its descriptors. Raises: OSError, ValueError."""
     line, descriptors = b"", list[int]()
     try:
@@ -392,8 +393,21 @@ def _open_streams(settings: Sequence[tuple[str, str, bool, bool]]) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def ask(connection: socket.socket, what: str) -> dict[str, JsonValue]:
+class WarmFacts(TypedDict):
+    """What the warm process says of itself."""
+
+    process_id: int
+    started: float  # seconds since 1970
+    n_run: int
+    in_progress: list[int]  # processes of commands
+    changed: str | None  # a file of the package that changed since
+    facts: Mapping[str, JsonValue]  # in which a command must not differ
+
+
+def ask(connection: socket.socket, what: str) -> WarmFacts:
     """Ask the warm process for its facts, or to stop; returns them. Raises: ConnectionError."""
     with closing(connection):
         connection.sendall(json.dumps({"ask": what}).encode() + b"\n")
-        return read_line(connection)
+        facts: Any = read_line(connection)
+    answer: WarmFacts = facts
+    return answer

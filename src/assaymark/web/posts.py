@@ -54,9 +54,10 @@ class Posted:
     def texts(self, name: str) -> tuple[str, ...]:
         """Return all texts of a field. Raises: HTTPException 400 for a non-text."""
         values = self.fields.get(name, ())
-        if not all(isinstance(value, str) for value in values):
+        texts = tuple(value for value in values if isinstance(value, str))
+        if len(texts) < len(values):
             raise HTTPException(400, f"'{name}' holds something other than text")
-        return tuple(values)
+        return texts
 
 
 class Posts:

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from fastapi import HTTPException, Request, Response
@@ -28,6 +28,9 @@ from assaymark.settings import VERSION
 from assaymark.web.accounts import Account, Accounts
 from assaymark.web.answers import answer_html
 from assaymark.web.security import markdown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "JSON",
@@ -124,7 +127,7 @@ def wants_json(request: Request) -> bool:
 def plain(value: object) -> JsonValue:
     """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return plain_fields(value)
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -134,6 +137,11 @@ def plain(value: object) -> JsonValue:
     if isinstance(value, Path):
         return value.name
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def plain_fields(record: "DataclassInstance") -> dict[str, JsonValue]:
+    """Return a record as a JSON object of its fields."""
+    return {field.name: plain(getattr(record, field.name)) for field in fields(record)}
 
 
 def model_path(name: str) -> str:
@@ -219,7 +227,7 @@ def shown_fact(value: JsonValue, key: str) -> str:
         return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key in {"params", "price"}:
+    if key in {"params", "price"} and isinstance(value, int | float):
         return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     if key == "sha":
         return str(value).rpartition(":")[2][:10]

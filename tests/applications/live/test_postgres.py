@@ -50,7 +50,7 @@ def test_late_spans_and_rows(postgres_url: str, tmp_path: Path) -> None:
         assert [each.stale is None for each in live.scores(1)] == [False]
         assert live.score().n_scored == 1
         assert [each.stale for each in live.scores(1)] == [None]
-        row = {"inputs": "x"}
+        row: dict[str, object] = {"inputs": "x"}
         for expected in (None, bytes.fromhex(trace_id(1))):
             added = DatasetLog(live.store).add(live.project, "d", bytes.fromhex(trace_id(1)), row)
             assert added == expected

@@ -303,5 +303,6 @@ def test_the_worker_loads_what_was_chosen() -> None:
     for precision, name in (("8bit", "load_in_8bit"), ("4bit", "load_in_4bit")):
         arguments = local_arguments({"pretrained": str(MODELS / "small"), **loading_arguments(precision)})
         own = dict(arguments.options)["quantization_config"]
+        assert isinstance(own, dict)
         assert own["quant_method"] == "bitsandbytes"
         assert own[name] is True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assaymark.records import Estimate
+from assaymark.records.result_facts import ResultFacts
 from assaymark.results.console import as_text
 from assaymark.results.evidence.composites import (
     SuiteRows,
@@ -89,6 +90,7 @@ def test_members_below_chance_count_as_zero_where_clipped() -> None:
     assert unclipped is not None
     assert unclipped["value"] == pytest.approx((0.5 / 0.75 - 0.2 / 0.75) / 2)
     assert result.low is not None
+    assert result.value is not None
     assert 0 <= result.low < unclipped["value"] < result.value
 
 
@@ -162,7 +164,7 @@ def test_suites_are_stored_with_a_run() -> None:
     """Facts survive JSON, keep the suites stored before, and show whether a selection's suites are among them."""
     first, two = chosen(member("a")), chosen(member("b"))
     two = replace(two, suite=suite_from({**two.suite.spec, "name": "other"}))
-    facts = {"suites": json.loads(json.dumps(suite_facts(Selection((), suites=(first,)), {})))}
+    facts: ResultFacts = {"suites": json.loads(json.dumps(suite_facts(Selection((), suites=(first,)), {})))}
     assert [(c.suite.spec, c.leaves) for c in suites_from(facts)] == [(first.suite.spec, first.leaves)]
     both = suite_facts(Selection((), suites=(two,)), facts)
     assert [c.suite.name for c in suites_from({"suites": both})] == ["board", "other"]

@@ -104,6 +104,7 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
     assert "gold" in text
     result = sample_to_json(records[0])
     assert result["prompt"]
+    assert isinstance(result["outputs"], list)
     assert len(result["outputs"]) == len(records[0].outputs)
 
 
@@ -150,6 +151,7 @@ def test_runs_are_listed_with_their_groups_folded(store: Store) -> None:
     assert "demo_letters_" not in text
     (listed,) = runs_to_json(rows)
     assert listed["run_id"] == run_id
+    assert isinstance(listed["tasks"], list)
     assert len(listed["tasks"]) > len(TASKS)
 
 

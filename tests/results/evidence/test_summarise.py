@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from assaymark.errors import DataError
 from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.cells import table_rows
@@ -26,6 +27,14 @@ def test_all_equal_choices_score_exactly_chance() -> None:
     assert result.chance == pytest.approx(0.25)
     assert result.details["lm_eval_value"] == pytest.approx(0.5)
     assert result.details["n_tied"] == 100
+
+
+@pytest.mark.parametrize(("key", "value"), [("n_tied", "two"), ("credit", "half"), ("n_choices", [4])])
+def test_a_detail_that_is_no_number_is_named(key: str, value: object) -> None:
+    """A metric of the user may store anything; the error says what was stored where a number is expected."""
+    detail = {"picked": 0, "n_tied": 1, "credit": 1.0, "n_choices": 4, key: value}
+    with pytest.raises(DataError, match="where a number is expected"):
+        summarise([ScoreRow("t", 0, "s", "acc", 1.0, detail=detail)], [task_of()])
 
 
 @pytest.mark.parametrize("credit", [0.0, 1.0])

@@ -131,8 +131,10 @@ def _equal_entries(first: Mapping[str, JsonValue], second: Mapping[str, JsonValu
     total = 0.0
     for name in first.keys() & second.keys():
         left, other = first[name], second[name]
-        both_are_mappings = isinstance(left, Mapping) and isinstance(other, Mapping)
-        total += _equal_entries(left, other) if both_are_mappings else float(left == other)
+        if isinstance(left, Mapping) and isinstance(other, Mapping):
+            total += _equal_entries(left, other)
+        else:
+            total += float(left == other)
     return total / len(first.keys() | second.keys())
 
 

@@ -13,7 +13,7 @@ import json
 import math
 import zlib
 from binascii import unhexlify
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -294,7 +294,7 @@ def read_span(row: SpanRow) -> ReadSpan:
 # ---------------------------------------------------------------------------------------------- export
 
 
-def spans_json(rows: Sequence[SpanRow]) -> dict[str, JsonValue]:
+def spans_json(rows: Sequence[SpanRow]) -> dict[str, list[dict[str, JsonValue]]]:
     """Return spans as the JSON of an OTLP request, which any receiver takes."""
     by_source: dict[bytes, list[SpanRow]] = {}
     for row in rows:
@@ -306,18 +306,14 @@ def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, JsonValu
     resource = ResourceSpans.FromString(source)
     scope = resource.scope_spans[0] if resource.scope_spans else resource.scope_spans.add()
     scope.spans.extend(Span.FromString(row.body) for row in rows)
-    made: dict[str, JsonValue] = json_format.MessageToDict(resource, use_integers_for_enums=True)
-    for item in _spans_of(made):
-        for each in (item, *item.get("links", ())):
-            for name in ("traceId", "spanId", "parentSpanId"):
-                if name in each:
-                    each[name] = base64.b64decode(each[name]).hex()
-    return made
-
-
-def _spans_of(resource: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
-    for scope in resource.get("scopeSpans", ()):
-        yield from scope.get("spans", ())
+    made = json_format.MessageToDict(resource, use_integers_for_enums=True)
+    spans = [span for scope in made.get("scopeSpans", ()) for span in scope.get("spans", ())]
+    for each in [*spans, *(link for span in spans for link in span.get("links", ()))]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in each:
+                each[name] = base64.b64decode(each[name]).hex()
+    content: dict[str, JsonValue] = made
+    return content
 
 
 def source_of(resource: ResourceSpans, scope: ScopeSpans) -> bytes:

@@ -128,7 +128,8 @@ class ActiveSpan:
         self._attribute(f"{prefix}.role", message.get("role"))
         self._attribute(f"{prefix}.content", message.get("content"))
         self._attribute(f"{prefix}.tool_call_id", message.get("tool_call_id"))
-        for at, call in enumerate(message.get("tool_calls") or ()):
+        calls = message.get("tool_calls")
+        for at, call in enumerate(calls if isinstance(calls, list | tuple) else ()):
             function = call.get("function", {})
             place = f"{prefix}.tool_calls.{at}.tool_call"
             self._attribute(f"{place}.id", call.get("id"))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from assaymark.arena.published import Published
 from assaymark.records import JsonValue
 from assaymark.web.plots import MOST_SERIES, PlotPoint, PlotSeries, history_plot
-from assaymark.web.render import plain, shown_moment
+from assaymark.web.render import plain, plain_fields, shown_moment
 from assaymark.web.svg import Bar, PlottedValue, bars, heatmap, on_screens, spans
 
 __all__ = ["RatingsPage", "ratings_page"]
@@ -46,9 +46,11 @@ class RatingsPage:
 
     def to_json(self) -> JsonValue:
         """Return the board without the charts, which show the same numbers; voters as counts alone."""
-        made = plain(self.board)
-        flagged = made.pop("flagged")
-        made["flagged"] = [{name: flag[name] for name in ("n_votes", "evidence", "reason")} for flag in flagged]
+        made = plain_fields(self.board)
+        made["flagged"] = [
+            {"n_votes": flag.n_votes, "evidence": plain(flag.evidence), "reason": flag.reason}
+            for flag in self.board.flagged
+        ]
         return {"style": self.style, "good": self.good, **made}
 
 

@@ -246,8 +246,7 @@ class _Checked:
         value = self._values.get("quotas")
         if value is None:
             return None
-        whole = isinstance(value, dict) and all(type(n) is int and n > 0 for n in value.values())
-        if not whole or not value:
+        if not isinstance(value, dict) or not value or not all(type(n) is int and n > 0 for n in value.values()):
             raise self.wrong("quotas", "a mapping of categories to numbers, such as {writing: 6}")
         return {str(name): n for name, n in value.items()}
 
@@ -261,7 +260,7 @@ class _Checked:
             if not all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices):
                 raise self.wrong(key, "texts as choices; in quotes where YAML reads yes and no as something else")
             questions.append(StudyQuestion(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
-            if not all(isinstance(row[name], str) and row[name].strip() for name in ("id", "text")):
+            if not all(isinstance(text, str) and text.strip() for text in (row["id"], row["text"])):
                 raise self.wrong(key, "an id and a text for each question, none of them empty")
             if len(set(map(str, choices))) < len(choices):
                 raise self.wrong(key, f"different choices for '{row['id']}'")
@@ -277,8 +276,9 @@ class _Checked:
             points = row["points"]
             if type(points) is not int or not 2 <= points <= MOST_POINTS:
                 raise self.wrong("scales", f"points from 2 to {MOST_POINTS}")
-            words = [row[name] for name in ("id", "text", "low", "high")]
-            if not all(isinstance(text, str) and text.strip() for text in words):
+            own = [row[name] for name in ("id", "text", "low", "high")]
+            words = [text for text in own if isinstance(text, str) and text.strip()]
+            if len(words) < len(own):
                 raise self.wrong("scales", "texts as id, text, low and high; in quotes where YAML reads another value")
             scales.append(Scale(words[0], words[1], points, words[2], words[3]))
         taken = [question.id for question in self.questions("questions")]

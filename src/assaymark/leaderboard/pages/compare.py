@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.pages.run import runs_of
@@ -14,7 +14,7 @@ from assaymark.records import JsonValue
 from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair
 from assaymark.runs.targets import TARGETS
-from assaymark.web.render import plain
+from assaymark.web.render import plain, plain_fields
 
 __all__ = ["ComparePage", "compare_page"]
 
@@ -57,14 +57,19 @@ class ComparePage:
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
-        comparison = plain(self.comparison)
-        for pair in (comparison or {}).get("pairs", ()):
-            # flips hold what models answered, in which a slash is not a path
-            pair.update({key: without_folders(value) for key, value in pair.items() if key != "flips"})
-        if comparison is not None:
-            comparison.update({key: without_folders(value) for key, value in comparison.items() if key != "pairs"})
+        comparison = None if self.comparison is None else _public(self.comparison)
         rows = {view.run.run_id: plain(view.rows) for view in self.pairs if view.rows}
         return {"problem": self.problem or None, "comparison": comparison, **({"rows": rows} if rows else {})}
+
+
+def _public(comparison: Comparison) -> dict[str, JsonValue]:
+    """Return a comparison; files have no folders, except in what models answered, where a slash is not a path."""
+    pairs = [
+        {key: value if key == "flips" else without_folders(value) for key, value in plain_fields(pair).items()}
+        for pair in comparison.pairs
+    ]
+    of_all = plain_fields(replace(comparison, pairs=()))
+    return {key: pairs if key == "pairs" else without_folders(value) for key, value in of_all.items()}
 
 
 def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePage:

@@ -23,7 +23,7 @@ from assaymark.leaderboard.view import View
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import PlotPoint, series_plot
-from assaymark.web.render import model_path, plain, shown_ends, shown_score
+from assaymark.web.render import model_path, plain, plain_fields, shown_ends, shown_score
 from assaymark.web.svg import PlottedValue, on_screens, spans
 
 __all__ = ["ModelPage", "SeriesPage", "model_page", "series_page"]
@@ -53,7 +53,7 @@ class SeriesPage:
             ],
             "benchmarks": [
                 {"column": line.column.key, "title": line.column.title, "is_share": line.column.is_share,
-                 "points": [{"step": step, **plain(number)} for step, number in line.points]}
+                 "points": [{"step": step, **plain_fields(number)} for step, number in line.points]}
                 for line in self.series.lines
             ],
         }  # fmt: skip

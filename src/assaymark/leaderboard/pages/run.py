@@ -16,7 +16,7 @@ from assaymark.results.evidence.records import PerturbedScore
 from assaymark.results.numbers import counted, truncation_of
 from assaymark.results.views.perturbed_table import perturbed_cells, perturbed_name, shown_scores
 from assaymark.store import AttemptRow
-from assaymark.web.render import plain
+from assaymark.web.render import plain, plain_fields
 
 __all__ = ["GroupPage", "RunPage", "SamplesPage", "filter_of", "group_page", "run_page", "runs_of", "samples_page"]
 
@@ -115,7 +115,7 @@ class SamplesPage:
         return f"?{urlencode(parameters)}" if parameters else "?"
 
     def _line_json(self, line: SampleLine) -> dict[str, object]:
-        made: dict[str, object] = plain(line)
+        made = plain_fields(line)
         if (line.index, line.turn) in self.replies:
             made["answer"], made["target"] = self.replies[line.index, line.turn]
         return made
@@ -179,10 +179,11 @@ def _attempt(row: AttemptRow) -> AttemptView:
 
 def _shown_plan(plan: RunPlan) -> JsonValue:
     """Return a plan's content with the model's label and files without their folders; prompt texts stay as they are."""
-    content = plain(plan.content)
+    content = {key: plain(value) for key, value in plan.content.items()}
     public = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
-    if isinstance(public.get("model"), dict) and "name" in public["model"]:
-        public["model"]["name"] = model_label(plan.model.name)
+    model = public.get("model")
+    if isinstance(model, dict) and "name" in model:
+        model["name"] = model_label(plan.model.name)
     return public
 
 

@@ -10,7 +10,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.records import Estimate, JsonValue
 from assaymark.registry import nearest
-from assaymark.web.render import plain
+from assaymark.web.render import plain, plain_fields
 
 __all__ = ["TaskPage", "task_page"]
 
@@ -30,7 +30,9 @@ class TaskPage:
         return {
             "task": self.name,
             "card": plain(self.card),
-            "scores": [{"run": run.run_id, "model": run.model, **plain(estimate)} for run, estimate in self.scores],
+            "scores": [
+                {"run": run.run_id, "model": run.model, **plain_fields(estimate)} for run, estimate in self.scores
+            ],
             "boards": [board.name for board in self.boards],
         }
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.rows import Fact
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, SubmissionProblem
 from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
 from assaymark.models.checkpoint.quantisation import QUANTISED, lacking_packages, quantised_as
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate
 
 __all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
 
@@ -97,7 +98,7 @@ class CheckOutcome:
     problems: tuple[SubmissionProblem, ...]
     passed: tuple[str, ...]
     new: NewSubmission | None = None
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> FoundModel:
@@ -302,12 +303,13 @@ def _passed(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> 
 
 
 def _new(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
-    architectures = model.config.get("architectures") or [None]
+    architectures = model.config.get("architectures")
+    architecture = architectures[0] if isinstance(architectures, list) and architectures else None
     text = f"{model.name} {model.card[:5000]}"
-    facts = {
+    facts: dict[str, Fact] = {
         "params": None if model.n_parameters is None else model.n_parameters / 1e9,
         "licence": model.licence,
-        "architecture": architectures[0] if isinstance(architectures, list) else None,
+        "architecture": architecture if isinstance(architecture, str) else None,
         "merged": bool(_MERGE_TAGS & {tag.lower() for tag in model.tags}),
         "moe": bool(_MOE_WORDS.search(text)) or "num_local_experts" in model.config,
         "chat_template": model.has_template,

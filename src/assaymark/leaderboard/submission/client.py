@@ -62,12 +62,17 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
-    problems = [
-        SubmissionProblem(str(problem["field"]), str(problem["what"]), str(problem["remedy"]))
-        for problem in answer.get("problems", ())
-    ]
+    listed, passed = answer.get("problems", []), answer.get("passed", [])
+    keys = ("field", "what", "remedy")
+    if (
+        not isinstance(listed, list)
+        or not all(isinstance(problem, Mapping) and set(keys) <= problem.keys() for problem in listed)
+        or not isinstance(passed, list)
+    ):
+        raise UsageError(f"{root} answered in a form that is not a leaderboard's of this version; check the address")
+    problems = [SubmissionProblem(*(str(problem[key]) for key in keys)) for problem in listed]
     url = str(answer.get("url", ""))
-    return Sent(root + url if url else "", tuple(problems), tuple(map(str, answer.get("passed", ()))))
+    return Sent(root + url if url else "", tuple(problems), tuple(map(str, passed)))
 
 
 def _object(content: bytes) -> dict[str, JsonValue]:

@@ -109,7 +109,8 @@ def _digest(path: Path) -> str:
 def _licence(card: Mapping[str, JsonValue]) -> str | None:
     named = card.get("license")
     if named == "other":
-        return card.get("license_name") if card.get("license_link") else None
+        name = card.get("license_name")
+        return name if isinstance(name, str) and card.get("license_link") else None
     return str(named) if named else None
 
 

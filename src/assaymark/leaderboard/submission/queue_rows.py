@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from assaymark.leaderboard.rows import Fact
 from assaymark.records import JsonValue
 
 __all__ = ["FlagReply", "FlagRow", "JobProgress", "JobRow", "LogEntry", "NewSubmission", "QueueCounts", "SubmissionRow"]
@@ -26,7 +27,7 @@ class NewSubmission:
     base: str | None = None
     base_revision: str | None = None
     kind: str = "unknown"  # as columns.MODEL_TYPES
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
     reported_run: str | None = None  # of results that were uploaded
 
 

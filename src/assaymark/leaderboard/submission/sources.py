@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assaymark.errors import AssaymarkError, ModelUnavailable
+from assaymark.leaderboard.rows import Fact
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.records import JsonValue, content_hash
@@ -49,7 +50,7 @@ class FoundModel:
     n_parameters: int | None = None
     fault: str = ""  # why it cannot be loaded, as far as its configuration and the headers of its weights show
     needs_permission: bool = False
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
     @property
     def n_bytes(self) -> int:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.options.shared import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
-from assaymark.results.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput, row_value
+from assaymark.results.evidence.records import (
+    MetricInput,
+    RunEvidence,
+    ScoreRow,
+    TaskSummaryInput,
+    row_value,
+    score_number,
+)
 from assaymark.scoring.metrics import is_credit
 from assaymark.statistics.aggregate import traits_of
 
@@ -235,4 +242,4 @@ def _has_value(row: ScoreRow) -> bool:
 
 
 def _part(row: ScoreRow, index: int) -> float:
-    return float(row.parts[index]) if row.parts is not None else 1.0
+    return score_number(row.parts[index]) if row.parts is not None else 1.0

@@ -83,7 +83,7 @@ def _of_row(record: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
 
 
 def _of_inspect(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
-    options = tuple(map(str, row.get("choices") or ()))
+    options = tuple(map(str, _listed(row, "choices")))
     question = row.get("input")
     return SampleQuestion(
         "\n".join([*strings_in(question), *options]), question if isinstance(question, str) else None, options
@@ -91,14 +91,20 @@ def _of_inspect(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion
 
 
 def _of_helm(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
-    options = tuple(str(reference["text"]) for reference in row.get("references") or ())
-    question = str(row["input"].get("text", ""))
+    options = tuple(str(each["text"]) for each in _listed(row, "references") if isinstance(each, Mapping))
+    source = row["input"]
+    question = str(source.get("text", "")) if isinstance(source, Mapping) else ""
     return SampleQuestion("\n".join([question, *options]), question or None, options)
 
 
 def _of_lighteval(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
-    options = tuple(map(str, row.get("choices") or ()))
+    options = tuple(map(str, _listed(row, "choices")))
     return SampleQuestion("\n".join([str(row["query"]), *options]), None, options)
+
+
+def _listed(row: Mapping[str, JsonValue], key: str) -> Sequence[JsonValue]:
+    value = row.get(key)
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _unworded(_: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:

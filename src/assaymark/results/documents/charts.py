@@ -226,7 +226,7 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
         import vl_convert
     except ImportError as error:
         raise MissingExtra("drawing charts", "charts") from error
-    drawn = str(vl_convert.vegalite_to_svg(_with_printable_texts(dict(spec))))
+    drawn = str(vl_convert.vegalite_to_svg({name: _with_printable_texts(part) for name, part in spec.items()}))
     head, _, rest = drawn.partition("<svg ")
     named = f'{head}<svg role="img" aria-label="{html_text(description)}" {rest}'
     return named if ink is None else named.replace(INK, ink)

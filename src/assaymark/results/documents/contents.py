@@ -21,7 +21,7 @@ from assaymark.results.evidence.from_store import (
     run_view,
     wrong_samples,
 )
-from assaymark.results.evidence.records import RunView
+from assaymark.results.evidence.records import RunView, score_number
 from assaymark.results.numbers import is_proportion
 from assaymark.results.views.cells import leaf_estimates, table_rows
 from assaymark.results.views.comparison_tables import tasks_by_change
@@ -147,7 +147,7 @@ def _question(record: SampleRecord) -> str:
 
 def _confidence(record: SampleRecord) -> float | None:
     parts = next((score.parts for score in record.scores if score.metric == CONFIDENCE), None)
-    return float(parts[0]) if parts else None
+    return score_number(parts[0]) if parts else None
 
 
 def _shortened(text: str, longest: int = LONGEST_ANSWER) -> str:
@@ -252,7 +252,7 @@ def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
     n_tasks = 0
     for task in row.tasks:
         own = [score.parts for score in store.scores(row.run_id, task) if score.metric == CONFIDENCE and score.parts]
-        pairs += [(float(parts[0]), float(parts[1])) for parts in own]
+        pairs += [(score_number(parts[0]), score_number(parts[1])) for parts in own]
         n_tasks += bool(own)
     if len(pairs) < FEWEST_CALIBRATED:
         return None
@@ -265,8 +265,9 @@ def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mappin
     for line in table_rows(views, primary_only=True):
         if not line.is_top or not line.metric:
             continue
-        sources = [row.extra.get("tasks", {}).get(line.name, {}).get("source") for row in rows]
-        folder = Path(next((source for source in sources if source), LIBRARY / "none")).parent
+        facts = [row.extra.get("tasks", {}).get(line.name) for row in rows]
+        sources = [source for fact in facts if fact is not None and (source := fact.get("source"))]
+        folder = Path(sources[0]).parent if sources else LIBRARY
         if card := find_card_named(line.name, (), folder):
             cards[line.name] = card
     return cards

@@ -98,7 +98,8 @@ def _limits(contents: ReportContents) -> list[str]:
             f"{counted(n_failed, 'request')} failed and are excluded; values could differ if they had been answered."
         )
     for name, card in contents.cards.items():
-        lines += [f"{name}: {fault}" for fault in list(card.get("known_faults") or ())[:MOST_FAULTS]]
+        faults = card.get("known_faults")
+        lines += [f"{name}: {fault}" for fault in faults[:MOST_FAULTS]] if isinstance(faults, list) else []
     return lines
 
 

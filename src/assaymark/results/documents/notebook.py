@@ -85,7 +85,8 @@ def blocks_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConca
     Raises: UsageError with `why_none` where there are none; MissingExtra without the extra `charts`.
     """
     alt = imported_altair()
-    specs = [_grey(dict(spec)) for block in blocks if isinstance(block, Figure) for spec in block.specs]
+    drawn = [spec for block in blocks if isinstance(block, Figure) for spec in block.specs]
+    specs = [{key: _grey(value) for key, value in spec.items()} for spec in drawn]
     if not specs:
         raise UsageError(f"{why_none}, so there is nothing to draw; print it, or read its estimates")
     whole = {key: specs[0].pop(key) for key in ("$schema", "config")}

@@ -8,8 +8,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assaymark.errors import DataError
-from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
-from assaymark.results.evidence.records import RunView, ScoreRow
+from assaymark.records import CompositeColumn, Estimate, EstimateDetails, ScoreStatus
+from assaymark.records.result_facts import ResultFacts, SuiteFact
+from assaymark.results.evidence.records import RunView, ScoreRow, score_number
 from assaymark.results.numbers import shown_interval, shown_value
 from assaymark.statistics.board_scores import SHARES, Part, average, ratio_part
 from assaymark.statistics.estimate import IntervalEstimate
@@ -21,9 +22,9 @@ COMPOSITE = "composite"
 _Cell = tuple[str, str, str]  # task, metric, filter
 
 
-def suite_facts(selection: Selection, stored: Mapping[str, JsonValue]) -> list[JsonValue]:
+def suite_facts(selection: Selection, stored: ResultFacts) -> list[SuiteFact]:
     """Return the facts of a run's suites: those of `stored` facts and those of the selection."""
-    by_name = {fact["spec"]["name"]: fact for fact in stored.get("suites", ())}
+    by_name = {str(fact["spec"]["name"]): fact for fact in stored.get("suites", ())}
     for chosen in selection.suites:
         by_name[chosen.suite.name] = {
             "spec": dict(chosen.suite.spec),
@@ -33,7 +34,7 @@ def suite_facts(selection: Selection, stored: Mapping[str, JsonValue]) -> list[J
     return list(by_name.values())
 
 
-def suites_from(facts: Mapping[str, JsonValue]) -> list[ChosenSuite]:
+def suites_from(facts: ResultFacts) -> list[ChosenSuite]:
     """Return the suites of stored facts."""
     return [
         ChosenSuite(
@@ -45,7 +46,7 @@ def suites_from(facts: Mapping[str, JsonValue]) -> list[ChosenSuite]:
     ]
 
 
-def holds_suites(facts: Mapping[str, JsonValue], selection: Selection) -> bool:
+def holds_suites(facts: ResultFacts, selection: Selection) -> bool:
     """Return whether stored facts include every suite of a selection, unchanged."""
     return suite_facts(selection, facts) == list(facts.get("suites", ()))
 
@@ -154,7 +155,7 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
     return details
 
 
-def _column(name: str, estimate: IntervalEstimate) -> dict[str, JsonValue]:
+def _column(name: str, estimate: IntervalEstimate) -> CompositeColumn:
     return {"name": name, "value": estimate.value, "low": estimate.low, "high": estimate.high,
             "stderr": estimate.stderr, "method": estimate.method, "n": estimate.n}  # fmt: skip
 
@@ -245,7 +246,7 @@ def _lm_eval_score(member: Member, leaves: Sequence[str], cells: Mapping[_Cell, 
     for leaf in leaves:
         estimates = [cells.get((leaf, metric, member.filter)) for metric in member.metrics]
         values = [cell.details.get("lm_eval_value") for cell in estimates if cell is not None]
-        known = [float(value) for value in values if value is not None]
+        known = [score_number(value) for value in values if value is not None]
         if len(known) != len(member.metrics):
             return None
         parts.append(Part(sum(known) / len(known), next(cell.n for cell in estimates if cell is not None)))
@@ -297,7 +298,7 @@ def _short(text: str, longest: int = 160) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _how(details: Mapping[str, JsonValue]) -> str:
+def _how(details: EstimateDetails) -> str:
     """Return how the columns were combined, in words."""
     count = sum(column["name"] not in details.get("beside", ()) for column in details["columns"])
     kind = {"mean": "mean", "weighted": "weighted mean", "geometric": "geometric mean"}[details["aggregate"]]

@@ -6,11 +6,13 @@ What a stored sample says: its deciding score, its choices, which of them are co
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Final
 from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.options.plans import compared_settings, headings
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
+from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.baselines import ConstantAnswers, with_baselines
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores, perturbed_from
@@ -154,7 +156,7 @@ def choice_queries(record: SampleRecord) -> list[LoglikelihoodQuery]:
 
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "code runs in", "other settings"})
 """Settings that the files of other tools do not state, or state in another form."""
-SUMMARY_DUE = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
+SUMMARY_DUE: Final = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
 CONTEXT_END = 30  # characters shown of a choice's own context
 
 
@@ -193,7 +195,7 @@ def save_summary(
     Raises: StoreError if it cannot be written.
     """
     stored = store.run(run_id).extra
-    facts = {**stored, **with_rescored(facts_of(selection, bound), stored.get("rescored", ()))}
+    facts: ResultFacts = {**stored, **with_rescored(facts_of(selection, bound), stored.get("rescored", ()))}
     facts |= {"suites": suite_facts(selection, stored), "bootstrap_iters": bootstrap_iters}
     return save_summary_of(store, run_id, facts, own_aggregations(selection.tasks))
 
@@ -201,7 +203,7 @@ def save_summary(
 def save_summary_of(
     store: Store,
     run_id: str,
-    facts: Mapping[str, JsonValue],
+    facts: ResultFacts,
     functions: Mapping[tuple[str, str], OwnAggregation],
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
@@ -221,7 +223,7 @@ def save_summary_of(
     estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
     estimates = with_baselines(estimates, constant, facts.get("question_blind") or {})
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
-    own = {name: facts[name] for name in facts if name != SUMMARY_DUE}
+    own = {name: value for name, value in facts.items() if name != SUMMARY_DUE}
     if perturbed.copies:
         own[PERTURBED] = [each.to_json() for each in perturbed.results(tasks, groups_from(facts))]
     store.save_estimates(run_id, estimates, own)
@@ -341,7 +343,7 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         sure = plan.model.numerics == "float32" or "unknown" in plan.model.numerics
         yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
     if base_url := dict(plan.model.options).get("base_url"):
-        yield "server", f"at {urlsplit(base_url).netloc}"
+        yield "server", f"at {urlsplit(str(base_url)).netloc}"
     yield from headings(plan)
     if row.extra.get("rescored"):
         yield "scored again", "scored again after the run"

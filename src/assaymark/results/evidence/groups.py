@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from assaymark.records import Estimate, EstimateDetails
-from assaymark.results.evidence.records import GroupSummaryInput
+from assaymark.results.evidence.records import GroupSummaryInput, score_number
 from assaymark.statistics import lm_eval_errors
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.groups import estimate_composite
@@ -240,7 +240,7 @@ def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> EstimateDetails:
     if not known:
         return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}
     sizes = [int(cell.details["lm_eval_n"]) for cell in known]
-    values = [float(cell.details["lm_eval_value"]) for cell in known]
+    values = [score_number(cell.details["lm_eval_value"]) for cell in known]
     errors = [cell.details["lm_eval_stderr"] for cell in known]
     by_size = own.weight_by_size
     return {

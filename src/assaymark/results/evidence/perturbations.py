@@ -8,10 +8,11 @@ Source: HELM (Liang et al. 2022, section 4.5), metrics/metric.py.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias, get_type_hints
+from typing import Final, TypeAlias, get_type_hints
 
 from assaymark.perturbations.named import FAMILIES, family_of
-from assaymark.records import JsonValue, ScoreStatus
+from assaymark.records import ScoreStatus
+from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.groups import leaves_of
 from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput, row_value
 from assaymark.statistics.aggregate import traits_of
@@ -20,7 +21,7 @@ from assaymark.statistics.paired import compare_paired
 
 __all__ = ["PERTURBED", "PerturbedScores", "perturbed_from"]
 
-PERTURBED = "perturbed"  # the key of the results among a run's facts
+PERTURBED: Final = "perturbed"  # the key of the results among a run's facts
 MOST_RESULTS = 10_000
 _Values: TypeAlias = dict[int, tuple[float, ...] | None]  # the score of each trial by sample; mostly there is one
 _KINDS: Mapping[object, tuple[type, ...]] = {
@@ -58,7 +59,7 @@ class PerturbedScores:
     _values: dict[tuple[str, str, str], _Values] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, facts: Mapping[str, JsonValue]) -> "PerturbedScores":
+    def of(cls, facts: ResultFacts) -> "PerturbedScores":
         """Return the collector for a run with these facts."""
         named = {name: task.get("perturbed") for name, task in facts.get("tasks", {}).items()}
         return cls(

@@ -8,7 +8,9 @@ settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import SupportsFloat
 
+from assaymark.errors import DataError
 from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.scoring.metric import Scale
 from assaymark.scoring.metrics import is_number, preferred_names
@@ -45,6 +47,16 @@ def row_value(row: ScoreRow) -> float:
     if row.parts is not None and len(row.parts) == 2 and isinstance(row.parts[0], int | float):
         return float(row.parts[0])
     return float(row.value) if row.value is not None else math.nan
+
+
+def score_number(value: object) -> float:
+    """Return a number among a score's parts or details.
+
+    Raises: DataError if it is none.
+    """
+    if isinstance(value, int | float | SupportsFloat):  # the protocol alone takes 15 µs
+        return float(value)
+    raise DataError(f"a stored score has {value!r} where a number is expected; score the run again: assaymark rescore")
 
 
 OwnAggregation = Callable[..., object]  # a task file's function: of the list of a metric's items

@@ -6,48 +6,14 @@ options, so that a reader can see how a score was computed without the file or t
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NotRequired, TypedDict
 
 from assaymark.records import JsonValue, canonical_json
-from assaymark.results.evidence.task_facts import MetricFact, metric_fact, plain_spec, tasks_from
+from assaymark.records.result_facts import MetricFact, RescoredEntry, RescoredMetric, ResultFacts, TaskFact
+from assaymark.results.evidence.task_facts import metric_fact, plain_spec, tasks_from
 from assaymark.tasks.rescoring import SCORING_KEYS
 from assaymark.tasks.task import Task
 
 __all__ = ["add_rescored", "changed_prompt_keys", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
-
-
-class FilterFact(TypedDict):
-    """A filter and its steps, each with its function and options."""
-
-    name: str
-    steps: list[dict[str, JsonValue]]
-
-
-class RescoredMetric(MetricFact):
-    """A metric's facts, with the filters of its current scores and its options."""
-
-    options: dict[str, JsonValue]
-
-
-class RescoringJudge(TypedDict):
-    """The model that judged, and the scorer that asked it."""
-
-    name: str
-    content_hash: str | None
-    kind: str
-    scorer_hash: str
-    formula: str
-
-
-class RescoredEntry(TypedDict):
-    """One task's rescoring: the scores that it made, and those of the run that they stand in place of."""
-
-    task: str
-    scoring_hash: str
-    filters: list[FilterFact]
-    metrics: list[RescoredMetric]
-    in_place_of: list[list[str]]  # filter, metric
-    judge: NotRequired[RescoringJudge]  # where a model judged
 
 
 _NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
@@ -86,7 +52,7 @@ def rescored_entry(
         "metrics": [
             {
                 **metric_fact(metric),
-                "options": plain_spec(metric.kwargs),
+                "options": _plain(metric.kwargs),
                 "filters": [f for f, name in name_pairs if name == metric.name],
             }
             for metric in task.metrics
@@ -99,9 +65,7 @@ def _plain(kwargs: Mapping[str, object]) -> dict[str, JsonValue]:
     return {key: plain_spec(value) for key, value in kwargs.items()}
 
 
-def add_rescored(
-    facts: Mapping[str, JsonValue], entries: Sequence[RescoredEntry], own_hash: str
-) -> dict[str, JsonValue]:
+def add_rescored(facts: ResultFacts, entries: Sequence[RescoredEntry], own_hash: str) -> ResultFacts:
     """Return a run's facts with these entries added, the latest last.
 
     Entries describe current scores only: scores that a later entry replaced are removed from earlier ones, and a
@@ -129,12 +93,12 @@ def _without(earlier: RescoredEntry, entry: RescoredEntry) -> RescoredEntry:
     }
 
 
-def with_rescored(facts: Mapping[str, JsonValue], entries: Iterable[RescoredEntry]) -> dict[str, JsonValue]:
+def with_rescored(facts: ResultFacts, entries: Iterable[RescoredEntry]) -> ResultFacts:
     """Return a run's facts with the filters and metrics of these entries added to its tasks.
 
     The primary metric of a task does not change.
     """
-    tasks = dict(facts.get("tasks", {}))
+    tasks: dict[str, TaskFact] = dict(facts.get("tasks", {}))
     for entry in entries:
         name = entry["task"]
         if name in tasks:
@@ -149,21 +113,22 @@ def with_rescored(facts: Mapping[str, JsonValue], entries: Iterable[RescoredEntr
     return {**facts, "tasks": tasks}
 
 
-def _merged(metrics: Sequence[Mapping[str, JsonValue]], more: Iterable[RescoredMetric]) -> list[dict[str, JsonValue]]:
-    by_name = {metric["name"]: dict(metric) for metric in metrics}
+def _merged(metrics: Sequence[MetricFact], more: Iterable[RescoredMetric]) -> list[MetricFact]:
+    by_name = {metric["name"]: metric for metric in metrics}
     for metric in more:
-        known = by_name.setdefault(metric["name"], {**metric, "filters": []})
-        known["filters"] = list(dict.fromkeys([*known["filters"], *metric["filters"]]))
+        known = by_name.get(metric["name"])
+        filters = list(dict.fromkeys([*(known["filters"] if known is not None else ()), *metric["filters"]]))
+        by_name[metric["name"]] = {**(metric if known is None else known), "filters": filters}
     return list(by_name.values())
 
 
-def scoring_of(facts: Mapping[str, JsonValue], task: str) -> str | None:
+def scoring_of(facts: ResultFacts, task: str) -> str | None:
     """Return the hash of the latest scoring that replaced a task's own scores; None where none did."""
     replaced = [e["scoring_hash"] for e in facts.get("rescored", ()) if e["task"] == task and e["in_place_of"]]
     return replaced[-1] if replaced else None
 
 
-def rescored_lines(facts: Mapping[str, JsonValue]) -> list[str]:
+def rescored_lines(facts: ResultFacts) -> list[str]:
     """Return one line per scoring that was added after the run."""
     return [_line(entry) for entry in facts.get("rescored", ())]
 

@@ -27,7 +27,7 @@ from assaymark.errors import DataError, UnknownName
 from assaymark.limits.characters import exception_text
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
-from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
+from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput, score_number
 from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, find_metric, is_auxiliary, is_higher_better
 from assaymark.statistics import aggregate, lm_eval_errors
 from assaymark.statistics.aggregate import AGGREGATIONS, estimate_label_metric, traits_of
@@ -58,7 +58,8 @@ def calibration_details(own: Scored) -> EstimateDetails:
     pairs = [row.parts for row in confidence if row.parts is not None]
     details: EstimateDetails = {"brier": sum(brier) / len(brier)}
     if pairs:
-        error = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)
+        confidences, right = ([score_number(pair[at]) for pair in pairs] for at in (0, 1))
+        error = calibration_error(confidences, right, draws=NULL_DRAWS)
         details["calibration_error"] = error.value
         details["calibration_error_null"] = error.null_value
         details["calibration_p"] = error.p
@@ -192,7 +193,7 @@ def _shared_details(task: TaskSummaryInput, own: Scored) -> EstimateDetails:
 def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
     """Return how many choices were outside a server's most probable first tokens; empty where none was scored so."""
     own = [row for row in rows if _detail(row, "first_token", default=False)]
-    return {"n_first_token": len(own), "n_outside": sum(_detail(row, "n_outside", 0) for row in own)} if own else {}
+    return {"n_first_token": len(own), "n_outside": sum(_count(row, "n_outside", 0) for row in own)} if own else {}
 
 
 def _absent_golds(name: str, own: Scored) -> EstimateDetails:
@@ -224,7 +225,7 @@ def _estimate(
             "run the same command again: the answers are stored"
         ) from error
     unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
-    tied = [row for row in counted if _detail(row, "n_tied", 1) > 1]
+    tied = [row for row in counted if _count(row, "n_tied", 1) > 1]
     details: EstimateDetails = {
         **shared,
         "path": (),
@@ -307,7 +308,7 @@ def _mean(rows: Sequence[ScoreRow], confidence: float, bounds: tuple[float, floa
     A share of credits has no more variance than a share of correct answers with the same mean, so Wilson's interval is
     at most too wide for it, and it remains valid where all answers are correct.
     """
-    values = [float(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
+    values = [score_number(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
     values = [value for value in values if math.isfinite(value)]
     if not values:
         return None
@@ -326,6 +327,11 @@ def _has_item(row: ScoreRow) -> bool:
 
 def _detail(row: ScoreRow, key: str, default: JsonValue) -> JsonValue:
     return row.detail.get(key, default) if isinstance(row.detail, dict) else default
+
+
+def _count(row: ScoreRow, key: str, default: int) -> int:
+    value = _detail(row, key, default)
+    return value if isinstance(value, int) else int(score_number(value))
 
 
 def _finite(value: float | None) -> float | None:
@@ -349,7 +355,7 @@ def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow
 
     A score whose chance is another one (`circular_acc`) has it among its details.
     """
-    shares: list[float] = [_detail(row, "chance", 1.0 / k) for row in rows if (k := _detail(row, "n_choices", 0))]
+    shares = [score_number(_detail(row, "chance", 1.0 / k)) for row in rows if (k := _count(row, "n_choices", 0))]
     if shares and len(shares) == len(rows):
         return sum(shares) / len(shares)
     primary = task.primary

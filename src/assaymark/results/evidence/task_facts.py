@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 from assaymark.python_source import parse_python
-from assaymark.records import Estimate, JsonValue, Skipped
+from assaymark.records import Estimate, JsonValue
 from assaymark.records.plans import content_hash
+from assaymark.records.result_facts import GroupFact, MetricFact, ResultFacts, TaskFact
 from assaymark.results.evidence.records import (
     GroupAggregate,
     GroupSummaryInput,
@@ -32,7 +32,7 @@ from assaymark.tasks.task import FunctionRef, Group, MetricSpec, Selection, Task
 from assaymark.tasks.yaml_files import read_card
 
 
-def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str, JsonValue]:
+def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> ResultFacts:
     """Return the facts to store with a run, as JSON; `bound` adds the total number of samples of each task."""
     by_name = {bound_task.plan.name: bound_task for bound_task in bound}
     return {
@@ -51,9 +51,7 @@ def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], OwnAggregat
     }
 
 
-def lacking_aggregations(
-    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], object]
-) -> list[tuple[str, str]]:
+def lacking_aggregations(facts: ResultFacts, own: Mapping[tuple[str, str], object]) -> list[tuple[str, str]]:
     """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
     return [
         (name, metric["name"])
@@ -64,7 +62,7 @@ def lacking_aggregations(
 
 
 def tasks_from(
-    facts: Mapping[str, JsonValue], own: Mapping[tuple[str, str], OwnAggregation] | None = None
+    facts: ResultFacts, own: Mapping[tuple[str, str], OwnAggregation] | None = None
 ) -> tuple[TaskSummaryInput, ...]:
     """Return the tasks of stored facts; `own` has the aggregations that are functions, by (task, metric)."""
     functions = own or {}
@@ -89,11 +87,11 @@ def tasks_from(
             n_total=task["n_total"],
             chance=task["chance"],
             primary_metric=task.get("primary_metric"),
-            n_skipped=task.get("skipped", {}).get("n", 0),
-            first_skipped=next(iter(task.get("skipped", {}).get("first", ())), ""),
+            n_skipped=task["skipped"]["n"] if "skipped" in task else 0,
+            first_skipped=next(iter(task["skipped"]["first"]), "") if "skipped" in task else "",
             is_own=task.get("origin") == "user",
             asks=_asks(task.get("spec")),
-            copy_of=(task.get("perturbed") or {}).get("of"),
+            copy_of=None if (perturbed := task.get("perturbed")) is None else perturbed["of"],
         )
         for name, task in facts.get("tasks", {}).items()
     )
@@ -110,7 +108,7 @@ def _asks(spec: object) -> str:
     return content_hash({key: value for key, value in spec.items() if key not in SCORING_KEYS | NAMING_KEYS})
 
 
-def groups_from(facts: Mapping[str, JsonValue]) -> tuple[GroupSummaryInput, ...]:
+def groups_from(facts: ResultFacts) -> tuple[GroupSummaryInput, ...]:
     """Return the groups of stored facts."""
     return tuple(
         GroupSummaryInput(
@@ -131,46 +129,33 @@ def groups_from(facts: Mapping[str, JsonValue]) -> tuple[GroupSummaryInput, ...]
     )
 
 
-def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
+def _task_json(task: Task, bound: BoundTask | None) -> TaskFact:
     card = _card(task)
-    chance = card.get("chance")
-    return {
+    chance, primary = card.get("chance"), card.get("primary_metric")
+    fact: TaskFact = {
         "alias": task.alias or task.name,
         "version": task.metadata.get("version", task.version),
         "output_type": task.output_type,
         "num_fewshot": bound.plan.num_fewshot if bound is not None else task.num_fewshot or 0,
         "n_total": bound.n_original if bound is not None else None,
         "chance": chance if isinstance(chance, float | int) else None,
-        "primary_metric": card.get("primary_metric") or _declared_primary(task),
+        "primary_metric": primary if isinstance(primary, str) and primary else _declared_primary(task),
         "origin": task.origin,
         "source": str(task.source),
         "metrics": [metric_fact(metric) for metric in (task.metrics if bound is None else bound.metrics)],
         "filters": [pipeline.name for pipeline in task.filters],
-        "spec": plain_spec(task.spec),
-        **(_skipped_json(bound.skipped) if bound is not None else {}),
-        **({"perturbed": bound.plan.perturbed} if bound is not None and bound.plan.perturbed is not None else {}),
+        "spec": {str(key): plain_spec(part) for key, part in task.spec.items()},
     }
+    if bound is not None and bound.skipped.n:  # runs before these were counted have no such key either
+        fact["skipped"] = {"n": bound.skipped.n, "first": list(bound.skipped.first)}
+    if bound is not None and bound.plan.perturbed is not None:
+        fact["perturbed"] = bound.plan.perturbed
+    return fact
 
 
 def _declared_primary(task: Task) -> str | None:
     """Return the first scorer of an application's task."""
     return next((metric.name for metric in task.metrics if metric.scale is not None), None)
-
-
-def _skipped_json(skipped: Skipped) -> dict[str, JsonValue]:
-    """Return the rows that a task left out; nothing where there are none, as for runs before they were counted."""
-    return {"skipped": {"n": skipped.n, "first": list(skipped.first)}} if skipped.n else {}
-
-
-class MetricFact(TypedDict):
-    """A metric of a task, as a run's facts have it."""
-
-    name: str
-    aggregation: str
-    higher_is_better: bool
-    filters: list[str]
-    scale: NotRequired[str]
-    is_neutral: NotRequired[bool]
 
 
 def metric_fact(metric: MetricSpec) -> MetricFact:
@@ -189,7 +174,7 @@ def metric_fact(metric: MetricSpec) -> MetricFact:
     return fact
 
 
-def _group_json(group: Group) -> dict[str, JsonValue]:
+def _group_json(group: Group) -> GroupFact:
     return {
         "name": group.name,
         "alias": group.alias,
@@ -217,13 +202,14 @@ def _read_card(path: Path) -> Mapping[str, JsonValue]:
     return read_card(path)
 
 
-def with_declared_chance(estimates: Sequence[Estimate], facts: Mapping[str, JsonValue]) -> tuple[Estimate, ...]:
+def with_declared_chance(estimates: Sequence[Estimate], facts: ResultFacts) -> tuple[Estimate, ...]:
     """Return a stored run's estimates; a task of the library that was stored without its chance has its card's."""
     return tuple(
         replace(estimate, chance=_declared_chance(estimate.task))
         if estimate.chance is None
         and estimate.details.get("primary")
-        and facts.get("tasks", {}).get(estimate.task, {}).get("origin") == "assaymark"
+        and (task := facts.get("tasks", {}).get(estimate.task)) is not None
+        and task.get("origin") == "assaymark"
         else estimate
         for estimate in estimates
     )
@@ -234,8 +220,13 @@ def _declared_chance(task: str) -> float | None:
     """Return the chance that the library's card of a task, or the card that serves it, states as a number."""
     paths = sorted(LIBRARY.rglob(f"{task}.card.yaml"))
     cards = [_read_card(path) for path in paths or sorted(LIBRARY.rglob("*.card.yaml"))]
-    chance = next((card.get("chance") for card in cards if paths or task in (card.get("serves") or ())), None)
+    chance = next((card.get("chance") for card in cards if paths or _serves(card, task)), None)
     return float(chance) if isinstance(chance, int | float) else None
+
+
+def _serves(card: Mapping[str, JsonValue], task: str) -> bool:
+    served = card.get("serves")
+    return isinstance(served, list) and task in served
 
 
 def plain_spec(value: object) -> JsonValue:
