@@ -113,7 +113,7 @@ def _indexed(root: Path, metrics: Sequence[str]) -> Iterable[IndexedFile]:
     for path in task_files(root):
         relative = path.relative_to(root).as_posix()
         try:
-            spec = read_task_file(path)
+            spec = read_task_file(path, in_real_folder=True)
         except DataError as error:
             yield IndexedFile(path.stem, "task", relative, reason=str(error), broken=True)
             continue
