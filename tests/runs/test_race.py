@@ -128,6 +128,16 @@ def test_a_failed_question_stops_the_race(tmp_path: Path, capsys: pytest.Capture
     assert "could not be answered; the same command asks them again" in output.err
 
 
+def test_a_second_model_that_is_not_there_leaves_the_firsts_run_as_it_is(tmp_path: Path) -> None:
+    """It is looked for before a run is opened, whose attempt would have failed."""
+    store = str(tmp_path / "s.sqlite")
+    race_models("fake", "fake", "demo_facts", RaceOptions(most=4), first_args=A, second_args=B, store=store)
+    for names in (["no/such"], ["no/such", "fake:accuracy=0.1"]):
+        assert main(["race", "fake:accuracy=0.8", *names, "--tasks", "demo_facts", "--store", store]) != 0
+    with Store.open(store) as opened:
+        assert [row.status for row in opened.runs()] == ["incomplete", "incomplete"]
+
+
 def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
     """The same model twice, a limit, a metric that is not a share."""
     store = str(tmp_path / "s.sqlite")

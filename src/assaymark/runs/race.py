@@ -291,20 +291,20 @@ def race_models(
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics = main_metrics(prepared)
-    with ExitStack() as stack:
+    stored = stored_side(store, second, prepared, metrics)
+    other = raced.prepare(second, second_args) if stored is None else None
+    if other is not None and other[1].plan.key == prepared.plan.key:
+        raise UsageError("both are the same model; name two that differ")
+    with ExitStack() as stack:  # no run is opened before both models are known to be usable
         answering = stack.enter_context(Answering(opened, prepared, store, metrics, shared.get("command"), notify))
         sides: list[Side] = [answering]
         prepared_runs = [(answering.run_id, prepared)]
-        stored = stored_side(store, second, prepared, metrics)
         if stored is not None:
             sides.append(stored)
-        else:
-            other, of_other = raced.prepare(second, second_args)
-            if of_other.plan.key == prepared.plan.key:
-                raise UsageError("both are the same model; name two that differ")
-            side = stack.enter_context(Answering(other, of_other, store, metrics, shared.get("command"), notify))
+        if other is not None:
+            side = stack.enter_context(Answering(*other, store, metrics, shared.get("command"), notify))
             sides.append(side)
-            prepared_runs.append((side.run_id, of_other))
+            prepared_runs.append((side.run_id, other[1]))
         places = places_of(prepared, options.seed, macro=options.macro)
         for line in weighting_notes(prepared, macro=options.macro):
             notify(line)

@@ -15,6 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from assaymark.errors import UsageError
+from assaymark.models.model import Model
 from assaymark.records import JsonValue
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
@@ -119,23 +120,22 @@ def race_several(
     metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
     for line in weighting_notes(prepared, macro=options.macro):
         notify(line)
-    with ExitStack() as stack:
+    ready: list[Side | tuple[Model, PreparedRun]] = [(opened, prepared)]
+    for model, arguments in models[1:]:
+        ready.append(stored_side(store, model, prepared, metrics) or raced.prepare(model, arguments))
+    keys = [each[1].plan.key for each in ready if isinstance(each, tuple)]
+    if len(set(keys)) < len(keys):
+        raise UsageError("two of the models are the same; name models that differ")
+    with ExitStack() as stack:  # no run is opened before all models are known to be usable
         sides: list[Side] = []
         prepared_runs: dict[str, PreparedRun] = {}
-        for at, (model, arguments) in enumerate(models):
-            stored = stored_side(store, model, prepared, metrics) if at else None
-            if stored is None:
-                if at:
-                    opened, of_model = raced.prepare(model, arguments)
-                else:
-                    of_model = prepared
-                if of_model.plan.key in {each.plan.key for each in prepared_runs.values()}:
-                    raise UsageError("two of the models are the same; name models that differ")
-                answering = Answering(opened, of_model, store, metrics, shared.get("command"), notify)
-                prepared_runs[answering.run_id] = of_model
+        for each in ready:
+            if isinstance(each, tuple):
+                answering = Answering(*each, store, metrics, shared.get("command"), notify)
+                prepared_runs[answering.run_id] = each[1]
                 sides.append(stack.enter_context(answering))
             else:
-                sides.append(stored)
+                sides.append(each)
         states, n_failed = _ask(sides, places, metrics, options, observe)
     for at, side in enumerate(sides):
         if side.run_id in prepared_runs:
