@@ -11,6 +11,7 @@ from assaymark import settings
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.task_index import index_package
 from tests.tasks.folders import task_spec, write_task
 
 
@@ -232,6 +233,17 @@ def test_the_index_is_valid_until_a_file_changes(folder: Path) -> None:
     assert "from_the_index" not in names
     note.write_text("damaged")
     assert "new" in {entry.name for entry in open_with(folder).entries()}
+
+
+def test_a_packages_files_are_looked_at_once(folder: Path) -> None:
+    """In one process the same list is returned until a file is added to a folder of the package or removed."""
+    write_task(folder / "inner", task_spec("deep"))
+    files = index_package(folder)
+    assert index_package(folder) is files
+    new = write_task(folder / "inner", task_spec("new"))
+    assert {file.name for file in index_package(folder)} - {file.name for file in files} == {"new"}
+    new.unlink()
+    assert index_package(folder) == files
 
 
 def test_without_lm_eval_its_names_are_known() -> None:

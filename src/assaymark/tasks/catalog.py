@@ -34,6 +34,7 @@ from assaymark.tasks.task_index import (
     IndexedFile,
     describe_file,
     index_folder,
+    index_package,
     index_user_folder,
     indexed_task,
     task_files,
@@ -71,13 +72,42 @@ def _registered_folders() -> list[Path]:
     return folders
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Folder:
     """One indexed folder."""
 
     root: Path
     origin: Origin
     files: Sequence[IndexedFile]
+
+    @cached_property
+    def named(self) -> Mapping[str, tuple[IndexedFile, "_Folder"]]:
+        """The files by name; the first of a folder counts."""
+        named: dict[str, tuple[IndexedFile, _Folder]] = {}
+        for file in self.files:
+            named.setdefault(file.name, (file, self))
+        return named
+
+    @cached_property
+    def tags(self) -> Mapping[str, Sequence[str]]:
+        """The names of the tasks by tag."""
+        tags: dict[str, list[str]] = {}
+        for file, _ in self.named.values():
+            if file.kind == "task" and not file.broken:
+                for tag in file.tags:
+                    tags.setdefault(tag, []).append(file.name)
+        return tags
+
+
+_PACKAGES: dict[Path, _Folder] = {}
+
+
+def _package(root: Path, origin: Origin, version: str = "") -> _Folder:
+    """Return an installed package's folder, the one that another catalogue of this process has where it is the same."""
+    files, known = index_package(root, version), _PACKAGES.get(root)
+    if known is None or known.files is not files:
+        known = _PACKAGES[root] = _Folder(root, origin, files)
+    return known
 
 
 class Catalog:
@@ -105,11 +135,10 @@ class Catalog:
         elsewhere: Mapping[str, str] = {}
         lm_folder = lm_eval_names.task_folder() if lm_eval else None
         if lm_folder is not None:
-            files = index_folder(lm_folder, lm_eval_names.installed_version())
-            folders.append(_Folder(lm_folder.resolve(), "lm-eval", files))
+            folders.append(_package(lm_folder.resolve(), "lm-eval", lm_eval_names.installed_version()))
         else:
             elsewhere = lm_eval_names.known_names()
-        folders.append(_Folder(LIBRARY, "assaymark", index_folder(LIBRARY)))
+        folders.append(_package(LIBRARY, "assaymark"))
         folders += [_Folder(root, "user", index_user_folder(root)) for root in _registered_folders()]
         for path in include_paths:
             root = Path(path).expanduser()
@@ -119,16 +148,10 @@ class Catalog:
         return cls(folders, elsewhere)
 
     def _add(self, folder: _Folder) -> None:
-        own: dict[str, tuple[IndexedFile, _Folder]] = {}
-        for file in folder.files:
-            if file.name in own:
-                continue  # the first of a folder counts
-            own[file.name] = (file, folder)
-            if file.kind == "task" and not file.broken:
-                for tag in file.tags:
-                    self._tags.setdefault(tag, set()).add(file.name)
-        self._files.update(own)
-        self._by_origin.setdefault(folder.origin, {}).update(own)
+        for tag, names in folder.tags.items():
+            self._tags.setdefault(tag, set()).update(names)
+        self._files.update(folder.named)
+        self._by_origin.setdefault(folder.origin, {}).update(folder.named)
 
     def _find(self, name: str) -> TaskSource | None:
         """Return where a task or group is defined; a prefix `<origin>:` selects whose."""

@@ -36,6 +36,31 @@ class IndexedFile(NamedTuple):
     broken: bool = False
 
 
+_PACKAGES: dict[tuple[object, ...], tuple[Mapping[str, int], list[IndexedFile]]] = {}  # folders with times; files
+
+
+def index_package(root: Path, version: str = "") -> list[IndexedFile]:
+    """Return the task files of an installed package, as `index_folder` does; do not modify the list.
+
+    In one process the thousands of files are looked at once, and their folders each time: a file that was added or
+    removed is seen at once, and a name that was changed in a file by the next process.
+    """
+    key = (root, version, settings.cache_folder(), *REGISTERED.names())
+    folders, files = _PACKAGES.get(key, ({}, []))
+    if not folders or any(_time_of(folder) != time for folder, time in folders.items()):
+        looked_at: dict[str, int] = {}
+        files = index_folder(root, version, folders=looked_at)
+        _PACKAGES[key] = looked_at, files
+    return files
+
+
+def _time_of(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116 - hundreds, at each command of a process
+    except OSError:
+        return None
+
+
 def index_user_folder(root: Path) -> list[IndexedFile]:
     """Return a user's folder's task files, and the tasks that its Python files declare; none of them is imported."""
     root = root.resolve()
@@ -53,10 +78,16 @@ def indexed_task(declaration: Declaration, root: Path) -> IndexedFile:
     return IndexedFile(declaration.name, "task", file.relative_to(root).as_posix())
 
 
-def index_folder(root: Path, version: str = "", metrics: Sequence[str] = ()) -> list[IndexedFile]:
+def index_folder(
+    root: Path, version: str = "", metrics: Sequence[str] = (), folders: dict[str, int] | None = None
+) -> list[IndexedFile]:
     """Return the folder's task files in order of their paths, from the cache where nothing changed.
 
-    metrics: names of metrics that the folder's Python files declare.
+    Args:
+        root: the folder.
+        version: of its package.
+        metrics: names of metrics that the folder's Python files declare.
+        folders: receives the folders that were looked at, with their times of change.
     """
     root = root.resolve()
     stamp = [
@@ -64,7 +95,7 @@ def index_folder(root: Path, version: str = "", metrics: Sequence[str] = ()) -> 
         version,
         *REGISTERED.names(),
         *metrics,
-        *_stamp(root),
+        *_stamp(root, folders),
     ]  # a metric that is installed makes tasks runnable
     note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
     try:
@@ -78,9 +109,9 @@ def index_folder(root: Path, version: str = "", metrics: Sequence[str] = ()) -> 
     return files
 
 
-def _stamp(root: Path) -> tuple[int, int, int]:
+def _stamp(root: Path, looked_at: dict[str, int] | None = None) -> tuple[int, int, int]:
     count = size = newest = 0
-    for entry in _walk(str(root)):
+    for entry in _walk(str(root), looked_at):
         status = entry.stat()
         count += 1
         size += status.st_size
@@ -88,12 +119,15 @@ def _stamp(root: Path) -> tuple[int, int, int]:
     return count, size, newest
 
 
-def _walk(folder: str) -> Iterator["os.DirEntry[str]"]:
+def _walk(folder: str, looked_at: dict[str, int] | None = None) -> Iterator["os.DirEntry[str]"]:
     """Yield every file that can be part of a task: YAML files, and those whose names end in yaml without a dot."""
     folders = [folder]
     while folders:
+        here = folders.pop()
         try:
-            with os.scandir(folders.pop()) as entries:
+            if looked_at is not None:
+                looked_at[here] = os.stat(here).st_mtime_ns  # noqa: PTH116 - as in `_time_of`
+            with os.scandir(here) as entries:
                 for entry in entries:
                     if entry.name.endswith(("yaml", "yml")) and not entry.is_dir(follow_symlinks=False):
                         yield entry
