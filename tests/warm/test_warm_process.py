@@ -377,3 +377,22 @@ def test_what_is_no_command_leaves_it_running(warm_home: Path, line: bytes) -> N
         reply = connection.recv(1 << 16)
     assert reply == b"" or json.loads(reply)["refused"].startswith("its command has no ")
     assert asked(warm_home)["process_id"]
+
+
+def test_a_forked_process_ends_as_any_other_does() -> None:
+    """It waits for its threads, calls what was registered, and writes what is left; 120 where that is impossible."""
+    program = """
+import atexit, sys, threading, time
+from assaymark.warm.__main__ import _end
+atexit.register(print, "registered")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+print("written")
+_end(3)
+"""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.split()) == (3, ["written", "thread", "registered"])
+    with Path("/dev/full").open("w") as full:
+        closed = subprocess.run([*words[:2], program.replace("(3)", "(0)")], env=variables, stdout=full, check=False)
+    assert closed.returncode == 120
