@@ -72,11 +72,12 @@ def _end(code: int) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing ends a forked process
     atexit._run_exitfuncs()  # noqa: SLF001
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or 120  # the interpreter's own
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError:
+            code = code or 120  # the interpreter's own
     os._exit(code)
 
 
