@@ -36,14 +36,14 @@ class Moments:
 
     mean: of the values so far.
     variance: of those to come, as far as the latest ones say.
-    bounds: of the next value.
+    bounds: of the next value, the least and the largest.
     information: the sum of c^2 of the draws so far, c being one over the share left before a draw.
     squares: the sum of c^2 e^2, e being a value's distance from the mean before it.
     """
 
     mean: Floats
     variance: Floats
-    bounds: tuple[float, float]
+    bounds: tuple[Floats, Floats]
     information: Floats
     squares: Floats
 
@@ -71,7 +71,7 @@ class DeadlineBets:
         width = SLACK * self._half_width / self._z
         mean = moments.mean
         ends = np.stack([mean - self._half_width, mean + self._half_width])
-        variance = moments.variance * _change(ends, mean, moments).max(axis=0)
+        variance = moments.variance * _change(ends, mean, moments.bounds).max(axis=0)
         excess = moments.squares - variance * moments.information
         under = np.maximum(variance**2 + 4 * width**2 * excess, 0.0)
         needed: Floats = (variance + np.sqrt(under)) / (2 * width**2)
@@ -88,7 +88,8 @@ class DeadlineBets:
             left: the share that is left.
         """
         # of values with two outcomes the variance follows from the mean, so that a tested mean has its own
-        own = moments.variance[:, None] * _change(possible, moments.mean[:, None], moments)
+        low, high = moments.bounds
+        own = moments.variance[:, None] * _change(possible, moments.mean[:, None], (low[:, None], high[:, None]))
         whole = self.information(moments)
         remaining = np.maximum(whole - moments.information, LEAST_REMAINING * whole)[:, None]
         return 1 / (left[:, None] * np.sqrt(own * remaining)), self._half_width / (own * left[:, None])
@@ -100,9 +101,9 @@ class DeadlineBets:
         return np.stack([_hazard(to_gain) * scales[0], scales[1]])
 
 
-def _change(means: Floats, mean: Floats, moments: Moments) -> Floats:
+def _change(means: Floats, mean: Floats, bounds: tuple[Floats, Floats]) -> Floats:
     """Return by what factor the variance of values between two bounds differs where their mean does."""
-    low, high = moments.bounds
+    low, high = bounds
     now = np.maximum((high - mean) * (mean - low), 1e-6)
     change: Floats = np.clip((high - means) * (means - low) / now, 1 / MOST_CHANGE, MOST_CHANGE)
     return change

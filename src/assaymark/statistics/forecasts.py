@@ -10,6 +10,7 @@ Source: Saerndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", s
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,8 +82,7 @@ class Control:
         return self.low - float(sampled.max()), self.high - float(sampled.min())
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(NamedTuple):
     """What moves the next value: rest + factor * (value - forecast) is expected to be the mean of what is left.
 
     weight: of the value in the mean of all.

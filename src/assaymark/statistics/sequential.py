@@ -10,6 +10,7 @@ Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,7 +59,7 @@ class BettingSequence:
         means: Floats | None = None,
         n_orders: int = 1,
         weights: Floats | None = None,
-        control: Control | ActiveDraws | None = None,
+        control: Control | ActiveDraws | Sequence[Control | ActiveDraws] | None = None,
         prunes: bool = False,
     ) -> None:
         """Begin with nothing seen.
@@ -72,7 +73,7 @@ class BettingSequence:
             n_orders: the number of orders that are followed side by side.
             weights: of the values in their order, for a weighted mean; each value was drawn with a probability
                 proportional to its weight among those left. Shape: [n] or [orders, n]. None: all equal.
-            control: what forecasts the values of a single order, and may draw it.
+            control: what forecasts the values of an order, and may draw it; one for each of several orders.
             prunes: whether capitals against means that are refuted may stay what they are, which saves time.
         """
         if n < 1 or not 0 < alpha < 1 or (planned is not None and not 0 < planned <= 2):
@@ -80,12 +81,17 @@ class BettingSequence:
             raise UsageError(f"n={n}, alpha={alpha}, planned={planned}; {expected}")
         if half_width is not None and (planned is not None or not 0 < half_width <= 2):
             raise UsageError(f"half_width={half_width}, planned={planned}; expected one of them, up to 2")
-        draws: ForecastDraws | ActiveDraws | None = control if isinstance(control, ActiveDraws) else None
+        controls = [] if control is None else list(control) if isinstance(control, Sequence) else [control]
         self._weights = None if weights is None else _shares(weights, n)
-        if isinstance(control, Control):
-            draws = ForecastDraws(control, None if self._weights is None else self._weights[0])
-        if draws is not None and (n_orders != 1 or draws.n != n):
-            raise UsageError(f"forecasts of {draws.n} values for {n_orders} orders of {n}")
+        draws = [
+            ForecastDraws(own, None if self._weights is None else self._weights[min(at, len(self._weights) - 1)])
+            if isinstance(own, Control)
+            else own
+            for at, own in enumerate(controls)
+        ]
+        if draws and (len(draws) != n_orders or any(own.n != n for own in draws)):
+            lengths = ", ".join(str(length) for length in sorted({own.n for own in draws}))
+            raise UsageError(f"{len(draws)} forecasts of {lengths} values for {n_orders} orders of {n}")
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
         self._planned, self._draws, self._prunes = planned, draws, prunes
@@ -98,7 +104,7 @@ class BettingSequence:
         logs = np.log(np.asarray(shares) / np.sum(shares))[:, None, None]
         shape = (len(logs), n_orders, len(self.means))
         self._up, self._down = np.tile(logs, (1, *shape[1:])), np.tile(logs, (1, *shape[1:]))  # logs of capitals
-        self._bounds = -1.0, 1.0
+        self._bounds = np.full(n_orders, -1.0), np.full(n_orders, 1.0)
         self._tested = slice(0, len(self.means))  # of the means, in sequences that leave out refuted ones
         self.most_up = np.full(shape[1:], -np.inf)  # log of the largest capital against each mean, so far
         self.most_down = np.full(shape[1:], -np.inf)
@@ -129,21 +135,23 @@ class BettingSequence:
         expected = (self.means[None, tested] - self.weighted[:, None]) / self.left[:, None]  # [orders, means]
         weight = 1 / self.n if self._weights is None else self._weights[:, self.n_seen]
         # a forecast moves a value by what is known beforehand and has an expectation of 0 among the values left
-        lowest, highest, moved = -1.0, 1.0, own
-        if self._draws is not None:
-            draw = self._draws.next_draw(float(self.left[0]))
-            self._draws.take(float(own[0]))
-            lowest, highest, weight = draw.rest + draw.low, draw.rest + draw.high, draw.weight
-            moved = draw.rest + draw.factor * (own - draw.forecast)
-            if self._draws.is_forecasting:
-                before = float(self.weighted[0]) / max(1.0 - float(self.left[0]), 1e-12)
-                self._plain_squares += draw.factor * float(own[0] - before) ** 2
-                self._residual_squares += float(draw.factor * (own[0] - draw.forecast)) ** 2
+        moved = own
+        if self._draws:
+            upcoming = [draws.next_draw(left) for draws, left in zip(self._draws, self.left.tolist(), strict=True)]
+            weight, forecast, rest, factor, low, high = np.array(upcoming).T  # each [orders]
+            for draws, value in zip(self._draws, own.tolist(), strict=True):
+                draws.take(value)
+            self._bounds = rest + low, rest + high
+            moved = rest + factor * (own - forecast)
+            if self._draws[0].is_forecasting:
+                before = self.weighted / np.maximum(1.0 - self.left, 1e-12)
+                self._plain_squares += float((factor * (own - before) ** 2).sum())
+                self._residual_squares += float(((factor * (own - forecast)) ** 2).sum())
+        lowest, highest = (bound[:, None] for bound in self._bounds)
         possible = np.clip(expected, lowest, highest)
         surprise = moved[:, None] - possible
         most_bet_up = SHARE_AT_RISK / np.maximum(possible - lowest, 1e-12)  # [orders, means]
         most_bet_down = SHARE_AT_RISK / np.maximum(highest - possible, 1e-12)
-        self._bounds = lowest, highest
         bets, scales = self._bets(), None
         if self._deadline is not None:
             scales = self._deadline.scales(possible, self._moments, self.left)
@@ -167,8 +175,9 @@ class BettingSequence:
         self.weighted += weight * own
         self.n_seen += 1
         # a count has no rounding errors; a sum of weights has, so that a last one is not left of them
-        if isinstance(self._draws, ActiveDraws):
-            self.left = np.maximum(self.left - weight, 0.0 if self.n_seen == self.n else self._draws.least_weight)
+        least = [draws.least_weight for draws in self._draws if isinstance(draws, ActiveDraws)]
+        if least:
+            self.left = np.maximum(self.left - weight, 0.0 if self.n_seen == self.n else np.array(least))
         elif self._weights is None:
             self.left = np.full_like(self.left, (self.n - self.n_seen) / self.n)
         else:
@@ -219,7 +228,7 @@ class BettingSequence:
         count in proportion to one over the square of the share that was left, as they do in the bets.
         """
         n_seen = max(self.n_seen, 1)
-        if self._draws is not None and self._draws.is_forecasting:
+        if self._draws and self._draws[0].is_forecasting:
             return self._estimates / self._information
         if self._weights is None:
             return self.weighted * (self.n / n_seen)
@@ -228,9 +237,9 @@ class BettingSequence:
     @property
     def certain(self) -> tuple[Floats, Floats]:
         """The least and the largest mean of all that the values which are left can make. Shapes: [orders]."""
-        if self._draws is None:
+        if not self._draws:
             return self.weighted - self.left, self.weighted + self.left
-        least, most = self._draws.bounds_left
+        least, most = np.array([draws.bounds_left for draws in self._draws]).T
         return self.weighted + least, self.weighted + most
 
     @property
