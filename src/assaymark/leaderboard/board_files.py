@@ -29,7 +29,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.suites import Suite, suite_from
-from assaymark.tasks.yaml_files import read_suite
+from assaymark.tasks.yaml_files import read_suite, suites_below
 
 __all__ = ["board_of_suite", "library_suites", "read_board"]
 
@@ -50,11 +50,7 @@ LARGEST_LOGO = 1 << 19
 
 def library_suites() -> dict[str, Suite]:
     """Return the suites that come with the package, by name and alias."""
-    suites: dict[str, Suite] = {}
-    for path in sorted((LIBRARY / "suites").glob("*.yaml")):
-        suite = read_suite(path)
-        suites.update(dict.fromkeys((suite.name, *suite.aliases), suite))
-    return suites
+    return suites_below(LIBRARY)
 
 
 def board_of_suite(suite: Suite) -> Board:

@@ -40,7 +40,7 @@ from assaymark.tasks.task_index import (
     task_files,
 )
 from assaymark.tasks.user_code import declarations_in, refuse_broken
-from assaymark.tasks.yaml_files import read_suite, read_task_file, repeated_keys
+from assaymark.tasks.yaml_files import read_suite, read_task_file, repeated_keys, suites_below
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 # our own task files, and no others, may name functions here by dotted path: `!function assaymark.scoring.…`
@@ -181,9 +181,7 @@ class Catalog:
         """Suites by name and alias; the user's win over ours."""
         suites: dict[str, Suite] = {}
         for folder in self._folders:
-            for path in sorted((folder.root / "suites").glob("*.yaml")):
-                suite = read_suite(path)
-                suites.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+            suites.update(suites_below(folder.root))
         return suites
 
     def entries(self) -> Sequence[CatalogEntry]:

@@ -14,15 +14,38 @@ from assaymark.limits.yaml_documents import SafeLoader, load_yaml
 from assaymark.tasks.suites import Suite, suite_from
 from assaymark.tasks.task import FunctionRef
 
-__all__ = ["read_suite"]
+__all__ = ["read_suite", "suites_below"]
 
 
-def read_suite(path: Path) -> Suite:
-    """Return the suite in a file.
+def suites_below(folder: Path) -> dict[str, Suite]:
+    """Return the suites in a folder's `suites/*.yaml`, by name and alias.
 
     Raises: DataError naming the file, the key and what was expected.
     """
-    return suite_from(read_task_file(path), path)
+    suites: dict[str, Suite] = {}
+    for path in sorted((folder / "suites").glob("*.yaml")):
+        suite = read_suite(path)
+        suites.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+    return suites
+
+
+def read_suite(path: Path) -> Suite:
+    """Return the suite in a file; a file that has not changed is parsed once in a process.
+
+    Raises: DataError naming the file, the key and what was expected.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return suite_from(read_task_file(path), path)  # says why it cannot be read
+    suite = _suite_without_include(path, status.st_mtime_ns, status.st_size)
+    return suite or suite_from(read_task_file(path), path)
+
+
+@lru_cache(maxsize=512)
+def _suite_without_include(path: Path, mtime_ns: int, _size: int) -> Suite | None:
+    content = _parsed(path.resolve(), mtime_ns)
+    return None if "include" in content else suite_from(content, path)
 
 
 class _TaskLoader(SafeLoader):
