@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.assaymark-demo
 DEV_STAMP := $(VENV)/.assaymark-dev
-# pytest-xdist workers, of up to 2.3 GB in the slow tests; the engine's own threads are held to one in each
-JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, os.cpu_count() or 2)))")
+# pytest-xdist workers, of up to 2.3 GB in the slow tests; the engine's own threads are held to one in each. One more
+# than there are processors, since many tests wait for processes and servers
+JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, (os.cpu_count() or 2) + 1, os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 3_000_000_000)))")
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 # where it is set, each of the hundreds of processes that the tests start compiles the package again

@@ -40,7 +40,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_authority(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let a client load the certificate of one authority, not of all 140 (30 ms each time): no test leaves this machine."""
+    """Let clients load one certificate instead of 140, which takes 30 ms each time: no test leaves this machine."""
     end = "-----END CERTIFICATE-----\n"
     file = tmp_path_factory.mktemp("authorities") / "one.pem"
     file.write_text(certifi.contents().partition(end)[0] + end)

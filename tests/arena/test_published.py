@@ -106,6 +106,7 @@ def test_a_board_of_one_language_is_that_of_its_votes(tmp_path: Path) -> None:
     assert ratings.board(language="Klingon").why_none == "no published vote is on a prompt in Klingon"
 
 
+@pytest.mark.slow
 def test_an_export_has_languages_and_the_chain_of_before(tmp_path: Path) -> None:
     """The records and hashes are the log's; what `rate --language` selects is what the page of the language has."""
     arena = spoken_arena(tmp_path / "s.sqlite")

@@ -111,6 +111,7 @@ def test_the_probes_would_find_a_row(kind: str) -> None:
     assert any(" ".join(EXAMS[kind](row)) in _exams() for row in make_rows(f"demo_{kind}", "train"))
 
 
+@pytest.mark.slow
 def test_no_kept_sum_is_asked_for() -> None:
     """A sum that a test row asks for is stated in the training text, and never asked for there."""
     world = build_world()

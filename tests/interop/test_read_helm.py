@@ -63,6 +63,7 @@ def test_values_of_copies_and_worst_cases_are_helms(tmp_path: Path) -> None:
     assert run.verify() == []
 
 
+@pytest.mark.slow
 def test_copies_have_their_originals_hash_and_all_trials_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -168,6 +168,7 @@ def test_stored_runs_are_evidence(tmp_path: Path) -> None:
     assert [each.column for each in only([source], "reasoning").used] == ["demo-who-0-shot"]
 
 
+@pytest.mark.slow
 def test_the_second_published_table_recommends_as_its_file_says(shared_dir: Path) -> None:
     """The order and the number of models equal those computed from the CSV file by plain Python."""
     file = shared_dir / "data" / "arena" / "openllm" / "open_llm_v2_2025-03-21.csv"

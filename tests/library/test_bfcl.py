@@ -171,6 +171,7 @@ def test_prompts_are_bfcls(name: str, shared_dir: Path) -> None:
     assert prompts_digest(bound(name, shared_dir, apply_chat_template=True)) == PROMPTS[name]
 
 
+@pytest.mark.slow
 def test_the_suite_averages_as_bfcl_does(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Languages first, then four columns, all equal; irrelevance is shown and not counted."""
     monkeypatch.setenv("ASSAYMARK_DATA", str(shared_dir / "data"))

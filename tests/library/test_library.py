@@ -6,6 +6,7 @@ import math
 import random
 import re
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -113,13 +114,15 @@ def test_a_card_says_what_cards_say(path: Path) -> None:
 def test_every_task_has_a_card() -> None:
     """No task or group is without a card: its own, or one in its family's folder that serves it."""
 
+    @cache
+    def patterns(folder: Path) -> list[str]:
+        cards = list(folder.glob("*.card.yaml"))
+        return [
+            name for card in cards for name in (card.name.removesuffix(".card.yaml"), *content(card).get("serves", []))
+        ]
+
     def has_card(name: str, path: Path) -> bool:
-        for folder in (path.parent, path.parent.parent):
-            for card in folder.glob("*.card.yaml"):
-                patterns = [card.name.removesuffix(".card.yaml"), *content(card).get("serves", [])]
-                if any(fnmatch(name, pattern) for pattern in patterns):
-                    return True
-        return False
+        return any(fnmatch(name, each) for folder in (path.parent, path.parent.parent) for each in patterns(folder))
 
     assert [name for name, path in FILES.items() if not has_card(name, path)] == []
 

@@ -94,6 +94,7 @@ def test_cuped_is_a_regression_on_variant_and_covariate() -> None:
     assert result.variance_left == pytest.approx(1 - rho**2, abs=0.01)
 
 
+@pytest.mark.slow
 def test_experiments_without_a_difference() -> None:
     """150 users a variant: about 5% of equal variants differ at 5%; with rows as independent about 27% would."""
     generator = np.random.default_rng(5)

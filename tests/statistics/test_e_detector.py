@@ -64,6 +64,7 @@ def test_hand_computed() -> None:
     assert evidence_of([0.0, 0.0], 0.5)[-1] == pytest.approx(sum(expected) / len(BETS))
 
 
+@pytest.mark.slow
 def test_false_alarms_are_fewer_than_promised() -> None:
     """With a mean of exactly .9 about 3% of streams raise an alarm within 1,000 values, at most the promised 5%."""
     values = (np.random.default_rng(3).random((4000, 1000)) < M0).astype(float)
@@ -198,6 +199,7 @@ def test_baseline_of_graded_scores_covers() -> None:
     assert np.mean([each.high - each.low for each in bounds]) < hoeffding
 
 
+@pytest.mark.slow
 def test_quantile_baseline_covers() -> None:
     """The share of later latencies up to the window's own 90% quantile lies in the interval in 95% of windows."""
     generator = np.random.default_rng(10)

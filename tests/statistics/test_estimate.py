@@ -79,6 +79,7 @@ SCORES: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float, flo
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(SCORES))
 @pytest.mark.parametrize("n", [10, 40, 150])
 def test_intervals_cover_the_truth(kind: str, n: int) -> None:

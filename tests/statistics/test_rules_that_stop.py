@@ -207,6 +207,7 @@ def test_an_active_order_follows_from_values_and_clocks_alone() -> None:
     assert (first[50:100] != other[50:100]).any()
 
 
+@pytest.mark.slow
 def test_bets_towards_a_deadline_need_fewer_values() -> None:
     """The median of 20 orders, beside bets on the half-width at every time."""
     values = np.where(np.arange(2_000) < 1_200, 1.0, -1.0)

@@ -34,6 +34,7 @@ def test_real_tasks_keep_their_prompts(shared_dir: Path, name: str, prompt_style
     assert styled == own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mmlu_anatomy", "mmlu_college_mathematics", "arc_challenge", "openbookqa", "piqa"])
 def test_every_row_of_real_tasks_has_every_prompt_style(shared_dir: Path, name: str) -> None:
     """No row fails in any prompt style; letter and cot list the same choices."""

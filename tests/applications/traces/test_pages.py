@@ -225,6 +225,7 @@ def test_hostile_sizes_and_nesting(receiver: Receiver) -> None:
         assert client.get(f"/trace/{TRACE}.json?span={3:016x}").json()["step"]["attributes"]["tokens"] == "nan"
 
 
+@pytest.mark.slow
 def test_a_large_tree_is_quick(receiver: Receiver) -> None:
     """A tree of 5,000 spans is divided into pages, that with the chosen step is shown, and the JSON twin is whole."""
     for first in range(1, 5001, 500):

@@ -156,6 +156,7 @@ def test_overall_weights_tasks_equally_and_pools_their_evidence() -> None:
     assert "b is better than a over 6 tasks: +5.0 points" in pair.verdict
 
 
+@pytest.mark.slow
 def test_the_overall_interval_covers_the_truth() -> None:
     """In 300 simulated comparisons of four tasks, the overall 95% interval covers the truth in 93 to 98.5%."""
     rng = random.Random(8)
