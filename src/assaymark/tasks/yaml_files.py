@@ -43,8 +43,8 @@ def read_suite(path: Path) -> Suite:
 
 
 @lru_cache(maxsize=512)
-def _suite_without_include(path: Path, mtime_ns: int, _size: int) -> Suite | None:
-    content = _parsed(path.resolve(), mtime_ns)
+def _suite_without_include(path: Path, _mtime_ns: int, _size: int) -> Suite | None:
+    content = parse_yaml(path.resolve())
     return None if "include" in content else suite_from(content, path)
 
 
