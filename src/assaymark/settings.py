@@ -165,7 +165,8 @@ def lease_seconds() -> float:
 
 PASSED = (  # to processes that evaluate what others submitted; nothing else of this process's variables is
     *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"),
     *("ASSAYMARK_THREADS", "ASSAYMARK_DATA"),
 )
 PASSED_WITH_NETWORK = (*PASSED, "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")

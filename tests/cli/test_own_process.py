@@ -1,0 +1,33 @@
+"""What the command line sets in a process of its own, and leaves alone in a program that calls it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from assaymark.cli.main import SPINS, main
+
+SCRIPT = "import os, sys; sys.argv = ['assaymark', '--version']; from assaymark.cli.main import main; main(); print(os.environ.get('GOMP_SPINCOUNT'))"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_waiting_threads_give_their_processor_away_unless_a_variable_says_otherwise(
+    variables: dict[str, str], expected: str
+) -> None:
+    """A user's own setting of GNU OpenMP counts."""
+    kept = {name: text for name, text in os.environ.items() if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={**kept, **variables}, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == expected
+
+
+def test_a_program_that_calls_main_keeps_its_variables() -> None:
+    """Only the process of a command is the command line's own."""
+    before = dict(os.environ)
+    assert main(["--version"]) == 0
+    assert dict(os.environ) == before
