@@ -65,6 +65,32 @@ def test_the_mean_of_two_tasks() -> None:
     assert [column["name"] for column in result.details["columns"]] == ["a", "b"]
 
 
+def test_a_column_that_is_one_tasks_score_has_that_tasks_interval() -> None:
+    """One number has one interval, in the run's table and on each board; a composite of one column has it too."""
+    rows = [*plain_rows("a", A), *plain_rows("b", B)]
+    task_a, task_b = summarise(rows, [task_of("a"), task_of("b")], bootstrap_iters=0)
+    result = composite(chosen(member("a"), member("b")), rows)
+    assert [(each["low"], each["high"], each["method"]) for each in result.details["columns"]] == [
+        (task.low, task.high, "wilson") for task in (task_a, task_b)
+    ]
+    alone = composite(chosen(member("a")), plain_rows("a", A))
+    assert (alone.low, alone.high, alone.stderr) == (task_a.low, task_a.high, task_a.stderr)
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        chosen(member("a", "both"), member("b", "both")),
+        chosen(member("a", chance=0.2), member("b"), normalise="chance"),
+    ],
+    ids=["a column of two tasks", "normalised"],
+)
+def test_other_columns_have_intervals_of_their_own(suite: ChosenSuite) -> None:
+    """A mean of tasks and a normalised score are other numbers than the table's."""
+    result = composite(suite, [*plain_rows("a", A), *plain_rows("b", B)])
+    assert {each["method"] for each in result.details["columns"]} == {"column wilson"}
+
+
 def test_ties_share_credit_and_lm_evals_value_is_in_the_details() -> None:
     """The composite is computed from our values; the one from lm-eval's is in the details."""
     result = composite(chosen(member("a")), choice_rows("a", [1.0, 0.5, 0.0, 0.5]))

@@ -6,6 +6,7 @@ Samples' scores, which determine the standard error, are passed to `tasks.suite_
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from assaymark.errors import DataError
 from assaymark.records import CompositeColumn, Estimate, EstimateDetails, ScoreStatus
@@ -15,7 +16,7 @@ from assaymark.results.numbers import shown_interval, shown_value
 from assaymark.statistics.board_scores import SHARES, Part, average, ratio_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
-from assaymark.tasks.suites import ChosenSuite, Member, suite_from
+from assaymark.tasks.suites import ChosenSuite, Member, Suite, suite_from
 from assaymark.tasks.task import Selection
 
 COMPOSITE = "composite"
@@ -104,6 +105,7 @@ def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate
         lm_eval = score_suite(suite, [_lm_eval_score(member, leaves, cells) for member, leaves in pairs], confidence)
     except DataError as error:
         score = lm_eval = SuiteScore(None, (), why=str(error))
+    score = _with_own_intervals(suite, score, estimates)
     value = score.value
     used = [cells[leaf, m.metrics[0], m.filter] for m, leaves in pairs for leaf in leaves
             if (leaf, m.metrics[0], m.filter) in cells]  # fmt: skip
@@ -123,6 +125,29 @@ def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate
         confidence=confidence,
         details=_details(chosen, score, None if lm_eval.value is None else lm_eval.value.value),
     )
+
+
+def _with_own_intervals(suite: Suite, score: SuiteScore, estimates: Sequence[Estimate]) -> SuiteScore:
+    """Return a suite's score whose columns that are the plain score of one task or group have that one's interval.
+
+    So one number has one interval, in the table of a run and on each board. What is the mean of several, or is
+    normalised, has an interval of its own; so has a composite of several columns.
+    """
+    if suite.normalise != "none" or suite.clip:
+        return score
+    known = {(e.task, e.metric, e.filter): e for e in estimates if e.details.get("kind", "task") in {"task", "group"}}
+    own_intervals: dict[str, IntervalEstimate] = {}
+    for name, column in score.columns:
+        members = [member for member in suite.members if member.column == name]
+        own = known.get((members[0].task, members[0].metrics[0], members[0].filter))
+        if len(members) != 1 or len(members[0].metrics) != 1 or own is None or own.value is None or own.low is None:
+            continue
+        if math.isclose(own.value, column.value, rel_tol=1e-9, abs_tol=1e-12):
+            own_intervals[name] = replace(column, low=own.low, high=own.high, stderr=own.stderr, method=own.method)
+    columns = tuple((name, own_intervals.get(name, column)) for name, column in score.columns)
+    is_single = len(suite.columns) == 1 and suite.aggregate != "geometric" and score.value is not None
+    value = own_intervals.get(columns[0][0], score.value) if is_single else score.value
+    return replace(score, value=value, columns=columns)
 
 
 def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None) -> EstimateDetails:
