@@ -10,6 +10,7 @@ the number of branches of an alternative, n for the position where a match may b
 its own has n ** n paths, or infinitely many: such patterns are "unbounded", as is anything not recognised here.
 """
 
+import atexit
 import marshal
 import os
 import re
@@ -180,6 +181,11 @@ class _PatternWorker:
             self._process, self._owner = process, os.getpid()  # a fork must not share its parent's pipes
         return cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
 
+    def close(self) -> None:
+        """End the worker, unless it is the parent's of a forked process."""
+        if self._owner == os.getpid():
+            self._end()
+
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
@@ -192,6 +198,7 @@ class _PatternWorker:
 
 
 _worker = _PatternWorker()
+atexit.register(_worker.close)
 
 
 def compiled(pattern: object, flags: int = 0) -> re.Pattern[str]:
