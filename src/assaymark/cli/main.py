@@ -251,6 +251,17 @@ def _help_first(words: list[str]) -> list[str]:
     return [*takewhile(lambda word: not word.startswith("-"), words), "--help"]
 
 
+def yield_while_waiting() -> None:
+    """Let this process's threads of GNU OpenMP give their processor away soon, unless a variable says otherwise.
+
+    torch's threads wait for each other thousands of times a second, and keep their processor for about a millisecond
+    by default. On a busy machine the others cannot run meanwhile, and all take up to three times longer. To be called
+    before torch is imported.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
 def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> int:
     """Run the command line and return the exit code.
 
@@ -263,11 +274,7 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
         # after all other functions at exit: the interpreter would search torch's and transformers' millions of objects
         # for cycles, which takes the better part of a second, and the process ends anyway
         atexit.register(gc.freeze)
-        # torch's threads wait for each other thousands of times a second. GNU OpenMP lets a thread that waits keep its
-        # processor for about a millisecond, so that on a busy machine, where the others cannot run meanwhile, all take
-        # up to three times longer
-        if "OMP_WAIT_POLICY" not in os.environ:
-            os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+        yield_while_waiting()
     prepare_streams()
     words, is_debug = without_flag("--debug", sys.argv[1:] if argv is None else argv, AS_TYPED)
     words, is_cold = without_flag("--no_warm", words, AS_TYPED)

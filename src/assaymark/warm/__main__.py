@@ -10,7 +10,7 @@ import threading
 import time
 from typing import NoReturn
 
-from assaymark.cli.main import main
+from assaymark.cli.main import main, yield_while_waiting
 from assaymark.cli.warm_client import process_facts, socket_folder, socket_name
 from assaymark.warm.server import WarmServer, become, import_for, modules_of_run
 
@@ -82,4 +82,5 @@ def _end(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    yield_while_waiting()
     sys.exit(_serve(json.loads(sys.argv[1])))
