@@ -3,6 +3,8 @@
 import importlib.util
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -198,3 +200,10 @@ def test_a_wrong_pattern_in_a_task_file_is_found_before_the_run(
     assert f"{tmp_path}/mine.yaml: {position}: " in said
     assert len(said.splitlines()) == 1
     assert server.bodies == []
+
+
+def test_the_worker_ends_with_its_process() -> None:
+    """Python says nothing of a process that still runs or a pipe that is open, where it is asked to warn of both."""
+    script = r"from assaymark.limits.regexes import findall; print(findall(r'(a+)+$', 'aaa' * 3))"
+    ended = subprocess.run([sys.executable, "-W", "always", "-c", script], capture_output=True, text=True, check=True)
+    assert (ended.stdout, "still running" in ended.stderr) == ("['aaaaaaaaa']\n", False)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from benchmarks.sequential_rules import peeking
 
+from assaymark.errors import UsageError
 from assaymark.randomness import generator_for
 from assaymark.statistics import active_draws, forecasts
 from assaymark.statistics.active_draws import ActiveDraws
@@ -139,6 +140,42 @@ def drawn(seed: int, control: Control, values: np.ndarray, weights: np.ndarray |
     for _ in range(len(values)):
         draws.take(float(values[draws.upcoming()[0]]))
     return draws
+
+
+@pytest.mark.usefixtures("early_fits")
+@pytest.mark.parametrize("is_active", [False, True])
+def test_orders_side_by_side_are_each_as_alone(*, is_active: bool) -> None:
+    """Capitals, estimates and what is certain of five orders, with forecasts and weights of their own."""
+    rng, n = np.random.default_rng(11), N_FORECAST
+    values, weights = np.where(rng.random((5, n)) < 0.6, 1.0, -1.0), rng.uniform(0.2, 1.0, (5, n))
+    others = np.where(rng.random((5, 4, n)) < 0.8, values[:, None], -values[:, None])
+
+    def control(at: int) -> Control | ActiveDraws:
+        own = Control(others[at])
+        return ActiveDraws(own, clocks(at, n), weights[at]) if is_active else own
+
+    def sequence(numbers: list[int]) -> BettingSequence:
+        own = BettingSequence(
+            n, ALPHA, half_width=0.15, n_orders=len(numbers), control=[control(at) for at in numbers],
+            weights=None if is_active else weights[numbers],
+        )  # fmt: skip
+        own.add(values[numbers][:, :40])
+        return own
+
+    together = sequence([0, 1, 2, 3, 4])
+    for at in range(5):
+        alone = sequence([at])
+        np.testing.assert_allclose(together.most_up[at], alone.most_up[0], rtol=1e-9)
+        np.testing.assert_allclose(together.most_down[at], alone.most_down[0], rtol=1e-9)
+        assert together.mean[at] == pytest.approx(alone.mean[0])
+        assert [end[at] for end in together.certain] == pytest.approx([end[0] for end in alone.certain])
+
+
+def test_each_order_needs_its_own_forecasts() -> None:
+    """Two orders with the forecasts of one, or of lists of another length, are refused."""
+    for n, n_orders in ((10, 2), (9, 1)):
+        with pytest.raises(UsageError, match=f"1 forecasts of 10 values for {n_orders} orders of {n}"):
+            BettingSequence(n, n_orders=n_orders, control=Control(np.zeros((1, 10))))
 
 
 @pytest.mark.slow

@@ -49,6 +49,19 @@ def library_suite(name: str) -> Suite:
 # ---------------------------------------------------------------------------------------- files
 
 
+def test_a_changed_file_is_read_again(folder: Path) -> None:
+    """The suite's own file, and one that it includes; a file that is as it was is the same suite."""
+    path, common = folder / "suites" / "board.yaml", folder / "suites" / "common.inc"
+    assert read_suite(path) is read_suite(path)
+    path.write_text(yaml.safe_dump(own_suite(title="Another")))
+    assert read_suite(path).title == "Another"
+    common.write_text(yaml.safe_dump(own_suite(title="Included")))
+    path.write_text("include: common.inc\n")
+    assert read_suite(path).title == "Included"
+    common.write_text(yaml.safe_dump(own_suite(title="Changed")))
+    assert read_suite(path).title == "Changed"
+
+
 def test_fractions_are_exact() -> None:
     """A chance such as 1/3 is the nearest float, not 0.333."""
     chances = [member.chance for member in library_suite("open-llm-v2").members if member.column == "MuSR"]
