@@ -210,7 +210,7 @@ class Programs:
         return {**self.environment, "ASSAYMARK_HOME": str(self.scratch / "home"), "PYTHONPATH": str(ROOT / "src")}
 
     def race(self, first: Path, second: Path, *more: str) -> tuple[Measured, dict[str, Any]]:
-        """Race two models, unknown to store and cache; return the cost and what was printed."""
+        """Race two models, unknown to the store, the second also to the cache; return the cost and what was printed."""
         folder, filled = self._folder(), self.scratch / "cache"
         if filled.is_dir():
             shutil.copytree(filled, folder / "cache")
@@ -240,7 +240,7 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
     if not all(folder.is_dir() for folder in models.values()):
         weaken(models, tasks, min(SEARCHED, chosen.n), chosen.num_fewshot)
     programs = Programs(tasks, scratch, chosen.num_fewshot)
-    programs.race(LARGE.parent / "small", LARGE, "--budget", "2")  # fills our cache with what is not of these models
+    programs.race(LARGE.parent / "small", LARGE, "--budget", "2")  # fills our cache, not with the copies' checks
     batch_size = fastest_batch(programs, [int(text) for text in chosen.batch_sizes.split(",")], chosen.n)
     pairs: list[Pair] = [
         Pair(f"{gap:g} points", folder, margin) for gap, folder in models.items() for margin in (None, gap)

@@ -6,6 +6,7 @@ a factor of 20, equal models. Looking as often with an ordinary test fails the s
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,11 +172,20 @@ def test_orders_side_by_side_are_each_as_alone(*, is_active: bool) -> None:
         assert [end[at] for end in together.certain] == pytest.approx([end[0] for end in alone.certain])
 
 
-def test_each_order_needs_its_own_forecasts() -> None:
-    """Two orders with the forecasts of one, or of lists of another length, are refused."""
-    for n, n_orders in ((10, 2), (9, 1)):
-        with pytest.raises(UsageError, match=f"1 forecasts of 10 values for {n_orders} orders of {n}"):
-            BettingSequence(n, n_orders=n_orders, control=Control(np.zeros((1, 10))))
+@pytest.mark.parametrize(
+    ("n", "n_orders", "arguments", "fault"),
+    [
+        (10, 2, {"control": Control(np.zeros((1, 10)))}, "1 forecasts for 2 orders"),
+        (9, 1, {"control": Control(np.zeros((1, 10)))}, "forecasts of 10 values for an order of 9"),
+        (10, 3, {"weights": np.ones((2, 10))}, "weights of 2 orders for 3"),
+    ],
+)
+def test_each_order_needs_its_own_forecasts_and_weights(
+    n: int, n_orders: int, arguments: dict[str, Any], fault: str
+) -> None:
+    """Those of fewer orders, or of lists of another length, are refused."""
+    with pytest.raises(UsageError, match=fault):
+        BettingSequence(n, n_orders=n_orders, **arguments)
 
 
 @pytest.mark.slow

@@ -182,9 +182,12 @@ class _PatternWorker:
         return cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
 
     def close(self) -> None:
-        """End the worker, unless it is the parent's of a forked process."""
-        if self._owner == os.getpid():
-            self._end()
+        """End the worker, unless it is a parent process's; one that a thread uses ends with its pipes."""
+        if self._owner == os.getpid() and self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -82,16 +82,18 @@ class BettingSequence:
         if half_width is not None and (planned is not None or not 0 < half_width <= 2):
             raise UsageError(f"half_width={half_width}, planned={planned}; expected one of them, up to 2")
         controls = [] if control is None else list(control) if isinstance(control, Sequence) else [control]
-        self._weights = None if weights is None else _shares(weights, n)
+        if controls and len(controls) != n_orders:
+            raise UsageError(f"{len(controls)} forecasts for {n_orders} orders; expected one for each")
+        self._weights = None if weights is None else _shares(weights, n_orders, n)
         draws = [
-            ForecastDraws(own, None if self._weights is None else self._weights[min(at, len(self._weights) - 1)])
+            ForecastDraws(own, None if self._weights is None else self._weights[at])
             if isinstance(own, Control)
             else own
             for at, own in enumerate(controls)
         ]
-        if draws and (len(draws) != n_orders or any(own.n != n for own in draws)):
-            lengths = ", ".join(str(length) for length in sorted({own.n for own in draws}))
-            raise UsageError(f"{len(draws)} forecasts of {lengths} values for {n_orders} orders of {n}")
+        for own in draws:
+            if own.n != n:
+                raise UsageError(f"forecasts of {own.n} values for an order of {n}")
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
         self._planned, self._draws, self._prunes = planned, draws, prunes
@@ -285,12 +287,14 @@ class BettingSequence:
         return np.where(says_nothing, least, low_ends), np.where(says_nothing, most, high_ends)
 
 
-def _shares(weights: Floats, n: int) -> Floats:
+def _shares(weights: Floats, n_orders: int, n: int) -> Floats:
     """Return weights as shares that sum to 1. Shapes: [n] or [orders, n] -> [orders, n]. Raises: UsageError."""
     rows = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     if rows.shape[1] != n or not np.isfinite(rows).all() or (rows <= 0).any():
         raise UsageError(f"{rows.shape[1]} weights of {n} values; expected one above 0 for each")
-    shares: Floats = rows / rows.sum(axis=1, keepdims=True)
+    if len(rows) not in {1, n_orders}:
+        raise UsageError(f"weights of {len(rows)} orders for {n_orders}; expected one row, or one for each")
+    shares: Floats = np.broadcast_to(rows / rows.sum(axis=1, keepdims=True), (n_orders, n))
     return shares
 
 

@@ -38,12 +38,12 @@ def read_suite(path: Path) -> Suite:
         status = path.stat()
     except OSError:
         return suite_from(read_task_file(path), path)  # says why it cannot be read
-    suite = _suite_without_include(path, status.st_mtime_ns, status.st_size)
+    suite = _suite_without_include(path, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
     return suite or suite_from(read_task_file(path), path)
 
 
 @lru_cache(maxsize=512)
-def _suite_without_include(path: Path, _mtime_ns: int, _size: int) -> Suite | None:
+def _suite_without_include(path: Path, *_state: int) -> Suite | None:
     content = parse_yaml(path.resolve())
     return None if "include" in content else suite_from(content, path)
 
