@@ -562,6 +562,7 @@ def printed(folder: Path, *words: str, code: int = 0, **environment: str) -> str
     return text
 
 
+@pytest.mark.slow
 def test_a_killed_command_continues_where_it_was(app: Path) -> None:
     """After kill -9 the same command asks only for rows that were not stored; each stored row was called once."""
     calls = app / "calls.log"

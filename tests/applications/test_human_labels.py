@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 import assaymark
 from assaymark.applications.human_labels import HumanScore, add_human_labels, read_human_scores
@@ -75,6 +74,7 @@ def test_a_faulty_file_is_refused(tmp_path: Path, lines: list[str], message: str
 
 def test_the_agreement_stands_beside_a_judged_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is what an independent computation gives, it is shown with the run, and another judge's scores drop it."""
+    metrics = pytest.importorskip("sklearn.metrics")
     path = labels(tmp_path / "labels.csv", ["id,correctness,rater", *(f"r{at},{HUMAN[at]},ann" for at in range(N))])
     store = str(tmp_path / "s.sqlite")
     options: dict[str, Any] = {"scorers": "correctness", "judge": "local-chat-completions", "store": store}
@@ -83,7 +83,7 @@ def test_the_agreement_stands_beside_a_judged_score(tmp_path: Path, capsys: pyte
     (entry,) = json.loads(json.dumps(run.to_json()))["beside_people"]
     same = sum(item == other for item, other in zip(HUMAN, JUDGE, strict=True)) / N
     assert entry["judge"]["mean_absolute_difference"]["value"] == pytest.approx(1 - same)
-    assert entry["judge"]["kappa"]["value"] == pytest.approx(cohen_kappa_score(HUMAN, JUDGE))
+    assert entry["judge"]["kappa"]["value"] == pytest.approx(metrics.cohen_kappa_score(HUMAN, JUDGE))
     assert (entry["n_labelled"], entry["n_grades"], entry["metric"]) == (N, N, "correctness")
     assert main(["show", run.id, "--store", store]) == 0
     output = " ".join(capsys.readouterr().out.split())

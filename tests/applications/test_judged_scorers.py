@@ -499,6 +499,7 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_killed_and_continued(stored: Run) -> None:
     """After kill -9 the same call asks only for what is missing, and the scores are those of one pass."""
     path = stored.store.url.removeprefix("sqlite:///")

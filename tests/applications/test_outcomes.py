@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from scipy import stats
 
 import assaymark
@@ -59,6 +58,7 @@ def test_a_file_is_analysed_by_user_in_every_format(tmp_path: Path) -> None:
     ]
     results = [outcome_report(read_outcomes(file, OutcomeColumns())).to_json() for file in files]
     assert results[0] == results[1] == results[2]
+    sm = pytest.importorskip("statsmodels.api")
     design = sm.add_constant(np.array([row["variant"] == "B" for row in rows], dtype=float))
     labels = np.unique([row["user"] for row in rows], return_inverse=True)[1]
     fit = sm.OLS(np.array([float(row["outcome"]) for row in rows]), design).fit(

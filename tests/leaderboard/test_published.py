@@ -41,6 +41,7 @@ def test_the_first_table_has_its_rows_types_and_precisions(shared_dir: Path, tmp
     assert sum(row.facts.get("flagged") is True for row in table.rows) == 109  # the file's column is inverted
 
 
+@pytest.mark.slow
 def test_the_first_tables_averages_follow_their_rule(shared_dir: Path, tmp_path: Path) -> None:
     """Each average is the mean of six, within what rounding seven numbers to 0.01 allows."""
     table, _ = published(shared_dir, tmp_path, "open-llm-v1")

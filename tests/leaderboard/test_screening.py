@@ -179,6 +179,7 @@ def test_models_that_nothing_could_separate_are_settled_too() -> None:
     assert wide.is_settled([mean.add((np.arange(300) % 2).astype(float))], [1.0])
 
 
+@pytest.mark.slow
 def test_rivals_are_the_ranked_rows_of_the_same_setup(tmp_path: Path) -> None:
     """Baselines, the model's own row and other setups are none; fewer than two are no field."""
     store = str(tmp_path / "s.sqlite")

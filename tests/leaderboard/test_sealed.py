@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -98,17 +99,25 @@ class Place:
             return [row.run_id for row in store.runs()]
 
 
+@pytest.fixture(scope="module")
+def with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with rows, a board, and runs of two models; one of them also ran a part. Copy it."""
+    place = Place(tmp_path_factory.mktemp("with_runs"))
+    write_rows(place.folder)
+    place.board.write_text(BOARD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAYMARK_HOME", str(place.folder / "home"))
+        for words in (["seed=1,accuracy=0.6"], ["seed=2,accuracy=0.4"], ["seed=1,accuracy=0.6", "--num_fewshot", "2"]):
+            place.run("--model_args", *words)
+    return place.folder
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Return a place with rows, a board, and runs of two models; one of them also ran a part."""
+def place(with_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return a place of the test's own with those runs."""
     monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
-    write_rows(tmp_path)
-    (tmp_path / "exam.yaml").write_text(BOARD)
-    made = Place(tmp_path)
-    for words in (["--model_args", "seed=1,accuracy=0.6"], ["--model_args", "seed=2,accuracy=0.4"]):
-        made.run(*words)
-    made.run("--model_args", "seed=1,accuracy=0.6", "--num_fewshot", "2")
-    return made
+    shutil.copytree(with_runs, tmp_path, dirs_exist_ok=True)
+    return Place(tmp_path)
 
 
 def visited(app: Any, run_ids: list[str]) -> dict[str, str]:

@@ -28,6 +28,11 @@ def test_add():
 
     assert add(2, 3) == 5
 """
+# the plug-ins of this environment take longer to import than all these tests
+SETTINGS = """[tool:pytest]
+testpaths = tests
+addopts = -p no:langsmith_plugin -p no:hypothesispytest -p no:assaymark
+"""
 LATER = "the solution is in a later commit"
 
 
@@ -54,7 +59,7 @@ def make_project(folder: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "-q")
     commit(folder, "A calculator", {"calc.py": CODE, "tests/test_calc.py": TESTS, "tests/data.txt": "1\n",
-                                   "setup.cfg": "[tool:pytest]\ntestpaths = tests\n"})  # fmt: skip
+                                   "setup.cfg": SETTINGS})  # fmt: skip
     commit(folder, "add() subtracts", {"calc.py": FIXED, "tests/test_calc.py": TESTS + TEST_OF_FIX})
     commit(folder, "Notes", {"notes.txt": LATER})
     commit(folder, "A test of nothing new", {"calc.py": f"{FIXED}\n", "tests/test_more.py": TESTS})

@@ -479,13 +479,27 @@ def _csv_options(delimiter: str, read: Mapping[str, object], handler: object) ->
 def _table(path: Path, options: CsvOptions) -> "Table":
     from pyarrow import csv as arrow_csv
 
-    with arrow_input(path) as file:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=options.read(_whole([path])),
-            parse_options=options.parse,
-            convert_options=options.convert,
-        )
+    def table_of(block: int) -> "Table":
+        with arrow_input(path) as file:
+            return arrow_csv.read_csv(
+                file,
+                read_options=options.read(block),
+                parse_options=options.parse,
+                convert_options=options.convert,
+            )
+
+    try:
+        table = table_of(_whole([path]))
+    except ValueError as error:
+        if _TOO_LONG not in str(error):
+            raise
+        # a packed file is larger than its size suggests, and a row does not fit into a block
+        try:
+            table = table_of(2 * LONGEST_LINE)
+        except ValueError as again:
+            if _TOO_LONG not in str(again):
+                raise
+            raise ValueError(f"a row has more than {2 * LONGEST_LINE >> 20} MiB") from again
     _refuse_bytes(path, table)
     return table
 

@@ -390,6 +390,7 @@ def test_a_span_that_comes_while_a_trace_is_scored(live: Live, tmp_path: Path) -
     assert score.stale is None
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(live: Live, tmp_path: Path) -> None:
     """After kill -9 in the middle the next worker takes what was held at once, and every trace is scored once."""
     file = scorer_file(

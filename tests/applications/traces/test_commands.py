@@ -131,6 +131,7 @@ def test_a_killed_receiver_loses_and_doubles_nothing(url: str) -> None:
         assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_a_first_server_makes_a_project_and_receives(tmp_path: Path) -> None:
     """The first server prints a token with which spans are stored; later ones know it."""
     place = str(tmp_path / "traces.sqlite")

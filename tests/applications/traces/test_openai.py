@@ -1,12 +1,14 @@
 """Plain `openai` against our host, recorded by four packages, is shown alike whichever of them wrote the spans."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the extra `hf` is not installed")
-pytest.importorskip("openai")
+if find_spec("openai") is None:  # importing it takes seconds, of each worker
+    pytest.skip("openai is not installed", allow_module_level=True)
 
 from tests.applications.traces.sending import Receiver
 from tests.applications.traces.test_spans import run, steps

@@ -274,7 +274,8 @@ def write_answers(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("n", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [60, 2000])
 def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: int) -> None:
     """Voters repeat what was not acknowledged while the server is killed with SIGKILL: each vote is stored once."""
     port, file = free_port(), write_answers(tmp_path / "answers.jsonl")
