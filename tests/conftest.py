@@ -31,8 +31,12 @@ gc.disable()  # until all modules are imported, which leaves nothing to collect
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over the modules and the 9,000 tests, half a second each time otherwise."""
+    """Let the garbage collector pass over the modules and the 9,000 tests, half a second each time otherwise.
+
+    It runs at each 20,000 new objects instead of 700, which takes a tenth less time of all tests.
+    """
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
