@@ -144,7 +144,9 @@ def _setting_lines(ours: Request, theirs: Request) -> Iterator[str]:
 
 def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
     """Yield a line if the same text has different numbers of tokens: another tokenizer, or one more BOS token."""
-    if first.request.prompt != second.request.prompt or _is_rolling(first.request):
+    if first.request.prompt != second.request.prompt or any(
+        isinstance(query, RollingQuery) for query in first.request.queries
+    ):
         return
     theirs = {output.ask_index: output for output in second.outputs}
     for output in first.outputs:
@@ -162,10 +164,6 @@ def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
         if counts[0][1] != counts[1][1] and output.text is None and counts[0][1] and counts[1][1]:
             yield f"choice {output.ask_index} is {counts[0][1]} tokens, {counts[1][1]} tokens"
             return
-
-
-def _is_rolling(request: Request) -> bool:
-    return any(isinstance(query, RollingQuery) for query in request.queries)
 
 
 def _truncation_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
