@@ -66,14 +66,14 @@ WIDE = Layout(False, MOST_TICKS, MOST_LOG_TICKS)
 NARROW = Layout(True, 4, 6)
 
 
-class Draw(Protocol):
+class ChartDrawer(Protocol):
     """Draws a chart in a layout."""
 
     def __call__(self, *, layout: Layout) -> Markup:
         """Return the drawing."""
 
 
-def on_screens(draw: Draw) -> Markup:
+def on_screens(draw: ChartDrawer) -> Markup:
     """Return a chart for wide and for narrow windows, one after the other; a window shows one of them."""
     return draw(layout=WIDE) + draw(layout=NARROW)
 
