@@ -225,7 +225,11 @@ def with_perturbed(
         by_name = next(task for task in selection.tasks if task.name == own.task.name)
         tasks.append(by_name)
         made.append(own)
-        _refuse_python_class(own)
+        if own.task.python_class is not None:
+            raise PlanError(
+                f"task {own.plan.name} is a Python class, so its questions cannot be perturbed; "
+                "omit --perturb or the task"
+            )
         parts = None if all(each.is_of_rows for each in perturbations) else _parts_of(own)
         for perturbation in perturbations:
             copies = PerturbedTask(own, None if perturbation.is_of_rows else parts, perturbation)
@@ -241,13 +245,6 @@ def with_perturbed(
             tasks.append(copies.task)
             made.append(copies)
     return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)), tuple(made)
-
-
-def _refuse_python_class(own: BoundTask) -> None:
-    if own.task.python_class is not None:
-        raise PlanError(
-            f"task {own.plan.name} is a Python class, so its questions cannot be perturbed; omit --perturb or the task"
-        )
 
 
 def _parts_of(own: BoundTask) -> QuestionParts:
