@@ -221,10 +221,10 @@ def _prompts_by_sample(run: RunEvidence, task: str) -> dict[Key, str]:
 
 
 def _difference(name: str, first: RunEvidence, second: RunEvidence, ours: JsonValue, theirs: JsonValue) -> str:
-    return f"{name}: {_shown(ours)} in {first.label}, {_shown(theirs)} in {second.label}"
+    return f"{name}: {_setting_text(ours)} in {first.label}, {_setting_text(theirs)} in {second.label}"
 
 
-def _shown(value: JsonValue, longest: int = 60) -> str:
+def _setting_text(value: JsonValue, longest: int = 60) -> str:
     if value is None:
         return "none"
     text = str(value)

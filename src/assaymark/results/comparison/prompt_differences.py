@@ -128,7 +128,7 @@ def _choice_lines(ours: Request, theirs: Request) -> Iterator[str]:
         [a.continuation for a in request.queries if isinstance(a, LoglikelihoodQuery)] for request in (ours, theirs)
     ]
     if texts[0] != texts[1]:
-        yield f"choices {_shown(texts[0])}, {_shown(texts[1])}"
+        yield f"choices {_first_texts(texts[0])}, {_first_texts(texts[1])}"
 
 
 def _setting_lines(ours: Request, theirs: Request) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _truncation_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str
         yield f"{truncated[0]} tokens truncated from the left, {truncated[1]}"
 
 
-def _shown(texts: Sequence[str], most: int = 4) -> str:
+def _first_texts(texts: Sequence[str], most: int = 4) -> str:
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(repr(text[:AROUND]) for text in texts[:most]) + more
 

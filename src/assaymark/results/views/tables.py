@@ -122,10 +122,10 @@ def note_lines(rows: Sequence[TableLine], views: Sequence[RunView]) -> list[str]
         named_notes += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
         for name, note in named_notes:
             tasks_of.setdefault(note, []).append(name)
-    return [f"! {_named(names)}: {note}" for note, names in tasks_of.items()]
+    return [f"! {_listed_names(names)}: {note}" for note, names in tasks_of.items()]
 
 
-def _named(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     """Return the first names and the number of the others."""
     more = len(names) - MAX_NAMED
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
