@@ -180,11 +180,11 @@ class Worker:
     def do(self, job: JobRow) -> None:
         """Do one job that was claimed. Whatever it does, this worker goes on with the next one."""
         try:
-            self._do(job)
+            self._attempt(job)
         except Exception as error:  # noqa: BLE001 - even its failure could not be stored; its lease will expire
             self._say(f"job {job.id}: left to another attempt ({type(error).__name__}: {error})")
 
-    def _do(self, job: JobRow) -> None:
+    def _attempt(self, job: JobRow) -> None:
         folder = self._host.work / job.id
         try:
             row = self._queue.submission(job.submission)
