@@ -416,7 +416,9 @@ class Catalog:
         task, notes = task_from_dataset(dataset, expander.own)
         expander.add_task(task)
         expander.notes += notes
-        families = {path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, dataset.path)}
+        names_it = re.compile(rf"(?m)^dataset_path: *{re.escape(dataset.path)} *$")
+        files = LIBRARY.rglob("*.yaml")
+        families = {file.parent.name for file in files if names_it.search(file.read_text(encoding="utf-8"))}
         if families:
             nearest_family = min(families, key=lambda family: (family not in dataset.path.lower(), family))
             expander.notes.append(
@@ -451,10 +453,6 @@ def _place_of(path: Path) -> Path:
     """Return where a file of rows lies; a link keeps its name where only that says of which kind the file is."""
     real = path.resolve()
     return real if is_rows_file(real) else path.absolute()
-
-
-def _reads(path: Path, dataset: str) -> bool:
-    return re.search(rf"(?m)^dataset_path: *{re.escape(dataset)} *$", path.read_text(encoding="utf-8")) is not None
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
