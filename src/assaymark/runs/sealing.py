@@ -116,7 +116,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
                 draft.write_text(secret.to_text(), encoding="utf-8")
             secret_file.chmod(0o600)
             if known is None or known.commitment is None:
-                opened.seals.put(_stored(secret, commitment))
+                opened.seals.put(_sealed_task(secret, commitment))
             opened.seals.learn_rows(secret.dataset_hash, samples, all_rows=True)
             with whole_file(commitment_file) as draft:
                 draft.write_text(commitment.to_text(), encoding="utf-8", errors="backslashreplace")
@@ -204,13 +204,13 @@ def _bound(name: str, options: SealOptions) -> BoundTask:
     return bind(tasks[0], BindOptions(data_dir=folder, num_fewshot=0))
 
 
-def _stored(secret: Secret, made: Commitment) -> SealedTask:
+def _sealed_task(secret: Secret, commitment: Commitment) -> SealedTask:
     return SealedTask(
         secret.task,
         secret.dataset_hash,
         key=secret.preview_key,
         public_fraction=secret.public_fraction,
-        commitment=made.root,
+        commitment=commitment.root,
         version=secret.version,
         valid_until=secret.valid_until,
         sealed_at=secret.sealed_at,

@@ -237,8 +237,8 @@ def _results_in(message: Message) -> list[str]:
         return [message.text]
     if OVER_LIMIT not in message.text:
         return []
-    told: list[Mapping[str, str]] = ast.literal_eval(message.text)
-    return [each["content"] for each in told]
+    tool_messages: list[Mapping[str, str]] = ast.literal_eval(message.text)
+    return [each["content"] for each in tool_messages]
 
 
 def _calls_of_server(tool_calls: str, step: int) -> tuple[CallPart, ...] | None:

@@ -197,13 +197,13 @@ def as_dataset(rows: Rows) -> "Dataset":
     return datasets.Dataset(datasets.table.InMemoryTable(rows.table))
 
 
-def rows_of(made: object) -> Rows:
+def rows_of(processed: object) -> Rows:
     """Convert the result of `process_docs` (our rows, a `datasets.Dataset` or a list) to our rows."""
-    if isinstance(made, Rows):
-        return made
-    if hasattr(made, "flatten_indices"):
-        flat = made.flatten_indices()
+    if isinstance(processed, Rows):
+        return processed
+    if hasattr(processed, "flatten_indices"):
+        flat = processed.flatten_indices()
         return Rows.of_table(flat.data.table, dict.fromkeys(flat.features))
-    if isinstance(made, Sequence):
-        return Rows.of(made)
-    raise PlanError(f"process_docs returned {type(made).__name__}; expected rows")
+    if isinstance(processed, Sequence):
+        return Rows.of(processed)
+    raise PlanError(f"process_docs returned {type(processed).__name__}; expected rows")
