@@ -195,10 +195,10 @@ def batch_file(path: Path, options: CsvOptions) -> BatchFile | None:
     types = _first_types(path, options)
     block = BLOCK_BYTES
     while types is not None and block <= LARGEST_BLOCK:
-        made = _temporary()
+        rows_file = _temporary()
         try:
-            _convert(path, options, types, block, made)
-            return BatchFile(made)
+            _convert(path, options, types, block, rows_file)
+            return BatchFile(rows_file)
         except ValueError as error:
             if _TOO_LONG in str(error):
                 block *= 4
@@ -206,7 +206,7 @@ def batch_file(path: Path, options: CsvOptions) -> BatchFile | None:
                 return None
         finally:
             with suppress(OSError):  # Windows keeps it until the process ends
-                made.unlink()
+                rows_file.unlink()
     return None
 
 
@@ -489,7 +489,7 @@ def _table(path: Path, options: CsvOptions) -> "Table":
             )
 
     try:
-        table = table_of(_whole([path]))
+        table = table_of(_whole_file_block([path]))
     except ValueError as error:
         if _TOO_LONG not in str(error):
             raise
@@ -536,7 +536,7 @@ def _places(path: Path, delimiter: str, indices: Sequence[int], *, has_header: b
     return [by_index.get(index, f"row {index + 1}") for index in indices]
 
 
-def _whole(paths: Sequence[Path]) -> int:
+def _whole_file_block(paths: Sequence[Path]) -> int:
     """Return a block size that makes each file one block, so that no cell is split and types are inferred from all."""
     largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
     return min(largest + 1, 2**31 - 1)

@@ -177,13 +177,13 @@ class Rows(Sequence[Row]):
 
     def changed(self, change: Callable[[Row], Row]) -> "Rows":
         """Return rows that `change` is applied to when they are read, each as often as it is read."""
-        made = Rows(
+        changed_rows = Rows(
             self._n_rows,
             lambda start, stop: [change(row) for row in self._read(start, stop)],
             self._features,
         )
-        made.skipped, made.places = self.skipped, self.places
-        return made
+        changed_rows.skipped, changed_rows.places = self.skipped, self.places
+        return changed_rows
 
     def filter(self, function: Callable[[Row], bool], **_: object) -> "Rows":
         """Return the rows for which `function` is true."""
@@ -203,18 +203,18 @@ class Rows(Sequence[Row]):
         features = {names.get(name, name): kind for name, kind in self._features.items()}
         if self.table is not None:
             table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
-            made = Rows.of_table(table, features)
+            renamed_rows = Rows.of_table(table, features)
         else:
 
             def read(start: int, stop: int) -> list[Row]:
                 return [{names.get(k, k): v for k, v in row.items()} for row in self._read(start, stop)]
 
-            made = Rows(self._n_rows, read, features)
+            renamed_rows = Rows(self._n_rows, read, features)
         if (column := self._column) is not None:
             before = {new: old for old, new in names.items()}
-            made._column = lambda name: column(before.get(name, name))
-        made.skipped, made.places = self.skipped, self.places
-        return made
+            renamed_rows._column = lambda name: column(before.get(name, name))
+        renamed_rows.skipped, renamed_rows.places = self.skipped, self.places
+        return renamed_rows
 
     def remove_columns(self, names: str | Sequence[str]) -> "Rows":
         """Return rows without some columns."""

@@ -87,7 +87,12 @@ def guide_section(name: str) -> GuideSection:
         if name in _cards():
             raise UsageError(f"'{name}' is a benchmark; `assaymark explain {name}` describes it, and `assaymark guide` "
                              "lists what benchmarks measure")  # fmt: skip
-        raise UnknownName("capability or word", name[:80], nearest(name[:80].lower(), [*names(), *words()]), _known())
+        raise UnknownName(
+            "capability or word",
+            name[:80],
+            nearest(name[:80].lower(), [*names(), *words()]),
+            f"known: {', '.join(capabilities())}",
+        )
     return next(section for section in guide() if section.capability.key == capability.key)
 
 
@@ -96,10 +101,6 @@ def words() -> Mapping[str, str]:
     """Return what words mean that a beginner meets."""
     meanings: Mapping[str, str] = load_yaml((files("assaymark.leaderboard") / "words.yaml").read_bytes())
     return meanings
-
-
-def _known() -> str:
-    return f"known: {', '.join(capabilities())}"
 
 
 class _People(TypedDict):

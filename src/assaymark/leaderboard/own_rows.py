@@ -33,7 +33,6 @@ from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
-from assaymark.results.evidence.records import StoppedByRule
 from assaymark.results.numbers import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average
 from assaymark.statistics.estimate import IntervalEstimate
@@ -233,7 +232,8 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         return None
     columns = board.score_columns
     cells = _cells(suite, columns, matches)
-    whole = _stored_composite(suite, runs)
+    # the latest run's composite of this very suite
+    whole = next((estimate for run in runs if run.stopped is None for estimate in _composites(suite, run)), None)
     if whole is not None:
         cells |= _composite_cells(whole, cells, columns)
     averaged = _average(suite, columns, cells, matches, whole)
@@ -257,6 +257,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         if (note := truncation_of(estimate))
     ]
     origin: Origin = "self-reported" if latest.is_self_reported else "measured"
+    by_rule = [run for run in stopped.values() if run is not None]
     return BoardRow(
         id=name,
         model=latest.model,
@@ -266,13 +267,9 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         facts={**facts, "origin": origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
-        stopped=_stopped_early([stopping_rule for stopping_rule in stopped.values() if stopping_rule is not None]),
+        stopped=StoppedEarly(sum(run.n_seen for run in by_rule), sum(run.n for run in by_rule)) if by_rule else None,
         is_upload=latest.is_upload,
     )
-
-
-def _stopped_early(runs: Sequence[StoppedByRule]) -> StoppedEarly | None:
-    return StoppedEarly(sum(run.n_seen for run in runs), sum(run.n for run in runs)) if runs else None
 
 
 def _without_fixed_intervals(
@@ -325,7 +322,8 @@ def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Foun
             continue
         shots = {n for e in estimates if (n := e.details.get("n_shots")) is not None}
         if member.shots is not None and shots and shots != {member.shots}:
-            notes.append(f"{member.task}: run {run.row.short_id} has {_list(shots)} shots, the board {member.shots}")
+            of_run = ", ".join(map(str, sorted(shots)))
+            notes.append(f"{member.task}: run {run.row.short_id} has {of_run} shots, the board {member.shots}")
             continue
         score = _member_score(member, estimates)
         if score is not None:
@@ -336,10 +334,6 @@ def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Foun
 def holds_member(member: Member, run: StoredRun) -> bool:
     """Return whether a board with this member shows a run: it has the member's metrics, at the board's shots."""
     return _latest(member, [run], []) is not None
-
-
-def _list(values: set[int] | set[str]) -> str:
-    return ", ".join(map(str, sorted(values)))
 
 
 def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
@@ -483,11 +477,6 @@ def _number_of_estimate(estimate: Estimate) -> IntervalValue:
 def number_of(estimate: IntervalEstimate) -> IntervalValue:
     """Return an interval estimate as a board's number."""
     return IntervalValue(estimate.value, estimate.low, estimate.high, estimate.stderr, estimate.method)
-
-
-def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
-    """Return the latest run's composite of this very suite."""
-    return next((estimate for run in runs if run.stopped is None for estimate in _composites(suite, run)), None)
 
 
 def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:

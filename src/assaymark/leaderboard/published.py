@@ -138,7 +138,16 @@ def read_published(board: Board, source: TableSource) -> BoardTable:
     """
     form = _format_of(source)
     keys = column_keys(column.title for column in form.sources)
-    columns = tuple(_column(board, column, source, keys[column.title]) for column in form.sources)
+    columns = tuple(
+        ScoreColumn(
+            key=keys[column.title],
+            title=column.title,
+            category=board.category_of(column.title),
+            normalised=column.raw is not None,
+            n=source.sizes.get(column.title, column.size),
+        )
+        for column in form.sources
+    )
     rows: list[BoardRow] = []
     issues: list[Issue] = []
     seen: dict[str, int] = {}
@@ -154,16 +163,6 @@ def read_published(board: Board, source: TableSource) -> BoardTable:
     dates = [str(row.facts["date"]) for row in rows if row.facts.get("date")]
     return BoardTable(columns, tuple(rows), rank_apart=False, issues=tuple(issues), version=digest[:16],
                  updated_at=max(dates, default=""))  # fmt: skip
-
-
-def _column(board: Board, column: _Source, source: TableSource, key: str) -> ScoreColumn:
-    return ScoreColumn(
-        key=key,
-        title=column.title,
-        category=board.category_of(column.title),
-        normalised=column.raw is not None,
-        n=source.sizes.get(column.title, column.size),
-    )
 
 
 def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]]]:

@@ -49,18 +49,18 @@ def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Tabl
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         rank = "" if row.rank is None else f"{row.rank} ({row.best}–{row.worst})"
-        average = _shown(row.average.number if row.average else None, is_share=True)
+        average = _number_text(row.average.number if row.average else None, is_share=True)
         if row.average is not None and row.average.n_columns < n_averaged:
             average += f" ({row.average.n_columns} of {n_averaged})"
         cells = [average]
         for column in columns:
             cell = row.cells.get(column.key)
-            cells.append(_shown(cell.number if cell else None, is_share=column.is_share, interval=False))
+            cells.append(_number_text(cell.number if cell else None, is_share=column.is_share, interval=False))
         table.add_row(Text(rank), Text(row.row.model), *(Text(cell) for cell in cells))
     return table
 
 
-def _shown(number: IntervalValue | None, *, is_share: bool, interval: bool = True) -> str:
+def _number_text(number: IntervalValue | None, *, is_share: bool, interval: bool = True) -> str:
     if number is None:
         return "–"
     scale = 100.0 if is_share else 1.0

@@ -202,7 +202,7 @@ def _claimed(
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _CachedTable:
     """A table, and the state of the store that it was made of."""
 
     state: str
@@ -216,7 +216,7 @@ class Site:
         """Args: boards: at least one is expected; runs: of the store, None where only published tables are shown."""
         self._own_boards = tuple(boards)
         self.runs = runs
-        self._made: dict[str, _Made] = {}
+        self._tables: dict[str, _CachedTable] = {}
         self._boards: tuple[tuple[tuple[str, str], ...], tuple[Board, ...]] | None = None
         self._lock = Lock()
 
@@ -230,12 +230,12 @@ class Site:
         runs = self.stored_runs()
         state = tuple((run.run_id, run.state) for run in runs)
         with self._lock:
-            made = self._boards
-        if made is None or made[0] != state:
-            made = (state, tuple(boards_of_store(runs)))
+            cached = self._boards
+        if cached is None or cached[0] != state:
+            cached = (state, tuple(boards_of_store(runs)))
             with self._lock:
-                self._boards = made
-        return made[1]
+                self._boards = cached
+        return cached[1]
 
     def board(self, name: str) -> Board:
         """Return one board.
@@ -274,14 +274,14 @@ class Site:
         reports = sorted(marks.n_reports.items())
         state = content_hash([_state(board, runs), sorted(marks.flagged), reports, rating_files(board.ratings)])
         with self._lock:
-            made = self._made.get(board.name)
-        if made is None or made.state != state:
+            cached = self._tables.get(board.name)
+        if cached is None or cached.state != state:
             table = with_ratings(_make_table(board, runs), board.ratings)
             table = _with_merges(with_win_rates(table, self.runs) if board.win_rates else table)
-            made = _Made(state, _discussed(table, marks))
+            cached = _CachedTable(state, _discussed(table, marks))
             with self._lock:
-                self._made[board.name] = made
-        return made.table
+                self._tables[board.name] = cached
+        return cached.table
 
 
 def _state(board: Board, runs: Sequence[StoredRun]) -> str:

@@ -356,12 +356,12 @@ class StoredRuns:
         runs = [run for run in self.runs() if task in run.row.tasks and not run.is_upload]
         state = content_hash([[run.run_id, run.state] for run in runs])
         with self._lock:
-            made = self._questions.get(task)
-        if made is None or made[0] != state:
-            made = (state, questions_in(self._store, [run.row for run in runs], task))
+            cached = self._questions.get(task)
+        if cached is None or cached[0] != state:
+            cached = (state, questions_in(self._store, [run.row for run in runs], task))
             with self._lock:
-                self._questions[task] = made
-        return made[1]
+                self._questions[task] = cached
+        return cached[1]
 
     def comparison(self, run_ids: Sequence[str]) -> Comparison:
         """Return the paired comparison of stored runs, the first one the reference.

@@ -139,7 +139,12 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
     columns = [column for column in table.columns if (column.category, column.title) not in added]
     higher = [column.higher_is_better for column in columns]
     is_one_way = len({*higher}) == 1 and all(column.is_share for column in columns)
-    values = np.array([[_value(row.cells.get(column.key)) for column in columns] for row in rows])
+    values = np.array(
+        [
+            [np.nan if (cell := row.cells.get(column.key)) is None else cell.number.value for column in columns]
+            for row in rows
+        ]
+    )
     rates, means, why = helm_win_rates(values, higher), helm_mean_scores(values), ""
     unknown = np.full((2, len(rows)), np.nan)
     rate_ends, mean_ends = unknown, unknown
@@ -200,10 +205,6 @@ def with_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardTable:
         ]
     version = content_hash([table.version, "win rates and mean scores"]).rpartition(":")[2][:16]
     return replace(table, columns=tuple(columns), rows=tuple(rows), version=version)
-
-
-def _value(cell: RowScore | None) -> float:
-    return float("nan") if cell is None else cell.number.value
 
 
 def _with_ends(value: float, ends: Floats) -> tuple[float | None, float | None, float | None]:

@@ -43,9 +43,9 @@ def json_kind(value: object) -> str:
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made: dict[str, object] = {}
+    mapping: dict[str, object] = {}
     for key, value in pairs:
-        if key in made:
+        if key in mapping:
             raise ValueError(f"it has the key {key!r:.80} twice")
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping

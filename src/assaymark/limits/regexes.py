@@ -220,15 +220,15 @@ def _is_quick(pattern: re.Pattern[str], text: str) -> bool:
 
 def findall(pattern: re.Pattern[str] | str, text: str) -> list[object]:
     """Return the result of `re.findall`. Raises: RegexTooSlow; DataError for a pattern that does not compile."""
-    made = compiled(pattern) if isinstance(pattern, str) else pattern
-    if _is_quick(made, text):
-        return made.findall(text)
-    return list(_worker.run(("findall", made.pattern, made.flags, str(text), "", 0)))
+    regex = compiled(pattern) if isinstance(pattern, str) else pattern
+    if _is_quick(regex, text):
+        return regex.findall(text)
+    return list(_worker.run(("findall", regex.pattern, regex.flags, str(text), "", 0)))
 
 
 def sub(pattern: str, replacement: str, text: str, count: int = 0) -> str:
     """Return the result of `re.sub`. Raises: as `findall`; re.error for a bad replacement."""
-    made = compiled(pattern)
-    if _is_quick(made, text):
-        return made.sub(replacement, text, count)
-    return str(_worker.run(("sub", made.pattern, made.flags, str(text), replacement, count)))
+    regex = compiled(pattern)
+    if _is_quick(regex, text):
+        return regex.sub(replacement, text, count)
+    return str(_worker.run(("sub", regex.pattern, regex.flags, str(text), replacement, count)))

@@ -190,7 +190,8 @@ class Cgroup:
     def create(cls, limits: Resources, root: Path = Path("/sys/fs/cgroup")) -> "Cgroup | None":
         """Return a new group with these limits; None where none may be made (systemd: Delegate=memory pids)."""
         try:
-            own = next(line for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::"))
+            lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+            own = next(line for line in lines if line.startswith("0::"))
             above = root / own.removeprefix("0::").strip("/")
             above = above.parent if above.name == cls.LEAF else above
             if not {"memory", "pids"} <= set((above / "cgroup.controllers").read_text(encoding="ascii").split()):
@@ -228,10 +229,6 @@ class Cgroup:
                 time.sleep(0.02)
             else:
                 return
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="ascii").splitlines()
 
 
 def _write(path: Path, text: str) -> None:

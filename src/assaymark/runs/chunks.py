@@ -65,10 +65,10 @@ def rendered(chunks: Sequence[tuple[BoundTask, ...]], render: Render | None) -> 
         requests: list[Request] = []
         samples: dict[str, Sample] = {}
         for task in bound:
-            made = list(task.requests(render))
+            task_requests = list(task.requests(render))
             by_index = {sample.index: sample for sample in task.samples()}
-            samples |= {request.id: by_index[request.sample_index] for request in made}
-            requests += made
+            samples |= {request.id: by_index[request.sample_index] for request in task_requests}
+            requests += task_requests
         return Chunk(bound, requests, samples)
 
     return read_ahead(make, chunks, "render")

@@ -70,7 +70,9 @@ def execute(
     opener = RunOpener(store, prepared.plan, wait, notify, _followed(prepared, observe), prepared.bound)
     opened = open_checked(opener, prepared, model, command)
     if opened.is_complete:
-        return _stored_result(prepared, store, opened)
+        store.close_run(opened.run_id, opened.attempt_id, "finished")
+        n_failed = store.run(opened.run_id).n_failed
+        return RunResult(opened.run_id, opened.attempt_id, "finished", True, _n_requests(prepared), 0, n_failed)
     chunks, render = chunks_of(prepared.bound, prepared.options.n_workers), render_of(model)
     with Attempt(store, model, opened, prepared.options.bill) as attempt:
         attempt.charge_stored([task.name for task in prepared.plan.tasks])
@@ -95,13 +97,6 @@ def open_checked(opener: RunOpener, prepared: PreparedRun, model: Model, command
     }
     task_files = {"task_files": own} if own else {}  # needed to run again; no part of the run key
     return opener.open(facts={**environment(), **task_files}, command=command)
-
-
-def _stored_result(prepared: PreparedRun, store: Store, opened: OpenRun) -> RunResult:
-    """Return the result of a run that was already complete."""
-    store.close_run(opened.run_id, opened.attempt_id, "finished")
-    n_failed = store.run(opened.run_id).n_failed
-    return RunResult(opened.run_id, opened.attempt_id, "finished", True, _n_requests(prepared), 0, n_failed)
 
 
 def _n_requests(prepared: PreparedRun) -> int:

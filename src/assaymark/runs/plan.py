@@ -112,7 +112,11 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
     """Bind one task with its own shots and sample positions, where they were given."""
     shots = dict(selection.shots).get(task.name)
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
-    at_most = [chosen.suite.at_most for chosen in selection.suites if _has(chosen, task) and chosen.suite.at_most]
+    at_most = [
+        chosen.suite.at_most
+        for chosen in selection.suites
+        if any(task.name in leaves for leaves in chosen.leaves) and chosen.suite.at_most
+    ]
     if at_most:
         options = replace(options, at_most=min(at_most))
     if task.name in wanted.samples:
@@ -124,10 +128,6 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
             f"task {task.name} was requested at {shots} shots but fixes its own: {bound_task.plan.num_fewshot}"
         )
     return bound_task
-
-
-def _has(chosen: ChosenSuite, task: Task) -> bool:
-    return any(task.name in leaves for leaves in chosen.leaves)
 
 
 def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:

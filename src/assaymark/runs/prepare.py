@@ -195,18 +195,18 @@ def declared_models(name: str, include_path: Sequence[str | Path]) -> Mapping[st
     def create(arguments: Mapping[str, object]) -> Model:
         factory = load_function(declaration.function, folders)
         try:
-            made = factory(arguments)
+            created = factory(arguments)
         except AssaymarkError:
             raise
         except Exception as error:
             file = declaration.function.file or Path(name)
             raise DataError(f"{place_in(file, error)} model {name} failed: {exception_text(error)}") from error
-        if not isinstance(made, Model):
+        if not isinstance(created, Model):
             raise DataError(
-                f"{declaration.where}: model {name} is {type(made).__name__}; expected an object with the methods of "
-                "assaymark.models.model.Model"
+                f"{declaration.where}: model {name} is {type(created).__name__}; expected an object with the methods "
+                "of assaymark.models.model.Model"
             )
-        return made
+        return created
 
     return {name: create}
 

@@ -44,10 +44,10 @@ class PromptStyles:
     def _lines(self) -> "list[StyleLine]":
         from assaymark.results.views.prompt_style_table import StyleEstimates, style_lines
 
-        made = [
+        of_runs = [
             StyleEstimates(run.prompt_style, run.num_fewshot, run.run.short_id, run.run.estimates) for run in self.runs
         ]
-        return style_lines(made, self.comparison)
+        return style_lines(of_runs, self.comparison)
 
     def table(self) -> "RenderableType":
         """Return the results for a terminal: values, intervals, answers that could not be extracted, differences."""

@@ -110,7 +110,9 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
     row = run.row
     plans = {task.name: task for task in row.plan.tasks}
     claim_results = [
-        _against(claim, run.estimate(claim.task, claim.metric), plans.get(claim.task), _whole(row.extra, claim.task))
+        _against(
+            claim, run.estimate(claim.task, claim.metric), plans.get(claim.task), _n_in_split(row.extra, claim.task)
+        )
         for claim in claims
     ]
     stored = row.extra.get("claims")
@@ -119,7 +121,7 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
     return claim_results
 
 
-def _whole(extra: ResultFacts, task: str) -> int | None:
+def _n_in_split(extra: ResultFacts, task: str) -> int | None:
     """Return the number of samples in the task's whole split, as stored with the run."""
     fact = extra.get("tasks", {}).get(task)
     n_total = None if fact is None else fact.get("n_total")

@@ -121,12 +121,12 @@ class _Rescoring:
         raise PlanError(f"run {self.row.short_id} has no answers for task {self.task.name}; there is nothing to score")
 
     def _refuse_missing(self, scores: Sequence[Score]) -> None:
-        made = {score.metric for score in scores}
-        lacking = [metric.name for metric in self.task.metrics if metric.name not in made]
+        scored = {score.metric for score in scores}
+        lacking = [metric.name for metric in self.task.metrics if metric.name not in scored]
         if lacking:
             raise PlanError(
                 f"task {self.task.name}: {', '.join(lacking)} cannot be computed from the stored answers; "
-                f"they give {', '.join(sorted(made)) or 'no score'}"
+                f"they give {', '.join(sorted(scored)) or 'no score'}"
             )
 
     def score(self) -> None:
@@ -203,7 +203,7 @@ class Rescored:
                     and key[1:] in task.names
                     and earlier.get(key, estimate.value) != estimate.value
                 ):
-                    before, after = _shown(earlier[key]), _shown(estimate.value)
+                    before, after = _value_text(earlier[key]), _value_text(estimate.value)
                     lines.append(f"  {estimate.metric} ({estimate.filter}) was {before}, is {after}")
         return lines
 
@@ -225,7 +225,7 @@ class Rescored:
         }
 
 
-def _shown(value: float | None) -> str:
+def _value_text(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 

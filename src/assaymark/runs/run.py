@@ -364,7 +364,7 @@ class Run:
         indices: set[int] = set()
         records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
         if search is not None:
-            records = (record for record in self._found(task, search) if not only_wrong or is_wrong(record))
+            records = (record for record in self._matching_samples(task, search) if not only_wrong or is_wrong(record))
         for record in records:
             if limit is not None and len(indices | {record.request.sample_index}) > limit:
                 break
@@ -372,7 +372,7 @@ class Run:
             indices.add(record.request.sample_index)
         return matching
 
-    def _found(self, task: str, search: str) -> Iterator[SampleRecord]:
+    def _matching_samples(self, task: str, search: str) -> Iterator[SampleRecord]:
         """Yield the samples that a search finds."""
         at_once, offset = 500, 0
         while (page := self.store.search_samples(self.id, search, task=task, offset=offset, limit=at_once)).samples:

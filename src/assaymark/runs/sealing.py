@@ -66,9 +66,9 @@ class Sealed:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return what was done with stable names."""
-        made = self.commitment
-        return {"task": made.task, "version": made.version, "root": made.root, "n_rows": len(made.rows),
-                "n_public": self.n_public, "public_fraction": made.public_fraction, "valid_until": made.valid_until,
+        seal = self.commitment
+        return {"task": seal.task, "version": seal.version, "root": seal.root, "n_rows": len(seal.rows),
+                "n_public": self.n_public, "public_fraction": seal.public_fraction, "valid_until": seal.valid_until,
                 "seal": str(self.secret_file), "commitment": str(self.commitment_file)}  # fmt: skip
 
 
@@ -98,12 +98,12 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
     stem = wanted.task.replace("/", "__") + (f"-{options.version}" if options.version else "")
     secret_file, commitment_file = folder / f"{stem}{SEAL}", folder / f"{stem}{COMMITMENT}"
     secret = _kept(secret_file, wanted) if secret_file.exists() else wanted
-    made = commit(secret, [sample.row for sample in samples])
-    if commitment_file.exists() and read_commitment(commitment_file) != made:
+    commitment = commit(secret, [sample.row for sample in samples])
+    if commitment_file.exists() and read_commitment(commitment_file) != commitment:
         raise UsageError(f"{commitment_file} is of another seal; name another folder with -o")
     with Store.open(store) as opened:
         known = opened.seals.of_dataset(secret.dataset_hash)
-        if known is not None and known.commitment not in {None, made.root}:
+        if known is not None and known.commitment not in {None, commitment.root}:
             raise UsageError(
                 f"the rows of {secret.task} are sealed in the store since {known.sealed_at[:10]} (commitment "
                 f"{known.commitment}), and a second preview would show other rows; use that seal's file"
@@ -116,11 +116,11 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
                 draft.write_text(secret.to_text(), encoding="utf-8")
             secret_file.chmod(0o600)
             if known is None or known.commitment is None:
-                opened.seals.put(_stored(secret, made))
+                opened.seals.put(_sealed_task(secret, commitment))
             opened.seals.learn_rows(secret.dataset_hash, samples, all_rows=True)
             with whole_file(commitment_file) as draft:
-                draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
-    return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
+                draft.write_text(commitment.to_text(), encoding="utf-8", errors="backslashreplace")
+    return Sealed(commitment, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
 
 
 def _secret(bound: BoundTask, options: SealOptions) -> Secret:
@@ -157,8 +157,8 @@ def reveal_task(
     """
     secret = read_secret(seal)
     samples = sorted(_bound(name, options).samples(), key=lambda sample: sample.index)
-    made = commit(secret, [sample.row for sample in samples])
-    sealed = next((known for known in sealed_tasks_of(store) if known.commitment == made.root), None)
+    commitment = commit(secret, [sample.row for sample in samples])
+    sealed = next((known for known in sealed_tasks_of(store) if known.commitment == commitment.root), None)
     if sealed is None:  # compared by content, so another line end or delimiter of the file does not matter
         raise DataError(
             f"{name}: the store has no seal of these {len(samples):,} rows by {seal}; expected the rows that were "
@@ -204,13 +204,13 @@ def _bound(name: str, options: SealOptions) -> BoundTask:
     return bind(tasks[0], BindOptions(data_dir=folder, num_fewshot=0))
 
 
-def _stored(secret: Secret, made: Commitment) -> SealedTask:
+def _sealed_task(secret: Secret, commitment: Commitment) -> SealedTask:
     return SealedTask(
         secret.task,
         secret.dataset_hash,
         key=secret.preview_key,
         public_fraction=secret.public_fraction,
-        commitment=made.root,
+        commitment=commitment.root,
         version=secret.version,
         valid_until=secret.valid_until,
         sealed_at=secret.sealed_at,

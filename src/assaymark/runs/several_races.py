@@ -210,7 +210,7 @@ def _verdicts_of_e_bh(
     rejected = e_bh(log_e_values, options.alpha).reshape(len(states), len(kinds))
     decided: dict[Pair, RaceState] = {}
     for (pair, state), own in zip(states.items(), rejected, strict=True):
-        made = [kind for kind, is_made in zip(kinds, own, strict=True) if is_made]
-        verdict: Verdict = state.verdict if state.is_certain else made[0] if made else "undecided"
+        established = [kind for kind, is_made in zip(kinds, own, strict=True) if is_made]
+        verdict: Verdict = state.verdict if state.is_certain else established[0] if established else "undecided"
         decided[pair] = replace(state, verdict=verdict)
     return decided

@@ -67,27 +67,27 @@ def init_task(source: str, options: InitOptions) -> WrittenTask:
     folder = options.output.parent if options.output else path.parent if path.is_file() else Path()
     own = OwnData(data_folder(options.data_dir), options.skip_bad_rows, options.answers)
     catalog = Catalog.open([Path(each).expanduser() for each in options.include_path])
-    made = new_task(source, own, folder, catalog, name=options.name, like=options.like, fewshot=options.fewshot)
-    name = str(made.task["task"])
+    new = new_task(source, own, folder, catalog, name=options.name, like=options.like, fewshot=options.fewshot)
+    name = str(new.task["task"])
     file = options.output or folder / f"{name}.yaml"
-    group_file = None if made.group is None else file.with_name(f"{made.group['group']}.yaml")
+    group_file = None if new.group is None else file.with_name(f"{new.group['group']}.yaml")
     for target in (file, group_file):
         if target is not None and target.exists():
             raise UsageError(f"{target} exists already; remove it, or write elsewhere with --output FILE")
     try:
-        write_whole(file, file_text(made.task, _comments(source, made, file)))
-        if made.group is not None and group_file is not None:
-            write_whole(group_file, file_text(made.group, _group_comments(made)))
+        write_whole(file, file_text(new.task, _comments(source, new, file)))
+        if new.group is not None and group_file is not None:
+            write_whole(group_file, file_text(new.group, _group_comments(new)))
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
-    return WrittenTask(name, file, made.guess, None if made.group is None else str(made.group["group"]), group_file)
+    return WrittenTask(name, file, new.guess, None if new.group is None else str(new.group["group"]), group_file)
 
 
-def _comments(source: str, made: NewTask, file: Path) -> list[str]:
-    same = made.task["fewshot_split"] == made.task["test_split"]
+def _comments(source: str, new: NewTask, file: Path) -> list[str]:
+    same = new.task["fewshot_split"] == new.task["test_split"]
     return [
-        f"Made of {source}: {made.guess}.",
-        *([f"Prompt, examples and metrics are those of {made.like}."] if made.like else []),
+        f"Made of {source}: {new.guess}.",
+        *([f"Prompt, examples and metrics are those of {new.like}."] if new.like else []),
         *(["Few-shot examples are drawn from the evaluated rows; others: data_files, fewshot_split"] if same else []),
         f"Check it: assaymark task check {file.name}",
         f"Run it:   assaymark run --model_args pretrained=DIR --tasks {file.name}",
@@ -96,8 +96,8 @@ def _comments(source: str, made: NewTask, file: Path) -> list[str]:
     ]
 
 
-def _group_comments(made: NewTask) -> list[str]:
+def _group_comments(new: NewTask) -> list[str]:
     return [
-        f"{made.joined} and {made.task['task']} in one average, with one subject more than the published benchmark.",
-        f"Only the value of {made.joined}, which is shown below it, is comparable with published ones.",
+        f"{new.joined} and {new.task['task']} in one average, with one subject more than the published benchmark.",
+        f"Only the value of {new.joined}, which is shown below it, is comparable with published ones.",
     ]

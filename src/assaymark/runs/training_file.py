@@ -254,7 +254,7 @@ class _Maker:
         pools = self._pools()
         for each in self.bound.values():  # of all tasks: a row of one may be a test row of another
             self._evaluated.add(each)
-        made: list[dict[str, JsonValue]] = []
+        examples: list[dict[str, JsonValue]] = []
         n_rows = n_assigned = 0
         for task, pool in pools.items():
             n_rows += len(pool.samples)
@@ -265,11 +265,11 @@ class _Maker:
         n_rows += self._n_of_other_tasks
         for subject in self.wrong:
             if subject.task in pools:
-                made += self._of_subject(subject, pools[subject.task])
+                examples += self._of_subject(subject, pools[subject.task])
         if n_rows > n_assigned:
             rows = counted(n_rows - n_assigned, "row")
             self.notes.append(f"{rows} left out: of subjects without a wrong answer")
-        return made
+        return examples
 
     _n_of_other_tasks = 0  # rows of a file whose subject is none of the tasks
 

@@ -169,7 +169,7 @@ class _CallChecker:
 
 
 def _wrong_type(where: str, value: object, expected: str) -> CallFault:
-    return CallFault("wrong_type", f"{where}: {_shown(value)} is a {type(value).__name__}; expected {expected}")
+    return CallFault("wrong_type", f"{where}: {_short_repr(value)} is a {type(value).__name__}; expected {expected}")
 
 
 # ------------------------------------------------------------------------------------------------- types
@@ -252,7 +252,7 @@ def _fault_of_value(where: str, value: object, allowed: Sequence[object], kind: 
         ]
     else:
         is_right = value in allowed
-    return None if is_right else CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    return None if is_right else CallFault("wrong_value", f"{where}: {_short_repr(value)}; expected {_listed(allowed)}")
 
 
 def _are_dicts(value: list[object], kind: _Kind) -> bool:
@@ -267,7 +267,7 @@ def _plain(value: object) -> object:
 
 def _fault_of_dict(where: str, value: Mapping[str, object], allowed: Sequence[object]) -> CallFault | None:
     """Compare an object with acceptable ones, whose values are lists of acceptable values."""
-    fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    fault = CallFault("wrong_value", f"{where}: {_short_repr(value)}; expected {_listed(allowed)}")
     for other in allowed:
         if not isinstance(other, Mapping):
             continue
@@ -283,7 +283,9 @@ def _fault_of_keys(where: str, value: Mapping[str, object], other: Mapping[str, 
         if key not in other:
             return CallFault("wrong_value", f"{where}: the key '{key}' is not expected")
         if _plain(each) not in [_plain(acceptable) for acceptable in other[key]]:
-            return CallFault("wrong_value", f"{where}, key '{key}': {_shown(each)}; expected {_listed(other[key])}")
+            return CallFault(
+                "wrong_value", f"{where}, key '{key}': {_short_repr(each)}; expected {_listed(other[key])}"
+            )
     for key, values in other.items():
         if key not in value and OMISSIBLE not in values:
             return CallFault("wrong_value", f"{where}: the key '{key}' is missing; expected {_listed(values)}")
@@ -292,7 +294,7 @@ def _fault_of_keys(where: str, value: Mapping[str, object], other: Mapping[str, 
 
 def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[object]) -> CallFault | None:
     """Compare a list of objects with acceptable lists, in order."""
-    fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    fault = CallFault("wrong_value", f"{where}: {_short_repr(value)}; expected {_listed(allowed)}")
     for other in allowed:
         if not isinstance(other, Sequence) or len(value) != len(other):
             continue
@@ -309,13 +311,13 @@ def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[objec
 
 
 def _listed(allowed: Sequence[object]) -> str:
-    texts = [_shown(value) for value in allowed if value != OMISSIBLE]
+    texts = [_short_repr(value) for value in allowed if value != OMISSIBLE]
     if not texts:
         return "it to be left out"
     return " or ".join(texts[:5]) + (f" or {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 

@@ -89,7 +89,7 @@ def java_value(text: str, kind: str, item: str | None = None) -> object:
         return _java_list(text, item)
     if kind == "Array":
         match = _ARRAY.search(text)
-        return text if match is None else [_java_item(part, item) for part in _parts(match[1])]
+        return text if match is None else [_java_item(part, item) for part in match[1].split(",") if part.strip()]
     if kind == "HashMap":
         return _java_map(text)
     return _JAVA.get(kind, str)(text)
@@ -135,10 +135,6 @@ def _plain_number(text: str) -> object:
         except ValueError:
             continue
     return text
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in text.split(",") if part.strip()]
 
 
 # -------------------------------------------------------------------------------------------- JavaScript

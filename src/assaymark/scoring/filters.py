@@ -248,10 +248,11 @@ class MultiChoiceRegexFilter:
         """Return, for each response, the letter in brackets, or the fallback."""
         regex = compiled(self.regex_pattern)
         return [
-            [self._one(regex, text, doc["choices"]) for text in texts] for texts, doc in zip(resps, docs, strict=True)
+            [self._letter(regex, text, doc["choices"]) for text in texts]
+            for texts, doc in zip(resps, docs, strict=True)
         ]
 
-    def _one(self, regex: re.Pattern[str], text: object, choices: Sequence[str]) -> str:
+    def _letter(self, regex: re.Pattern[str], text: object, choices: Sequence[str]) -> str:
         letters = [chr(ord("A") + index) for index in range(len(choices))]
         by_text = {self._simplified(c.strip()): f"({a})" for c, a in zip(choices, letters, strict=True)}
         # sorted by length of the escaped pattern, kept stable: equal lengths stay in the choices' order

@@ -106,7 +106,7 @@ def _json(text: str) -> object:
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableAnswer(f"the call {_shown(text)} is not JSON: {error}") from None
+        raise UnreadableAnswer(f"the call {_quoted(text)} is not JSON: {error}") from None
 
 
 def _json_calls(text: str) -> tuple[FunctionCall, ...]:
@@ -115,7 +115,7 @@ def _json_calls(text: str) -> tuple[FunctionCall, ...]:
     try:
         values = list(_values(text))
     except (ValueError, RecursionError) as error:
-        raise UnreadableAnswer(f"{_shown(text)} is not JSON: {error}") from None
+        raise UnreadableAnswer(f"{_quoted(text)} is not JSON: {error}") from None
     return tuple(call for value in values for call in _of_json(value))
 
 
@@ -144,13 +144,13 @@ def _of_json(value: object) -> Iterator[FunctionCall]:
         value = value["function"]
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise UnreadableAnswer(
-            f'{_shown(canonical_json(value))} is not a call; expected {{"name": ..., "arguments": ...}}'
+            f'{_quoted(canonical_json(value))} is not a call; expected {{"name": ..., "arguments": ...}}'
         )
     arguments: object = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), {})
     if isinstance(arguments, str):
         arguments = _json(arguments)
     if not isinstance(arguments, Mapping):
-        raise UnreadableAnswer(f"the arguments of {name} are {_shown(canonical_json(arguments))}; expected an object")
+        raise UnreadableAnswer(f"the arguments of {name} are {_quoted(canonical_json(arguments))}; expected an object")
     yield FunctionCall(name, arguments)
 
 
@@ -200,9 +200,9 @@ def _in_call_syntax(text: str, language: Language) -> tuple[FunctionCall, ...]:
         return tuple(FunctionCall(name, arguments) for name, arguments in read(bare))
     except UnreadableCall as error:
         if re.match(r"\[?\s*[\w.]+\(", bare):
-            raise UnreadableAnswer(f"{_shown(bare)} cannot be read as calls: {error}") from None
+            raise UnreadableAnswer(f"{_quoted(bare)} cannot be read as calls: {error}") from None
         return ()
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -57,10 +57,12 @@ def correlations(
     if n < FEWEST or None in values:
         return Correlation(values[0], None, None, n), Correlation(values[1], None, None, n)
     generator = generator_for("correlation", n, draws)
+    at_once = max(1, _CELLS_AT_ONCE // n)
+    sizes = [min(at_once, draws - start) for start in range(0, draws, at_once)]
     drawn = np.concatenate(
         [
             _drawn(first, second, generator.multinomial(n, np.full(n, 1.0 / n), size).astype(np.float64))
-            for size in _sizes(draws, max(1, _CELLS_AT_ONCE // n))
+            for size in sizes
         ]
     )
     tail = (1.0 - confidence) / 2.0
@@ -76,10 +78,6 @@ def ranks_of(values: Floats) -> Floats:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2.0)[place])
-
-
-def _sizes(draws: int, most: int) -> list[int]:
-    return [min(most, draws - start) for start in range(0, draws, most)]
 
 
 def _drawn(first: Floats, second: Floats, counts: Floats) -> Floats:

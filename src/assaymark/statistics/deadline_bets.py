@@ -98,7 +98,9 @@ class DeadlineBets:
         """Return the sizes of the bets. Shapes: [2, orders, means] of logs of both parts of the capital -> the same."""
         others = np.minimum(np.exp(np.minimum(capitals[1] - self._log_needed, 0.0)), 0.999)
         to_gain = self._log_needed + np.log1p(-others) - capitals[0]
-        return np.stack([_hazard(to_gain) * scales[0], scales[1]])
+        # phi(z) / (1 - Phi(z)), by a table
+        hazard: Floats = np.interp(to_gain, *_hazards())
+        return np.stack([hazard * scales[0], scales[1]])
 
 
 def _change(means: Floats, mean: Floats, bounds: tuple[Floats, Floats]) -> Floats:
@@ -115,9 +117,3 @@ def _hazards() -> tuple[Floats, Floats]:
     gains = np.concatenate([np.linspace(0.0005, 2.0, 400), np.linspace(2.05, MOST_LOG, 1160)])
     z = np.array([-normal_quantile(math.exp(-gain)) for gain in gains])
     return gains, np.exp(gains - z**2 / 2) / math.sqrt(2 * math.pi)
-
-
-def _hazard(to_gain: Floats) -> Floats:
-    """Return phi(z) / (1 - Phi(z)), by a table. Shapes: any."""
-    hazard: Floats = np.interp(to_gain, *_hazards())
-    return hazard

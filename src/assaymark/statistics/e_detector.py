@@ -113,7 +113,8 @@ def log_evidence(values: Floats, m0: float | Floats, before: Floats | None = Non
 
     Raises: UsageError for m0 or a value outside of its range.
     """
-    _check_bound(m0)
+    if not (np.all(np.asarray(m0) >= 0) and np.all(np.asarray(m0) < 1)):
+        raise UsageError(f"the bound of the mean is {m0}; expected a number of at least 0 and below 1")
     array = np.asarray(values, dtype=np.float64)
     _check_range(array)
     bounds = np.asarray(m0, dtype=np.float64)[..., None, None]
@@ -216,11 +217,6 @@ class Detector:
         since = int(np.argmin(capital[:-1]))  # the bet that began there has won most
         before = float(seen[:since].mean()) if since else None
         return Change(self.n_seen - 1, self.evidence, since, float(seen[since:].mean()), before, side == 0)
-
-
-def _check_bound(m0: float | Floats) -> None:
-    if not (np.all(np.asarray(m0) >= 0) and np.all(np.asarray(m0) < 1)):
-        raise UsageError(f"the bound of the mean is {m0}; expected a number of at least 0 and below 1")
 
 
 def _check_range(array: Floats) -> None:

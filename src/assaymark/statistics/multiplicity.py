@@ -17,9 +17,14 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
 
     Source: Holm 1979.
     """
-    p, order = _sorted(p_values)
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1 or len(p) == 0 or not ((p >= 0) & (p <= 1)).all():
+        raise DataError(f"p-values {p_values!r}; expected at least one number, each between 0 and 1")
+    order = np.argsort(p, kind="stable")
     factors = np.arange(len(p), 0, -1)
-    return _unsorted(np.minimum(np.maximum.accumulate(p[order] * factors), 1.0), order)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    return adjusted
 
 
 def e_bh(log_e_values: Sequence[float] | Floats, alpha: float) -> NDArray[np.bool_]:
@@ -107,16 +112,3 @@ def ranks_from_wins(values: Floats, wins: NDArray[np.bool_], *, higher_is_better
         )
         for index in order
     ]
-
-
-def _sorted(p_values: Sequence[float] | Floats) -> tuple[Floats, NDArray[np.int64]]:
-    p = np.asarray(p_values, dtype=np.float64)
-    if p.ndim != 1 or len(p) == 0 or not ((p >= 0) & (p <= 1)).all():
-        raise DataError(f"p-values {p_values!r}; expected at least one number, each between 0 and 1")
-    return p, np.argsort(p, kind="stable")
-
-
-def _unsorted(values: Floats, order: NDArray[np.int64]) -> Floats:
-    result = np.empty_like(values)
-    result[order] = values
-    return result

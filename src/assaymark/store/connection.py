@@ -77,8 +77,8 @@ def explain(error: Exception, where: str) -> StoreError:
         name = getattr(original, "sqlite_errorname", "") or ""
         for beginning, happened, remedy in _SQLITE_REMEDIES:
             if name.startswith(beginning):
-                made = StoreBusy if is_locked(original) else StoreError
-                return made(f"store {where}: {happened} ({first_line}); {remedy}")
+                error_class = StoreBusy if is_locked(original) else StoreError
+                return error_class(f"store {where}: {happened} ({first_line}); {remedy}")
     if isinstance(original, UnicodeDecodeError):  # the driver reports a name in a damaged schema
         return StoreError(f"store {where}: the file is damaged ({first_line}); {_DAMAGED}")
     if isinstance(original, OSError):

@@ -1,8 +1,6 @@
 """Removal of a run: its rows, and the texts that nothing else refers to."""
 
-from collections.abc import Sequence
-
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, delete, select
 
 from assaymark.store import leases
 from assaymark.store.connection import Database
@@ -47,7 +45,8 @@ def remove_run(database: Database, run_id: str) -> RemovedCounts:
         leases.drop(connection, number)
         connection.execute(delete(runs).where(runs.c.id == number))
         unused = _unused_texts(connection)
-        _delete_by_id(connection, texts, unused)
+        for some in chunks(unused):
+            connection.execute(delete(texts).where(texts.c.id.in_(some)))
     database.shrink()
     return RemovedCounts(run_id, counts["n_requests"], counts["n_outputs"], counts["n_scores"], len(unused))
 
@@ -59,8 +58,3 @@ def _unused_texts(connection: Connection) -> list[int]:
         used.update(text_ids(row.pieces, row.form))
         used.add(row.sample_row)
     return [number for (number,) in connection.execute(select(texts.c.id)) if number not in used]
-
-
-def _delete_by_id(connection: Connection, table: Table, ids: Sequence[int]) -> None:
-    for some in chunks(ids):
-        connection.execute(delete(table).where(table.c.id.in_(some)))

@@ -150,7 +150,9 @@ def split_request(request: Request) -> SplitRequest:
         "n_leaked_shots": request.n_leaked_shots,
     }
     if request.messages:
-        form["messages"] = [_message_form(message, number) for message in request.messages]
+        form["messages"] = [
+            [message.role, [_part_form(part, number) for part in message.parts]] for message in request.messages
+        ]
     if request.tools is not None:  # omitted without tools, so that requests of earlier versions keep their hash
         form["tools"] = number(request.tools)
     count = request.n_outputs
@@ -240,10 +242,6 @@ def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
     if "extra" in values:
         values["extra"] = tuple((name, value) for name, value in values["extra"])
     return GenerationSettings(**values)
-
-
-def _message_form(message: Message, number: Callable[[str], int]) -> list[object]:
-    return [message.role, [_part_form(part, number) for part in message.parts]]
 
 
 def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Callable[[str], int]) -> int | list[object]:

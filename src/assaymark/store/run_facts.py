@@ -117,16 +117,15 @@ def audit_states(database: Database, kind: str) -> list[tuple[str, str]]:
     return [(run_id, updated_at) for run_id, updated_at in rows]
 
 
-def _chosen(connection: Connection, run_ids: Sequence[str] | None) -> ColumnElement[bool]:
-    chosen = run_facts.c.audit.is_(None) if run_ids is None else runs.c.run_id.in_(run_ids)
-    return chosen & shown_runs(connection)
-
-
 def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, RunFacts]:
     """Return the facts of runs by row id, the latest created first."""
     joined = runs.join(run_facts, run_facts.c.run == runs.c.id)
+    chosen = run_facts.c.audit.is_(None) if run_ids is None else runs.c.run_id.in_(run_ids)
     statement = (
-        select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(connection, run_ids)).order_by(runs.c.id.desc())
+        select(runs.c.id, *_OF_RUN)
+        .select_from(joined)
+        .where(chosen & shown_runs(connection))
+        .order_by(runs.c.id.desc())
     )
     by_number: dict[int, RunFacts] = {}
     for row in connection.execute(statement).all():

@@ -29,7 +29,7 @@ def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False)
         run_rows = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
     wanted = [word.lower() for word in words]
     of_kind = [run for run in run_rows if (run.plan.audit is not None) == audits]
-    return [run for run in of_kind if all(word in _searched(run) for word in wanted)]
+    return [run for run in of_kind if all(word in _search_text(run) for word in wanted)]
 
 
 def run(database: Database, name: str) -> RunRow:
@@ -221,5 +221,5 @@ def _attempt_row(run_id: str, row: StoredRow, holder: RunWriter | None) -> Attem
     )
 
 
-def _searched(run: RunRow) -> str:
+def _search_text(run: RunRow) -> str:
     return " ".join([run.run_id, run.model, run.status, run.plan.profile, *run.tasks]).lower()

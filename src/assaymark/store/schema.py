@@ -391,8 +391,8 @@ def upsert(dialect_name: str, table: Table) -> Insert:
     statement = dialect.insert(table)
     keys = [column.name for column in table.primary_key.columns]
     others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-    made: Insert = statement.on_conflict_do_update(index_elements=keys, set_=others)
-    return made
+    inserting: Insert = statement.on_conflict_do_update(index_elements=keys, set_=others)
+    return inserting
 
 
 SEARCH_TABLE = "sample_search"  # the full-text index; `search` creates it for the first run that is indexed

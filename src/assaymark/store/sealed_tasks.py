@@ -15,7 +15,7 @@ from assaymark.records import Sample
 from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_json
-from assaymark.store.schema import Blob, StoredRow, checksum_column, metadata, upsert, with_checksum
+from assaymark.store.schema import Blob, checksum_column, metadata, upsert, with_checksum
 from assaymark.store.sealed_copies import find_copies, learn, stored_samples
 from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, stored_digests
 
@@ -63,7 +63,7 @@ class SealLog:
         """Return every sealed task, revealed ones too, by name and time."""
         with self._database.reading() as connection:
             rows = connection.execute(select(sealed_tasks)).all()
-        seals = [_seal_of(row) for row in rows]
+        seals = [SealedTask(row.task, row.dataset_hash, **unpack_json(bytes(row.content))) for row in rows]
         return sorted(seals, key=lambda seal: (seal.task, seal.sealed_at, seal.dataset_hash))
 
     def of_dataset(self, dataset_hash: str) -> SealedTask | None:
@@ -150,7 +150,3 @@ def _row_of(seal: SealedTask) -> dict[str, object]:
     content = asdict(seal)
     row = {"dataset_hash": content.pop("dataset_hash"), "task": content.pop("task"), "content": pack_json(content)}
     return with_checksum(sealed_tasks, row)
-
-
-def _seal_of(row: StoredRow) -> SealedTask:
-    return SealedTask(row.task, row.dataset_hash, **unpack_json(bytes(row.content)))

@@ -215,7 +215,8 @@ class _Verification:
                 derived = b""
             self.digests[row.id] = derived
             if derived and derived != row.sha256:
-                self.bad_texts[row.id] = f"its SHA-256 is {derived.hex()}, but it is stored under {_shown(row.sha256)}"
+                stored = row.sha256.hex() if isinstance(row.sha256, bytes) else repr(row.sha256)
+                self.bad_texts[row.id] = f"its SHA-256 is {derived.hex()}, but it is stored under {stored}"
 
     # -------------------------------------------------------------------------------- runs, requests
 
@@ -317,10 +318,6 @@ class _Verification:
         rows = self.connection.execute(self._mine(runs, select(runs.c.id, runs.c.run_id, runs.c.plan))).all()
         for row in rows:
             self.guarded("facts", lambda row=row: self.problems.extend(derived_problems(self.connection, row)))  # type: ignore[misc]
-
-
-def _shown(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else repr(value)
 
 
 DERIVED_AT_ONCE = 1000

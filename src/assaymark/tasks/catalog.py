@@ -7,7 +7,7 @@ the suite.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -123,7 +123,10 @@ class Catalog:
         lm_root = next((folder.root for folder in folders if folder.origin == "lm-eval"), None)
         self._installed = tuple(root for root in (LIBRARY, lm_root) if root is not None)
         for folder in folders:
-            self._add(folder)
+            for tag, names in folder.tags.items():
+                self._tags.setdefault(tag, set()).update(names)
+            self._files.update(folder.named)
+            self._by_origin.setdefault(folder.origin, {}).update(folder.named)
 
     @classmethod
     def open(cls, include_paths: Sequence[Path] = (), *, lm_eval: bool = True) -> "Catalog":
@@ -146,12 +149,6 @@ class Catalog:
                 raise DataError(f"include path '{path}' is not a directory; expected a folder with .yaml task files")
             folders.append(_Folder(root.resolve(), "user", index_user_folder(root)))
         return cls(folders, elsewhere)
-
-    def _add(self, folder: _Folder) -> None:
-        for tag, names in folder.tags.items():
-            self._tags.setdefault(tag, set()).update(names)
-        self._files.update(folder.named)
-        self._by_origin.setdefault(folder.origin, {}).update(folder.named)
 
     def _find(self, name: str) -> TaskSource | None:
         """Return where a task or group is defined; a prefix `<origin>:` selects whose."""
@@ -238,7 +235,8 @@ class Catalog:
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
         """
         expander = Expander(self._find, self._tags, own)
-        expander.row_files = row_file_names(_row_files(names))
+        paths = (Path(name.strip()).expanduser() for name in names)
+        expander.row_files = row_file_names(_place_of(path) for path in paths if is_rows_file(path) and path.is_file())
         meant: list[str] = []
         expander.announce = announce
         lacking: list[MissingExtra] = []
@@ -418,7 +416,9 @@ class Catalog:
         task, notes = task_from_dataset(dataset, expander.own)
         expander.add_task(task)
         expander.notes += notes
-        families = {path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, dataset.path)}
+        names_it = re.compile(rf"(?m)^dataset_path: *{re.escape(dataset.path)} *$")
+        files = LIBRARY.rglob("*.yaml")
+        families = {file.parent.name for file in files if names_it.search(file.read_text(encoding="utf-8"))}
         if families:
             nearest_family = min(families, key=lambda family: (family not in dataset.path.lower(), family))
             expander.notes.append(
@@ -449,21 +449,10 @@ class Catalog:
             raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
 
 
-def _row_files(names: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of rows among names."""
-    for path in (Path(name.strip()).expanduser() for name in names):
-        if is_rows_file(path) and path.is_file():
-            yield _place_of(path)
-
-
 def _place_of(path: Path) -> Path:
     """Return where a file of rows lies; a link keeps its name where only that says of which kind the file is."""
     real = path.resolve()
     return real if is_rows_file(real) else path.absolute()
-
-
-def _reads(path: Path, dataset: str) -> bool:
-    return re.search(rf"(?m)^dataset_path: *{re.escape(dataset)} *$", path.read_text(encoding="utf-8")) is not None
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:

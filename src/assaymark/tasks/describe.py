@@ -195,12 +195,12 @@ def _filter_text(pipeline: FilterSpec) -> FilterText:
     steps = []
     for step in pipeline.steps:
         name = f"!function {step.function.path}" if isinstance(step.function, FunctionRef) else step.function
-        options = ", ".join(f"{key}={_shown(value)}" for key, value in step.kwargs.items())
+        options = ", ".join(f"{key}={_option_text(value)}" for key, value in step.kwargs.items())
         steps.append(f"{name}({options})" if options else name)
     return FilterText(pipeline.name, tuple(steps))
 
 
-def _shown(value: object) -> str:
+def _option_text(value: object) -> str:
     return f"!function {value.path}" if isinstance(value, FunctionRef) else repr(value)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from assaymark.datasets.files import folder_files, named_files
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.spec_hash import file_of, local_imports
-from assaymark.tasks.task import FunctionRef, Task
+from assaymark.tasks.task import FunctionRef
 from assaymark.tasks.yaml_files import included_files, read_task_file
 
 __all__ = ["files_read"]
@@ -36,7 +36,9 @@ def files_read(names: Sequence[str]) -> list[Path]:
         if source.suffix in {".yaml", ".yml"} and source.is_file():
             files |= dict.fromkeys((*included_files(source), *_modules(read_task_file(source))))
     for task in tasks:
-        files |= dict.fromkeys((*_modules(task.spec), *_data(task)))
+        by_split = named_files(task.dataset) or folder_files(task.dataset) or {}
+        data_files = (path for paths in by_split.values() for path in paths)
+        files |= dict.fromkeys((*_modules(task.spec), *data_files))
     return list(files)
 
 
@@ -52,8 +54,3 @@ def _modules(value: object) -> Iterator[Path]:
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _modules(part)
-
-
-def _data(task: Task) -> list[Path]:
-    by_split = named_files(task.dataset) or folder_files(task.dataset) or {}
-    return [path for paths in by_split.values() for path in paths]

@@ -55,7 +55,10 @@ def answer_settings(
     own, by = effective_kwargs(task, {}), task.generation_by
 
     def settings(more: Mapping[str, object]) -> GenerationSettings:
-        return _with_stops(settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats), preset)
+        settings = settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats)
+        if preset is None:
+            return settings
+        return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
 
     if by is None:
         return AnswerSettings(settings({}))
@@ -80,12 +83,6 @@ def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[st
     if "until" not in own:
         own["until"] = [task.prompt.fewshot_delimiter]
     return {**own, **gen_kwargs}
-
-
-def _with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> GenerationSettings:
-    if preset is None:
-        return settings
-    return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
 
 
 def settings_of(name: str, generation_kwargs: Mapping[str, object], repeats: int = 1) -> GenerationSettings:

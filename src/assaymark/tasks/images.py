@@ -188,10 +188,10 @@ class TaskImages:
         return check_places(plain, len(self._values(row)))
 
     def _values(self, row: Given) -> list[object]:
-        flat = [image for each in self._found(row) for image in (each if isinstance(each, list) else [each])]
+        flat = [image for each in self._images_of(row) for image in (each if isinstance(each, list) else [each])]
         return [each for each in flat if each is not None]
 
-    def _found(self, row: Given) -> Sequence[object]:
+    def _images_of(self, row: Given) -> Sequence[object]:
         own = self._text(row) if self._by_number is not None else None
         numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
         return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
@@ -229,13 +229,13 @@ def _called(function: Callable[[Given], object], row: Given) -> Sequence[object]
 def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:
     """Return the hash of a data set with the files that its rows name; without such files, its own hash."""
     first = next(iter(rows.passing()), {})
-    if not any(isinstance(each, RowImage) and each.is_file for value in first.values() for each in _flat(value)):
+    if not any(
+        isinstance(each, RowImage) and each.is_file
+        for value in first.values()
+        for each in (value if isinstance(value, list) else [value])
+    ):
         return content_hash_of_files
     return content_hash([content_hash_of_files, [content_hash(row) for row in rows.passing()]])
-
-
-def _flat(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
 
 
 def refuse_unfit_image_keys(spec: Mapping[str, object], source: object) -> None:

@@ -73,11 +73,11 @@ def new_task(
         return NewTask(spec, None, shape.guess)
     selection = catalog.select([like])
     model = selection.tasks[0]
-    made = _like(model, spec, shape, like)
+    adapted = _like(model, spec, shape, like)
     group = next((each for each in selection.groups if each.name in selection.names), None)
     if group is None:
-        return NewTask(made, None, shape.guess, model.name)
-    return NewTask(made, _joined(group, selection, made), shape.guess, model.name, group.name)
+        return NewTask(adapted, None, shape.guess, model.name)
+    return NewTask(adapted, _joined(group, selection, adapted), shape.guess, model.name, group.name)
 
 
 def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> tuple[Spec, Shape]:
@@ -135,17 +135,17 @@ def _like(model: Task, spec: Spec, shape: Shape, like: str) -> Spec:
     if model.output_type != "multiple_choice":
         names[wanted.answer] = _expression(shape.target)
     kept = {key: model.spec[key] for key in _KEPT if model.spec.get(key) is not None}
-    made = {**{key: spec[key] for key in spec if key not in {*shape.spec, "metadata"}}, **kept}
+    adapted = {**{key: spec[key] for key in spec if key not in {*shape.spec, "metadata"}}, **kept}
     for key in _PROMPT:
         if model.spec.get(key) is not None:
-            made[key] = _renamed(model.spec[key], names)
+            adapted[key] = _renamed(model.spec[key], names)
     if model.output_type == "multiple_choice":
-        made["doc_to_target"] = shape.target
-    if "description" in made:
-        made["description"] = _about(model, str(made["description"]), str(spec["task"]))
+        adapted["doc_to_target"] = shape.target
+    if "description" in adapted:
+        adapted["description"] = _about(model, str(adapted["description"]), str(spec["task"]))
     if isinstance(model.fewshot.sampler, str) and model.fewshot.sampler != "default":
-        made["fewshot_config"] = {"sampler": model.fewshot.sampler}
-    return {**made, "metadata": {"version": "1.0", "like": model.name}}
+        adapted["fewshot_config"] = {"sampler": model.fewshot.sampler}
+    return {**adapted, "metadata": {"version": "1.0", "like": model.name}}
 
 
 def _refuse_unlike(model: Task, spec: Spec, shape: Shape, like: str) -> None:

@@ -118,15 +118,15 @@ class PerturbedTask:
         at = dict.fromkeys(references)  # an option and the answer that repeats it become the same text
         texts = list(dict.fromkeys(_text(sample, path) for path in at))
         own = [_text(sample, path) for path in questions]
-        changed, made = self._perturbation.texts(self._ids.id_of(sample), texts, own)
-        if made == own:
+        changed, changed_questions = self._perturbation.texts(self._ids.id_of(sample), texts, own)
+        if changed_questions == own:
             return None
         by_text = dict(zip(texts, changed, strict=True))
         row = with_texts(
             sample.row,
             {
                 **{path: by_text[_text(sample, path)] for path in at},
-                **dict(zip(questions, made, strict=True)),
+                **dict(zip(questions, changed_questions, strict=True)),
             },
         )
         return Sample(self.name, sample.index, row, sample.sha256)
@@ -220,12 +220,16 @@ def with_perturbed(
 
     Raises: PlanError for a task whose question cannot be told from its answer, naming it.
     """
-    tasks, made, notes = [], [], []
+    tasks, bound_tasks, notes = [], [], []
     for own in bound:
         by_name = next(task for task in selection.tasks if task.name == own.task.name)
         tasks.append(by_name)
-        made.append(own)
-        _refuse_python_class(own)
+        bound_tasks.append(own)
+        if own.task.python_class is not None:
+            raise PlanError(
+                f"task {own.plan.name} is a Python class, so its questions cannot be perturbed; "
+                "omit --perturb or the task"
+            )
         parts = None if all(each.is_of_rows for each in perturbations) else _parts_of(own)
         for perturbation in perturbations:
             copies = PerturbedTask(own, None if perturbation.is_of_rows else parts, perturbation)
@@ -239,15 +243,8 @@ def with_perturbed(
             ):
                 notes.append(f"{own.plan.name}: {n:,} row(s) of {perturbation.label}' list are of no sample evaluated")
             tasks.append(copies.task)
-            made.append(copies)
-    return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)), tuple(made)
-
-
-def _refuse_python_class(own: BoundTask) -> None:
-    if own.task.python_class is not None:
-        raise PlanError(
-            f"task {own.plan.name} is a Python class, so its questions cannot be perturbed; omit --perturb or the task"
-        )
+            bound_tasks.append(copies)
+    return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)), tuple(bound_tasks)
 
 
 def _parts_of(own: BoundTask) -> QuestionParts:

@@ -83,7 +83,7 @@ class BoundPythonTask:
         self.task = task
         self.options = options
         self.not_circular = "it is a Python class of lm-eval" if options.circular else None
-        self._theirs = _made(task)
+        self._theirs = _instance_of(task)
         docs = self._theirs.eval_docs
         self._docs: Sequence[Mapping[str, object]] = docs
         self.n_original = len(docs)
@@ -94,7 +94,7 @@ class BoundPythonTask:
         self.indices = chosen_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
         better = self._theirs.higher_is_better()
         self.metrics = tuple(
-            MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
+            MetricSpec(name, str(getattr(function, "__name__", "class")), bool(better.get(name, True)))
             for name, function in self._theirs.aggregation().items()
         )
         self.aggregations: Mapping[str, Callable[[Sequence[object]], object]] = self._theirs.aggregation()
@@ -175,7 +175,7 @@ class BoundPythonTask:
         doc = self._docs[sample.index]
         try:
             context = self._context(sample, self.options.renderer(render))
-            made = self._theirs.construct_requests(
+            constructed = self._theirs.construct_requests(
                 doc=doc,
                 ctx=context,
                 metadata=(self.task.name, sample.index, 1),
@@ -188,7 +188,7 @@ class BoundPythonTask:
             raise DataError(
                 f"task {self.task.name}, sample {sample.index}: its class failed: {exception_text(error)}"
             ) from error
-        instances = made if isinstance(made, list) else [made]
+        instances = constructed if isinstance(constructed, list) else [constructed]
         return Request(
             task=self.task.name,
             sample_index=sample.index,
@@ -252,23 +252,19 @@ class BoundPythonTask:
         return tuple(Score(request.id, n, v.value, parts=v.parts, detail=v.detail) for n, v in scored.items())
 
 
-def _made(task: Task) -> "LmEvalTask":
+def _instance_of(task: Task) -> "LmEvalTask":
     if task.python_class is None:
         raise PlanError(f"task {task.name} is not a Python class")
-    made = load_function(task.python_class, task.trusted)
+    own_class = load_function(task.python_class, task.trusted)
     config = {key: value for key, value in task.spec.items() if key not in {"class", "tag", "group", "task_list"}}
     try:
         with published_seeds():
-            theirs = made(config=config) if "config" in inspect.signature(made).parameters else made()
+            theirs = own_class(config=config) if "config" in inspect.signature(own_class).parameters else own_class()
     except Exception as error:
         raise DataError(
             f"class {task.python_class.path} of task {task.name} cannot be created: {exception_text(error)}"
         ) from error
     return theirs
-
-
-def _aggregation_name(function: object) -> str:
-    return str(getattr(function, "__name__", "class"))
 
 
 def _plain_render(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:

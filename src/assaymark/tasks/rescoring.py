@@ -131,12 +131,12 @@ def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
 
 def with_spec(task: Task, spec: Mapping[str, object]) -> Task:
     """Return the task that `spec` describes, in the prompt style of `task`."""
-    made = task_from_spec(spec, task.source, task.origin, task.trusted)
+    described = task_from_spec(spec, task.source, task.origin, task.trusted)
     if task.prompt_style is None:
-        return replace(made, groups=task.groups)
+        return replace(described, groups=task.groups)
     # the key "put as" is hashed: changing it would change the keys of stored runs
-    styled = content_hash({"task": made.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
-    return replace(made, groups=task.groups, prompt_style=task.prompt_style, spec_hash=styled)
+    styled = content_hash({"task": described.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
+    return replace(described, groups=task.groups, prompt_style=task.prompt_style, spec_hash=styled)
 
 
 def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:

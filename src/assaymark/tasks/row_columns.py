@@ -1,7 +1,7 @@
 """Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -211,8 +211,9 @@ def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) 
     if header is None:
         return
     names, faults = header.cells, Faults()
-    for name in _repeated(names):
-        faults.add(f"line {header.number}: two columns are called '{name}'")
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            faults.add(f"line {header.number}: two columns are called '{name}'")
     for name in names:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
@@ -330,7 +331,3 @@ def _is_option(answer: object, options: Sequence[object], kind: str) -> bool:
         return text_index(answer, options) is not None
     least = int(kind == FROM_1)
     return kind == "label" or text in map(str, range(least, len(options) + least))
-
-
-def _repeated(names: Sequence[str]) -> Iterator[str]:
-    return (name for i, name in enumerate(names) if name in names[:i])

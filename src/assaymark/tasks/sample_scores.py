@@ -263,8 +263,8 @@ class SampleScorer:
     def _own_values(self, process: OwnScoring, sample: Sample, results: Sequence[object]) -> dict[str, ScoreValue]:
         try:
             with published_seeds(sample.index):
-                made = process(sample.row, results)
-            return {str(name): as_value(value) for name, value in made.items()}
+                own_values = process(sample.row, results)
+            return {str(name): as_value(value) for name, value in own_values.items()}
         except AssaymarkError:
             raise
         except Exception as error:
@@ -285,7 +285,9 @@ class SampleScorer:
                 return self._choices(request, sample, pairs, functions, lengths)
             case "loglikelihood":
                 nats, is_greedy = cast("tuple[float, bool]", results[0])
-                return score_loglikelihood(nats, is_greedy, _known(metrics, defaults_for(LOGLIKELIHOOD)))
+                # lm-eval silently omits what a log-likelihood task cannot compute (acc_norm)
+                computable = defaults_for(LOGLIKELIHOOD)
+                return score_loglikelihood(nats, is_greedy, [metric for metric in metrics if metric in computable])
             case "loglikelihood_rolling":
                 return score_rolling(cast("float", results[0]), self.layout.target(sample.row), metrics)
             case "generate_until":
@@ -374,11 +376,6 @@ def _status(status: ScoreStatus, metric: str, value: ScoreValue) -> ScoreStatus:
     """Return a score's status: an empty answer that is right, as for an empty reference, is an answer."""
     is_right = value.value == 1.0 and may_be_share(metric) and is_higher_better(metric)
     return ScoreStatus.SCORED if status is ScoreStatus.UNPARSED and is_right else status
-
-
-def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the computable metrics; lm-eval silently omits what a log-likelihood task cannot compute (acc_norm)."""
-    return [metric for metric in metrics if metric in known]
 
 
 def _with_calls(output: Output) -> Output:

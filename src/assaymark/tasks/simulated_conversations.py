@@ -40,7 +40,7 @@ from assaymark.scoring.metric import SIMULATED
 from assaymark.scoring.metrics import computations
 from assaymark.scoring.run_code import Sandbox
 from assaymark.scoring.simulated_calls import OVER_LIMIT, CallHistory, ConversationAnswer, Simulator, find_machines
-from assaymark.scoring.tool_calls import LONGEST, FunctionCall, UnreadableAnswer, read_calls
+from assaymark.scoring.tool_calls import LONGEST, UnreadableAnswer, read_calls
 from assaymark.tasks.task import Task
 
 __all__ = ["SimulatedScoring", "gold_text"]
@@ -158,7 +158,10 @@ class SimulatedScoring:
             parts: tuple[TextPart | CallPart, ...] = (TextPart(text),) if text else ()
             return Message("assistant", (*parts, *(calls if calls is not None else (TextPart(output.tool_calls),))))
         try:
-            read = [_call_part(call, f"call_{step}_{at}") for at, call in enumerate(read_calls(text))]
+            read = [
+                CallPart(f"call_{step}_{at}", call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
+                for at, call in enumerate(read_calls(text))
+            ]
         except (UnreadableAnswer, TypeError, ValueError):  # the latter two of arguments that JSON does not have
             read = []
         return Message("assistant", tuple(read) or (TextPart(text),))
@@ -206,8 +209,10 @@ class SimulatedScoring:
                 Message("tool", (ResultPart(call.id, call.name, result),))
                 for call, result in zip(answer.calls, results, strict=True)
             )
-        told = [{"role": "tool", "name": call, "content": result} for call, result in zip(calls, results, strict=True)]
-        return (Message("user", (TextPart(repr(told)),)),)
+        tool_messages = [
+            {"role": "tool", "name": call, "content": result} for call, result in zip(calls, results, strict=True)
+        ]
+        return (Message("user", (TextPart(repr(tool_messages)),)),)
 
     def _user_turn(self, row: Row, turn: int, tools: str | None) -> tuple[tuple[Message, ...], str | None]:
         """Return the user's messages of a turn, and the tools that the model may then call."""
@@ -232,8 +237,8 @@ def _results_in(message: Message) -> list[str]:
         return [message.text]
     if OVER_LIMIT not in message.text:
         return []
-    told: list[Mapping[str, str]] = ast.literal_eval(message.text)
-    return [each["content"] for each in told]
+    tool_messages: list[Mapping[str, str]] = ast.literal_eval(message.text)
+    return [each["content"] for each in tool_messages]
 
 
 def _calls_of_server(tool_calls: str, step: int) -> tuple[CallPart, ...] | None:
@@ -256,10 +261,6 @@ def _calls_of_server(tool_calls: str, step: int) -> tuple[CallPart, ...] | None:
         text = arguments if isinstance(arguments, str) and arguments else json.dumps(parsed, ensure_ascii=False)
         parts.append(CallPart(identifier, function["name"], text))
     return tuple(parts)
-
-
-def _call_part(call: FunctionCall, identifier: str) -> CallPart:
-    return CallPart(identifier, call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
 
 
 def _source_of(name: str, arguments: Mapping[str, object]) -> str:

@@ -7,12 +7,6 @@ from assaymark.scoring.metric import SIMULATED
 from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, REGISTERED, TOOL_CALLS, names_for
 
 
-def _known_metrics(output_type: str) -> tuple[str, ...]:
-    if output_type == LOGLIKELIHOOD:  # lm-eval omits from its results what such a task cannot have (acc_norm)
-        return (*names_for(LOGLIKELIHOOD), *names_for(MULTIPLE_CHOICE))
-    return names_for(output_type)
-
-
 def why_not_runnable(spec: Mapping[str, object], declared: Collection[str] = ()) -> str | None:
     """Return the reason why a task file's mapping is not supported, or None. declared: metrics of the user's files."""
     if spec.get("use_prompt") is not None:
@@ -26,7 +20,9 @@ def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> st
     if spec.get("process_results") is not None:
         return None  # the task scores itself; its metrics may have any name
     output_type = str(spec.get("output_type", "generate_until"))
-    known = _known_metrics(output_type)
+    known = names_for(output_type)
+    if output_type == LOGLIKELIHOOD:  # lm-eval omits from its results what such a task cannot have (acc_norm)
+        known = (*known, *names_for(MULTIPLE_CHOICE))
     if spec.get("doc_to_tools") is not None:
         known = names_for(SIMULATED) if spec.get("simulator") is not None else (*names_for(TOOL_CALLS), *known)
     listed = spec.get("metric_list")

@@ -38,13 +38,13 @@ class TaskRows:
     ) -> None:
         self.task = task
         self.dataset = self._load(data_dir, metadata, skip_bad_rows)
-        self._made: dict[tuple[str, FunctionRef | None], Rows] = {}
+        self._by_split: dict[tuple[str, FunctionRef | None], Rows] = {}
         self._fault: Callable[[Row], str | None] | None = None
 
     def leave_out(self, fault: Callable[[Row], str | None]) -> None:
         """Leave out, from now on, the rows of every split for which `fault` returns what is wrong with them."""
         self._fault = fault
-        self._made.clear()
+        self._by_split.clear()
 
     def _load(self, data_dir: Path | None, metadata: Mapping[str, object], skip_bad_rows: bool) -> LoadedDataset:
         task = self.task
@@ -55,11 +55,11 @@ class TaskRows:
         if task.custom_dataset.declared_as is not None:
             return _declared_rows(task, task.custom_dataset, function, metadata)
         with published_seeds():
-            made = function(**kwargs)
+            splits = function(**kwargs)
         spec = DatasetSpec(task.dataset.path or task.name, task.dataset.name)
-        if all(hasattr(split, "data") for split in made.values()):
-            return of_splits(spec, made)
-        raise DataError(f"custom_dataset of {task.name} returned {type(made).__name__}; expected a DatasetDict")
+        if all(hasattr(split, "data") for split in splits.values()):
+            return of_splits(spec, splits)
+        raise DataError(f"custom_dataset of {task.name} returned {type(splits).__name__}; expected a DatasetDict")
 
     @property
     def evaluated(self) -> Rows:
@@ -85,15 +85,17 @@ class TaskRows:
 
     def _split(self, name: str, process: FunctionRef | None) -> Rows:
         key = (name, process)
-        if key not in self._made:
+        if key not in self._by_split:
             rows = self.dataset.splits[name]
             if self.task.dataset.renamed:
                 rows = rows.rename_columns(dict(self.task.dataset.renamed))
-            made = rows if process is None else self._processed(rows, process)
+            processed = rows if process is None else self._processed(rows, process)
             if self.task.prompt.image is not None:
-                made = with_images(made, self.task.prompt.image, self.dataset.folder)
-            self._made[key] = made if self._fault is None else without_faults(made, rows.skipped, self._fault)
-        return self._made[key]
+                processed = with_images(processed, self.task.prompt.image, self.dataset.folder)
+            self._by_split[key] = (
+                processed if self._fault is None else without_faults(processed, rows.skipped, self._fault)
+            )
+        return self._by_split[key]
 
     def _processed(self, rows: Rows, process: FunctionRef) -> Rows:
         function = load_function(process, self.task.trusted)
@@ -123,8 +125,8 @@ def _declared_rows(
     file = ref.file or task.source
     try:
         with published_seeds():
-            made = function(**metadata)
-            by_split = made if isinstance(made, Mapping) else {task.splits.evaluated or "test": made}
+            returned = function(**metadata)
+            by_split = returned if isinstance(returned, Mapping) else {task.splits.evaluated or "test": returned}
             splits = {str(name): [dict(row) for row in rows] for name, rows in by_split.items()}
     except AssaymarkError:
         raise
@@ -195,13 +197,13 @@ def as_dataset(rows: Rows) -> "Dataset":
     return datasets.Dataset(datasets.table.InMemoryTable(rows.table))
 
 
-def rows_of(made: object) -> Rows:
+def rows_of(processed: object) -> Rows:
     """Convert the result of `process_docs` (our rows, a `datasets.Dataset` or a list) to our rows."""
-    if isinstance(made, Rows):
-        return made
-    if hasattr(made, "flatten_indices"):
-        flat = made.flatten_indices()
+    if isinstance(processed, Rows):
+        return processed
+    if hasattr(processed, "flatten_indices"):
+        flat = processed.flatten_indices()
         return Rows.of_table(flat.data.table, dict.fromkeys(flat.features))
-    if isinstance(made, Sequence):
-        return Rows.of(made)
-    raise PlanError(f"process_docs returned {type(made).__name__}; expected rows")
+    if isinstance(processed, Sequence):
+        return Rows.of(processed)
+    raise PlanError(f"process_docs returned {type(processed).__name__}; expected rows")

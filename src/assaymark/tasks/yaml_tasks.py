@@ -91,7 +91,7 @@ class _RowSamples(Sequence[Sample]):
 
     def __init__(self, task: str, rows: Rows, indices: Sequence[int]) -> None:
         self._task, self._rows, self._indices = task, rows, indices
-        self._made: dict[int, Sample] = {}
+        self._read: dict[int, Sample] = {}
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -105,9 +105,9 @@ class _RowSamples(Sequence[Sample]):
         if isinstance(key, slice):
             return [self[position] for position in range(*key.indices(len(self)))]
         index = self._indices[key]
-        if (sample := self._made.get(index)) is None:
+        if (sample := self._read.get(index)) is None:
             row = self._rows[index]
-            sample = self._made[index] = Sample(self._task, index, row, content_hash(row))
+            sample = self._read[index] = Sample(self._task, index, row, content_hash(row))
         return sample
 
 
@@ -133,7 +133,8 @@ class BoundYamlTask:
             options.fewshot_as_multiturn,
             options.system_instruction,
         )
-        shot, description = layout_of(task, columns, shot=True), _description_of(task)
+        shot = layout_of(task, columns, shot=True)
+        description = styled_description(resolve_loose(loader_of(task)(task.description)), task.prompt_style)
 
         def prompter_of(layout: PromptFields) -> Prompter:
             return Prompter(layout, shot, description, chat, multiple_input=multiple_input)
@@ -384,10 +385,6 @@ class BoundYamlTask:
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the sample's scores, one per filter and metric, from the outputs of all of the request's queries."""
         return score_in(self.sandbox, self._scorer, request, sample, outputs)
-
-
-def _description_of(task: Task) -> Callable[[Row], object]:
-    return styled_description(resolve_loose(loader_of(task)(task.description)), task.prompt_style)
 
 
 def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> PromptFields:

@@ -97,7 +97,8 @@ def stop() -> int:
 
 def _asked(what: str) -> WarmFacts | None:
     """Ask the process; None if there is none. A socket that nobody answers is removed."""
-    _require_linux()
+    if sys.platform != "linux":
+        raise UsageError("the warm process needs Linux: elsewhere libraries do not survive a fork")
     try:
         connection = connect(socket_folder())
         return None if connection is None else ask(connection, what)
@@ -109,11 +110,6 @@ def _asked(what: str) -> WarmFacts | None:
 
 def _stop() -> WarmFacts | None:
     return _asked("stop")
-
-
-def _require_linux() -> None:
-    if sys.platform != "linux":
-        raise UsageError("the warm process needs Linux: elsewhere libraries do not survive a fork")
 
 
 def _start(models: Sequence[str], idle: float) -> None:

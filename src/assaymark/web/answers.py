@@ -62,11 +62,11 @@ def answer_html(text: str) -> Markup:
         tokens = reader.parse(readable)
         mark, formulas = token_hex(12), list[Markup]()
         _replace_formulas(tokens, mark, formulas)
-        made = reader.renderer.render(tokens, reader.options, {})
+        html = reader.renderer.render(tokens, reader.options, {})
     except RecursionError:
         return Markup("<pre>{}</pre>").format(readable)
     clean = nh3.clean(
-        re.sub(r"<(/?)h[1-6]>", r"<\1h3>", made),  # below the heading that names the answer
+        re.sub(r"<(/?)h[1-6]>", r"<\1h3>", html),  # below the heading that names the answer
         tags=TAGS | {"span", "s"},
         attributes={"a": {"href", "title"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}, "pre": {"tabindex"}},
         allowed_classes={"span": set(CLASSES), "pre": {"code"}},

@@ -324,10 +324,10 @@ def history_plot(
         for when, low, high in known:
             plot.parts.append(line_between(*plot.at(when, low), *plot.at(when, high), f"series-span s{at}"))
         plot.path([plot.at(point.x, point.value) for point in each.points], f"series s{at}")
-    made = Markup('<a href="{}" tabindex="-1"><path class="alarm" d="M{:.1f} {}V{}"/><title>{}</title></a>')
+    link = Markup('<a href="{}" tabindex="-1"><path class="alarm" d="M{:.1f} {}V{}"/><title>{}</title></a>')
     for event in events:
         when = LEFT + plot.width * x.at(event.x)
-        plot.parts.append(made.format(event.href, when, TOP, TOP + plot.height, printable(event.title)))
+        plot.parts.append(link.format(event.href, when, TOP, TOP + plot.height, printable(event.title)))
     for at, each in drawn:
         plot.links(each.points, f"mark series-mark s{at}")
     return plot.svg(label)

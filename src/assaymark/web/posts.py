@@ -185,9 +185,11 @@ def _is_storable(value: object) -> bool:
 
 def _read_json(body: bytes) -> Posted:
     try:
-        made = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "the body is not valid JSON") from error
-    if not isinstance(made, dict):
-        raise HTTPException(400, f"the body is a JSON {json_kind(made)}; expected an object")
-    return Posted({name: value if isinstance(value, list) else [value] for name, value in made.items()}, is_json=True)
+    if not isinstance(content, dict):
+        raise HTTPException(400, f"the body is a JSON {json_kind(content)}; expected an object")
+    return Posted(
+        {name: value if isinstance(value, list) else [value] for name, value in content.items()}, is_json=True
+    )

@@ -84,8 +84,8 @@ NO_DRAWING = Drawing()
 def respond(request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200) -> Response:
     """Return a page as HTML, or as JSON made from the same object."""
     if as_json:
-        made = page.to_json() if hasattr(page, "to_json") else plain(page)
-        body = json.dumps(made, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8", "backslashreplace")
+        content = page.to_json() if hasattr(page, "to_json") else plain(page)
+        body = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8", "backslashreplace")
         return Response(body, status, media_type="application/json")
     theme = request.cookies.get("theme", "auto")
     viewer = viewer_of(request)

@@ -66,14 +66,14 @@ WIDE = Layout(False, MOST_TICKS, MOST_LOG_TICKS)
 NARROW = Layout(True, 4, 6)
 
 
-class Draw(Protocol):
+class ChartDrawer(Protocol):
     """Draws a chart in a layout."""
 
     def __call__(self, *, layout: Layout) -> Markup:
         """Return the drawing."""
 
 
-def on_screens(draw: Draw) -> Markup:
+def on_screens(draw: ChartDrawer) -> Markup:
     """Return a chart for wide and for narrow windows, one after the other; a window shows one of them."""
     return draw(layout=WIDE) + draw(layout=NARROW)
 
@@ -250,8 +250,8 @@ def _linked(mark: Markup, title: str, href: str) -> Markup:
     """Return a mark as a link with a title; as it is without an address. The keyboard has the table instead."""
     if not href:
         return mark
-    made = Markup('<a href="{}" tabindex="-1"><title>{}</title>{}</a>')
-    return made.format(href, printable(title), mark)
+    template = Markup('<a href="{}" tabindex="-1"><title>{}</title>{}</a>')
+    return template.format(href, printable(title), mark)
 
 
 def heatmap(
@@ -307,8 +307,8 @@ def _narrow_heatmap(
         for place, title in enumerate(titles):
             x = 2 + wide * (place + 0.5)
             if is_upright:
-                made = Markup('<text x="{0:.1f}" y="{1:.1f}" transform="rotate(-90 {0:.1f} {1:.1f})">{2}</text>')
-                parts.append(made.format(x + 4, y - 4, title))
+                template = Markup('<text x="{0:.1f}" y="{1:.1f}" transform="rotate(-90 {0:.1f} {1:.1f})">{2}</text>')
+                parts.append(template.format(x + 4, y - 4, title))
             else:
                 parts.append(text_at(x, y - 6, title, "middle"))
         for name, row in zip(rows, cells, strict=True):
@@ -323,10 +323,10 @@ def _narrow_heatmap(
 def _title(title: str, x: float, y: float, *, is_slanted: bool) -> Markup:
     if not is_slanted:
         return text_at(x, y - 6, title, "middle")
-    made = Markup(
+    template = Markup(
         '<text x="{0:.1f}" y="{1:.1f}" text-anchor="start" transform="rotate(-40 {0:.1f} {1:.1f})">{2}</text>'
     )
-    return made.format(x - 4, y - 4, escape(_cut(title, LONGEST_NAME)))
+    return template.format(x - 4, y - 4, escape(_cut(title, LONGEST_NAME)))
 
 
 def drawing(

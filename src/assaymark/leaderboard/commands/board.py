@@ -244,13 +244,13 @@ def token(name: str, role: str, days: float, as_json: bool) -> None:
     from assaymark.web.secret import server_secret
 
     tokens = AccountTokens(server_secret())
-    made = tokens.make(name, role, days)
-    account = tokens.read(made)
+    token = tokens.make(name, role, days)
+    account = tokens.read(token)
     token_id = "" if account is None else account.token
     if as_json:
-        print_json({"token": made, "id": token_id, "name": name, "role": role, "days": days})
+        print_json({"token": token, "id": token_id, "name": name, "role": role, "days": days})
     else:
-        echo(made)
+        echo(token)
         echo(f"id {token_id}: {role} {name}, for {days:g} days", err=True)
 
 

@@ -51,7 +51,7 @@ def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
     serve_features(
         [board_feature(site), *features, *_registered_pages(store, site)],
         where,
-        lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"),
+        lambda url: echo(f"{_served_boards(site)} at {url}  (stop with Ctrl-C)"),
         lambda: None if site.runs is None else fill_facts_beside(store),
     )
 
@@ -133,6 +133,6 @@ def read_boards(paths: tuple[str, ...]) -> "list[Board]":
     return read
 
 
-def _shown(site: "Site") -> str:
+def _served_boards(site: "Site") -> str:
     boards = list(site.boards.values())
     return boards[0].title if len(boards) == 1 else f"{len(boards)} leaderboards"

@@ -174,7 +174,11 @@ def _top(table: BoardTable) -> tuple[str, tuple[ShownRow, ...]]:
     for code in np.unique(codes[ranks.rank > 0]).tolist():
         places: list[int] = np.flatnonzero((codes == code) & (ranks.rank > 0)).tolist()
         if len({table.rows[at].model for at in places}) > 1:
-            best = max(best, places, key=lambda group: _size_of_group(table, group))
+            best = max(
+                best,
+                places,
+                key=lambda group: (len(group), bool(group) and table.rows[group[0]].facts.get("limit") is None),
+            )
     if not best:
         return "", ()
     setup = str(table.rows[best[0]].facts.get("prompts") or "")
@@ -185,10 +189,6 @@ def _top(table: BoardTable) -> tuple[str, tuple[ShownRow, ...]]:
         for row in [table.rows[at]]
     ]
     return "" if setup == PLAIN_TEXT else setup, tuple(top)
-
-
-def _size_of_group(table: BoardTable, places: Sequence[int]) -> tuple[int, bool]:
-    return len(places), bool(places) and table.rows[places[0]].facts.get("limit") is None
 
 
 def view_of(board: Board, table: BoardTable, pairs: Sequence[tuple[str, str]]) -> View:

@@ -115,10 +115,10 @@ class SamplesPage:
         return f"?{urlencode(parameters)}" if parameters else "?"
 
     def _line_json(self, line: SampleLine) -> dict[str, object]:
-        made = plain_fields(line)
+        content = plain_fields(line)
         if (line.index, line.turn) in self.replies:
-            made["answer"], made["target"] = self.replies[line.index, line.turn]
-        return made
+            content["answer"], content["target"] = self.replies[line.index, line.turn]
+        return content
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""

@@ -1,18 +1,24 @@
-"""A task: what it measures and how it is scored, and each run's score in it."""
+"""A task: what it measures and how it is scored, and each run's score in it; and its questions over all models.
+
+Of the questions: how hard each is, whether it goes with the rest, and which are suspicious.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assaymark.errors import UnknownName
+from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import formulas_of, task_card
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.records import Estimate, JsonValue
 from assaymark.registry import nearest
+from assaymark.results.evidence.questions import Question, Questions
 from assaymark.web.render import plain, plain_fields
 
-__all__ = ["TaskPage", "task_page"]
+__all__ = ["QuestionsPage", "TaskPage", "questions_page", "task_page"]
+
+MOST_SHOWN = 100  # of each list of questions; the JSON twin has all
 
 
 @dataclass(frozen=True)
@@ -54,3 +60,38 @@ def task_page(site: Site, name: str) -> TaskPage:
     metrics = dict.fromkeys(estimate.metric for _, estimate in scores)
     formulas = tuple(formulas_of(metrics).items())
     return TaskPage(name, card, formulas, tuple(scores), tuple(boards))
+
+
+@dataclass(frozen=True)
+class QuestionsPage:
+    """The questions of one task; `problem` says why there is nothing to show."""
+
+    task: str
+    answered: Questions | None
+    problem: str = ""
+
+    @property
+    def lists(self) -> list[tuple[str, list[Question], int]]:
+        """The suspicious questions and the hardest ones: heading, the first of them, and how many there are."""
+        if self.answered is None:
+            return []
+        suspicious, hardest = self.answered.suspicious, self.answered.hardest
+        return [
+            ("Better models miss them and weaker ones get them right", suspicious[:MOST_SHOWN], len(suspicious)),
+            ("The hardest", hardest[:MOST_SHOWN], len(hardest)),
+        ]
+
+    def to_json(self) -> JsonValue:
+        """Return all questions."""
+        return {"task": self.task, "problem": self.problem, **(self.answered.to_json() if self.answered else {})}
+
+
+def questions_page(site: Site, name: str) -> QuestionsPage:
+    """Return a task's questions. Raises: UnknownName for a task without card, run or board."""
+    task_page(site, name)  # the same names
+    if site.runs is None:
+        return QuestionsPage(name, None, "this site shows no stored runs")
+    try:
+        return QuestionsPage(name, site.runs.questions(name))
+    except (UnknownName, UsageError) as error:
+        return QuestionsPage(name, None, str(error))

@@ -17,11 +17,10 @@ from assaymark.leaderboard.pages.charts import charts_page, correlations_page, w
 from assaymark.leaderboard.pages.compare import compare_page
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.leaderboard.pages.model import model_page, series_page
-from assaymark.leaderboard.pages.questions import questions_page
 from assaymark.leaderboard.pages.recommend import recommend_page
 from assaymark.leaderboard.pages.run import group_page, run_page, samples_page
 from assaymark.leaderboard.pages.sample import sample_image, sample_page, with_replies
-from assaymark.leaderboard.pages.task import task_page
+from assaymark.leaderboard.pages.task import questions_page, task_page
 from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import TextsWithheld, model_label

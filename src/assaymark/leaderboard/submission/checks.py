@@ -132,11 +132,11 @@ def check_submission(
     if chosen.model.lower() in {name.lower() for name in policy.refused}:
         all_problems.append(SubmissionProblem("model", "may not be submitted here", "ask the host of this leaderboard"))
     if not wrong & {"model", "revision"}:
-        model = _found(sources, chosen.model, chosen.revision, "model", all_problems)
+        model = _find_or_note(sources, chosen.model, chosen.revision, "model", all_problems)
     if "precision" not in wrong:
         all_problems += _of_precision(chosen.precision, policy)
     if chosen.base and not wrong & {"base", "base_revision"}:
-        base = _found(sources, chosen.base, chosen.base_revision, "base", all_problems)
+        base = _find_or_note(sources, chosen.base, chosen.base_revision, "base", all_problems)
     if model is not None:
         all_problems += _of_weights(model, is_adapter=chosen.weights == "adapter")
         all_problems += [] if chosen.weights == "adapter" else _of_config(model, "model")
@@ -150,11 +150,11 @@ def check_submission(
         if model is not None:
             all_problems += _of_base(model, base)
     if all_problems or model is None:
-        return CheckOutcome(tuple(all_problems), _passed(model, all_problems))
-    return CheckOutcome((), _passed(model, all_problems), _new(chosen, model, base, submitter))
+        return CheckOutcome(tuple(all_problems), _passed_checks(model, all_problems))
+    return CheckOutcome((), _passed_checks(model, all_problems), _new_submission(chosen, model, base, submitter))
 
 
-def _found(
+def _find_or_note(
     sources: Sequence[ModelSource], name: str, revision: str, field_: str, problems: list[SubmissionProblem]
 ) -> FoundModel | None:
     try:
@@ -289,7 +289,7 @@ def _of_base(model: FoundModel, base: FoundModel) -> list[SubmissionProblem]:
     return []
 
 
-def _passed(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> tuple[str, ...]:
+def _passed_checks(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> tuple[str, ...]:
     """Return what is in order, in words, for whoever checks at home."""
     if model is None:
         return ()
@@ -302,7 +302,7 @@ def _passed(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> 
     return tuple(lines)
 
 
-def _new(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
+def _new_submission(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
     architectures = model.config.get("architectures")
     architecture = architectures[0] if isinstance(architectures, list) and architectures else None
     text = f"{model.name} {model.card[:5000]}"

@@ -57,8 +57,8 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     except urllib.error.HTTPError as error:
         answer = _object(error.read(LARGEST_ANSWER))
         if error.code != 422 or "problems" not in answer:
-            said = answer.get("error") or error.reason
-            raise UsageError(f"{root} refused with {error.code}: {said}") from error
+            cause = answer.get("error") or error.reason
+            raise UsageError(f"{root} refused with {error.code}: {cause}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error

@@ -76,7 +76,10 @@ class SubmissionQueue:
             connection.execute(insert(submissions), row)
             vote = {"submission": submission, "voter": new.submitter, "made": at}
             connection.execute(insert(queue_votes), vote)
-            self._see(connection, new, at)
+            here = (models_seen.c.model == new.model) & (models_seen.c.revision == new.revision)
+            if connection.execute(select(models_seen.c.model).where(here)).first() is None:
+                row = {"model": new.model, "revision": new.revision, "content_hash": new.content_hash, "seen": at}
+                connection.execute(insert(models_seen), {**row, "facts": json.dumps(dict(new.facts))})
             self._add_job(connection, submission, new.submitter, kind, at)
         return submission
 
@@ -93,13 +96,6 @@ class SubmissionQueue:
                 f"{submitter} has made {len(times)} submissions in the last {seconds / 86400:g} days, and {most} are "
                 f"allowed; the next one can be made in {hours:.1f} h"
             )
-
-    @staticmethod
-    def _see(connection: Connection, new: NewSubmission, at: float) -> None:
-        here = (models_seen.c.model == new.model) & (models_seen.c.revision == new.revision)
-        if connection.execute(select(models_seen.c.model).where(here)).first() is None:
-            row = {"model": new.model, "revision": new.revision, "content_hash": new.content_hash, "seen": at}
-            connection.execute(insert(models_seen), {**row, "facts": json.dumps(dict(new.facts))})
 
     @staticmethod
     def _add_job(connection: Connection, submission: str, submitter: str, kind: str, at: float) -> None:

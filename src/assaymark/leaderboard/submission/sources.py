@@ -136,6 +136,8 @@ class FolderModels:
         if card.is_file():
             with card.open("rb") as file:
                 text = file.read(LONGEST_CARD).decode("utf-8", "replace")
+        named = files.read_json(place / "tokenizer_config.json").get("chat_template")
+        has_template = bool(named) or bool(files.matching(place, files.TEMPLATE))
         return FoundModel(
             name=name,
             revision=digest,
@@ -145,7 +147,7 @@ class FolderModels:
             weights=tuple(path.name for path in held),
             config=files.read_json(place / "config.json"),
             adapter=files.read_json(place / "adapter_config.json"),
-            has_template=_has_template(place),
+            has_template=has_template,
             card=text,
             licence=_front_matter(text).get("license"),
             tags=(),
@@ -192,11 +194,6 @@ def _copied(source: Path, target: Path) -> str:
 
 def _changed(name: str, revision: str) -> ModelMissing:
     return ModelMissing(f"'{name}' in the folder of this host is not at revision {revision}: it was changed")
-
-
-def _has_template(place: Path) -> bool:
-    named = files.read_json(place / "tokenizer_config.json").get("chat_template")
-    return bool(named) or bool(files.matching(place, files.TEMPLATE))
 
 
 def _n_parameters(weights: Sequence[Path]) -> int | None:

@@ -132,7 +132,7 @@ def compare_runs(
         raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
     labels = distinct_labels(runs)
     named = _by_circular([replace(run, label=label) for run, label in zip(runs, labels, strict=True)])
-    known = groups or _groups_of(named)
+    known = groups or next((run.groups for run in named if run.groups), ())
     pairs = [_compare(named[0], run, known, strict_prompts, confidence) for run in named[1:]]
     pairs = [replace(pair, verdict=sentence(pair)) for pair in pairs]
     ranks = _ranks(named, known) if len(named) > 2 else ()
@@ -156,10 +156,6 @@ def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
         label if labels.count(label) == 1 or not run.run_id else f"{label} ({run.run_id})"
         for run, label in zip(runs, labels, strict=True)
     ]
-
-
-def _groups_of(runs: Sequence[RunEvidence]) -> tuple[GroupSummaryInput, ...]:
-    return next((run.groups for run in runs if run.groups), ())
 
 
 def _compare(

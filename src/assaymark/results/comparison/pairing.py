@@ -70,7 +70,7 @@ class PairedTask:
                 ([-value for value in first], [-value for value in second]) if traits.is_log_scale else (first, second)
             )
         unit = math.log(2) if traits.ratio == "bits" else 1.0
-        weights = [float(_part(pair.first, 1)) for pair in self.pairs]
+        weights = [1.0 if (parts := pair.first.parts) is None else float(score_number(parts[1])) for pair in self.pairs]
         scale = len(weights) / sum(weights) / unit
         return [-value * scale for value in first], [-value * scale for value in second]
 
@@ -195,8 +195,9 @@ def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[
             for name in ours
             if name in theirs and ours[name] != theirs[name]
         ]
-        if line := _prompt_difference(first, second, task):
-            lines.append(line)
+        n_differing, n = differing_prompts(first, second, task)
+        if n_differing:
+            lines.append(f"{task} prompts: different for {n_differing:,} of {n:,} samples")
     return lines
 
 
@@ -219,16 +220,11 @@ def _prompts_by_sample(run: RunEvidence, task: str) -> dict[Key, str]:
     return prompts
 
 
-def _prompt_difference(first: RunEvidence, second: RunEvidence, task: str) -> str | None:
-    n_differing, n = differing_prompts(first, second, task)
-    return f"{task} prompts: different for {n_differing:,} of {n:,} samples" if n_differing else None
-
-
 def _difference(name: str, first: RunEvidence, second: RunEvidence, ours: JsonValue, theirs: JsonValue) -> str:
-    return f"{name}: {_shown(ours)} in {first.label}, {_shown(theirs)} in {second.label}"
+    return f"{name}: {_setting_text(ours)} in {first.label}, {_setting_text(theirs)} in {second.label}"
 
 
-def _shown(value: JsonValue, longest: int = 60) -> str:
+def _setting_text(value: JsonValue, longest: int = 60) -> str:
     if value is None:
         return "none"
     text = str(value)
@@ -239,7 +235,3 @@ def _shown(value: JsonValue, longest: int = 60) -> str:
 
 def _has_value(row: ScoreRow) -> bool:
     return row.status is not ScoreStatus.FAILED and math.isfinite(row_value(row))
-
-
-def _part(row: ScoreRow, index: int) -> float:
-    return score_number(row.parts[index]) if row.parts is not None else 1.0

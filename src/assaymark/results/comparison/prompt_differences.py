@@ -128,7 +128,7 @@ def _choice_lines(ours: Request, theirs: Request) -> Iterator[str]:
         [a.continuation for a in request.queries if isinstance(a, LoglikelihoodQuery)] for request in (ours, theirs)
     ]
     if texts[0] != texts[1]:
-        yield f"choices {_shown(texts[0])}, {_shown(texts[1])}"
+        yield f"choices {_first_texts(texts[0])}, {_first_texts(texts[1])}"
 
 
 def _setting_lines(ours: Request, theirs: Request) -> Iterator[str]:
@@ -144,7 +144,9 @@ def _setting_lines(ours: Request, theirs: Request) -> Iterator[str]:
 
 def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
     """Yield a line if the same text has different numbers of tokens: another tokenizer, or one more BOS token."""
-    if first.request.prompt != second.request.prompt or _is_rolling(first.request):
+    if first.request.prompt != second.request.prompt or any(
+        isinstance(query, RollingQuery) for query in first.request.queries
+    ):
         return
     theirs = {output.ask_index: output for output in second.outputs}
     for output in first.outputs:
@@ -164,17 +166,13 @@ def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
             return
 
 
-def _is_rolling(request: Request) -> bool:
-    return any(isinstance(query, RollingQuery) for query in request.queries)
-
-
 def _truncation_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
     truncated = [max((output.n_cut_tokens for output in record.outputs), default=0) for record in (first, second)]
     if truncated[0] != truncated[1]:
         yield f"{truncated[0]} tokens truncated from the left, {truncated[1]}"
 
 
-def _shown(texts: Sequence[str], most: int = 4) -> str:
+def _first_texts(texts: Sequence[str], most: int = 4) -> str:
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(repr(text[:AROUND]) for text in texts[:most]) + more
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from assaymark.errors import UsageError
 from assaymark.prompts.questions import question_in, strings_in, words_of
 from assaymark.records import JsonValue
-from assaymark.results.evidence.records import RunEvidence, ScoreRow
+from assaymark.results.evidence.records import RunEvidence
 from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord
 from assaymark.tasks.rescoring import choice_queries
@@ -217,7 +217,11 @@ def aligned(first: RunEvidence, second: RunEvidence, pairs: Mapping[SampleKey, S
             "sample"
         )
     hashes = {(row.task, row.sample_index): row.sample_sha256 for row in first.rows}
-    rows = tuple(_renamed(row, pairs, hashes) for row in second.rows if _is_matched(row, pairs, hashes))
+    rows = tuple(
+        replace(row, task=key[0], sample_index=key[1], sample_sha256=hashes[key])
+        for row in second.rows
+        if (key := pairs.get((row.task, row.sample_index))) is not None and key in hashes
+    )
     names = Counter((task, pairs[task, index][0]) for task, index in pairs)
     tasks = {mine: replace(task, name=mine) for task in second.tasks for (theirs, mine) in names if theirs == task.name}
     settings = {mine: second.task_settings.get(theirs, {}) for theirs, mine in names}
@@ -234,16 +238,6 @@ def aligned(first: RunEvidence, second: RunEvidence, pairs: Mapping[SampleKey, S
         choices={pairs[key]: texts for key, texts in second.choices.items() if key in pairs},
         pairing=(note,),
     )
-
-
-def _is_matched(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> bool:
-    key = pairs.get((row.task, row.sample_index))
-    return key is not None and key in hashes
-
-
-def _renamed(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> ScoreRow:
-    task, index = pairs[row.task, row.sample_index]
-    return replace(row, task=task, sample_index=index, sample_sha256=hashes[task, index])
 
 
 Stored = tuple[Store, str]

@@ -11,7 +11,9 @@ def sentence(pair: PairComparison) -> str:
     """Return the verdict on two runs: by the overall line if there is one, and by the number of tasks."""
     headline = pair.overall if pair.overall is not None else (pair.tasks[0] if len(pair.tasks) == 1 else None)
     if headline is None:
-        return _by_tasks(pair)
+        if not pair.tasks:
+            return f"Nothing to compare between {pair.labels[0]} and {pair.labels[1]}."
+        return f"{pair.labels[0]} and {pair.labels[1]}: {_tally(pair)}."
     first, second = pair.labels
     size = shown_gain(headline)
     interval = shown_interval_of(headline)
@@ -77,12 +79,6 @@ def table_notes(pair: PairComparison) -> list[str]:
 
 def _only_task(pair: PairComparison, headline: Difference) -> str:
     return next((line.name for line in pair.tasks if line.p == headline.p or len(pair.tasks) == 1), headline.name)
-
-
-def _by_tasks(pair: PairComparison) -> str:
-    if not pair.tasks:
-        return f"Nothing to compare between {pair.labels[0]} and {pair.labels[1]}."
-    return f"{pair.labels[0]} and {pair.labels[1]}: {_tally(pair)}."
 
 
 def _tally(pair: PairComparison) -> str:

@@ -113,7 +113,11 @@ def interval_charts(points: Sequence[IntervalPoint], claims: Sequence[ClaimPoint
     x_scale = alt.Scale(domain=[0, end], nice=False)
     specs = []
     for part in _parts(tasks, step):
-        rows = [_row(point) for point in points if point.task in part]
+        rows = [
+            {"task": point.task, "run": point.run, "value": point.value, "low": point.low, "high": point.high}
+            for point in points
+            if point.task in part
+        ]
         chances = {point.task: point.chance for point in points if point.task in part and point.chance is not None}
         chance = alt.Chart(alt.Data(values=[{"task": task, "chance": share} for task, share in chances.items()]))
         base = alt.Chart(alt.Data(values=rows)).encode(y=_task_axis(alt, part, tasks))
@@ -249,10 +253,6 @@ def imported_altair() -> ModuleType:
         raise MissingExtra("drawing charts", "charts") from error
     module: ModuleType = alt
     return module
-
-
-def _row(point: IntervalPoint) -> dict[str, JsonValue]:
-    return {"task": point.task, "run": point.run, "value": point.value, "low": point.low, "high": point.high}
 
 
 def _with_short_names(points: Sequence[Point]) -> list[Point]:

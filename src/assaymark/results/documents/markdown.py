@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from assaymark.results.documents.blocks import (
     Block,
     Bullets,
-    Cell,
     Example,
     Figure,
     Heading,
@@ -76,13 +75,9 @@ def _table(block: Table) -> str:
 
 
 def _row(row: TableRow) -> str:
-    cells = [_cell(cell) for cell in row.cells]
+    cells = [markdown_inline(f"{cell.text} ({cell.below})" if cell.below else cell.text) for cell in row.cells]
     cells[0] = "&nbsp;" * 4 * row.depth + (f"**{cells[0]}**" if row.is_group and cells[0] else cells[0])
     return f"| {' | '.join(cells)} |"
-
-
-def _cell(cell: Cell) -> str:
-    return markdown_inline(f"{cell.text} ({cell.below})" if cell.below else cell.text)
 
 
 def _example(block: Example) -> str:

@@ -105,15 +105,11 @@ def _what_was_run(contents: ReportContents, references: References) -> str:
 def _model(row: RunRow, label: str) -> str:
     model = row.plan.model
     size = f"{_size(model.n_parameters)} parameters, " if model.n_parameters else ""
-    tool = _tool(row)
+    # name and version of the other tool that made the run; empty for a run of ours
+    imported: Mapping[str, object] = row.extra.get("imported") or {}
+    tool = f"{imported['tool']} {imported.get('version') or ''}".strip() if imported else ""
     how = f"by {tool}, imported" if tool else f"with Assaymark {VERSION}"
     return f"{label} ({size}{model.dtype}; {how}, run {row.short_id})"
-
-
-def _tool(row: RunRow) -> str:
-    """Return the name and version of the other tool that made a run; empty for a run of ours."""
-    imported: Mapping[str, object] = row.extra.get("imported") or {}
-    return f"{imported['tool']} {imported.get('version') or ''}".strip() if imported else ""
 
 
 def _size(n_parameters: int) -> str:

@@ -201,41 +201,41 @@ def _difference_tile(line: Difference, pair: PairComparison) -> Tile:
 
 
 def _one_run(rows: Sequence[TableLine]) -> Table:
-    made = []
+    body = []
     for row in rows:
         cell = row.any_cell
         numbers = [value_words(cell) if row.metric else "", interval_text(cell)]
         texts = [metric_cell(row), *numbers, "" if cell is None else shown_count([cell]), chance_cell(cell)]
-        made.append(TableRow((_name(row), *(Cell(text) for text in texts)), row.depth, row.is_group))
-    return Table(("task", "metric", "value", "95% interval", "n", "chance"), tuple(made), n_text=2)
+        body.append(TableRow((_name(row), *(Cell(text) for text in texts)), row.depth, row.is_group))
+    return Table(("task", "metric", "value", "95% interval", "n", "chance"), tuple(body), n_text=2)
 
 
 def _side_by_side(rows: Sequence[TableLine], views: Sequence[RunView]) -> Table:
     """Return a table with one column per run, each value above its interval."""
-    made = []
+    body = []
     for row in rows:
         cells = [Cell(value_words(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
         size = shown_count(cell for cell in row.cells if cell is not None)
         texts = (_name(row), Cell(metric_cell(row)), *cells, Cell(size), Cell(chance_cell(row.any_cell)))
-        made.append(TableRow(texts, row.depth, row.is_group))
+        body.append(TableRow(texts, row.depth, row.is_group))
     headers = ("task", "metric", *(view.label for view in views), "n", "chance")
-    return Table(headers, tuple(made), n_text=2)
+    return Table(headers, tuple(body), n_text=2)
 
 
 def _baselines(rows: Sequence[TableLine]) -> list[Block]:
     """Return the table of baselines: scores that need no reading of the question."""
     headers, known = baseline_rows(rows)
-    made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
-    return [Heading("Baselines", 3), Table(("task", *headers), tuple(made))] if made else []
+    body = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
+    return [Heading("Baselines", 3), Table(("task", *headers), tuple(body))] if body else []
 
 
 def _perturbations(scores: Sequence[PerturbedScore]) -> list[Block]:
     """Return the table of what perturbations did to the scores; nothing for a run without any."""
-    made = [
+    body = [
         TableRow((Cell(score.task), Cell(perturbed_name(score)), *map(Cell, perturbed_cells(score))))
         for score in shown_scores(scores)
     ]
-    return [Heading("Perturbations", 3), Table(("task", "perturbed by", *HEADERS), tuple(made))] if made else []
+    return [Heading("Perturbations", 3), Table(("task", "perturbed by", *HEADERS), tuple(body))] if body else []
 
 
 def _name(row: TableLine) -> Cell:
@@ -290,16 +290,16 @@ def _point(name: str, view: RunView, cell: Estimate | None) -> IntervalPoint | N
 
 
 def _pair_table(pair: PairComparison) -> Table:
-    made = []
+    body = []
     for line, depth in ordered_lines(pair, unfold=False):
         name, *numbers = shown_cells(line, depth)
         mark, arrow = MARKS[line.better]
         below = ", ".join(filter(None, (line.metric, "" if line.higher_is_better else "lower is better")))
         cells = [Cell(name.strip(), below), *(Cell(text) for text in numbers)]
         cells[3] = Cell(numbers[2] + arrow, mark=mark)
-        made.append(TableRow(tuple(cells), depth, line.kind != "task"))
+        body.append(TableRow(tuple(cells), depth, line.kind != "task"))
     headers = ("task", *pair.labels, "difference", "95% interval", "p", "n", "became right / wrong")
-    return Table(headers, tuple(made))
+    return Table(headers, tuple(body))
 
 
 def _difference_figure(pair: PairComparison, name: str) -> list[Block]:
@@ -330,12 +330,12 @@ def _gains(line: Difference) -> tuple[float, float]:
 
 
 def _ranks_table(comparison: Comparison) -> Table:
-    made = []
+    body = []
     for rank in comparison.ranks:
         possible_ranks = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
         beaten = ", ".join(comparison.labels[index] for index in rank.beats) or "none"
-        made.append(TableRow((Cell(comparison.labels[rank.index]), Cell(beaten), Cell(possible_ranks))))
-    return Table(("run", "significantly better than", "possible ranks"), tuple(made), n_text=2)
+        body.append(TableRow((Cell(comparison.labels[rank.index]), Cell(beaten), Cell(possible_ranks))))
+    return Table(("run", "significantly better than", "possible ranks"), tuple(body), n_text=2)
 
 
 # -------------------------------------------------------------------------------------------- weakest
@@ -351,7 +351,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
     blocks: list[Block] = []
     if known:
         blocks.append(Paragraph(f"Not significantly above chance: {len(guessed)} of {counted(len(known), 'task')}."))
-    made = [
+    body = [
         TableRow(
             tuple(
                 Cell(text)
@@ -366,7 +366,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
         )
         for estimate in sorted(leaves, key=above_chance)[:N_WEAKEST]
     ]
-    return [*blocks, Table(("lowest above chance", "value", "95% interval", "chance", "n"), tuple(made))]
+    return [*blocks, Table(("lowest above chance", "value", "95% interval", "chance", "n"), tuple(body))]
 
 
 def _subject_figures(views: Sequence[RunView]) -> list[Block]:

@@ -20,6 +20,7 @@ from assaymark.tasks.suites import ChosenSuite, Member, Suite, suite_from
 from assaymark.tasks.task import Selection
 
 COMPOSITE = "composite"
+LONGEST_REASON = 160  # characters
 _Cell = tuple[str, str, str]  # task, metric, filter
 
 
@@ -311,16 +312,14 @@ def _line(estimate: Estimate, who: str) -> str:
     mark = "" if details["reproduced"] else f" [not reproduced: {details['unshown']}]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
-        return f"{estimate.task}{who}: no composite, {_short(details['why'] or 'no reason stated')}{rest}"
+        why = details["why"] or "no reason stated"
+        why = why if len(why) <= LONGEST_REASON else why[: LONGEST_REASON - 1] + "…"
+        return f"{estimate.task}{who}: no composite, {why}{rest}"
     among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)
     value_text = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
     guessing = "" if estimate.chance is None else f"; chance {shown_value(estimate.chance, proportion=True)}"
     return f"{estimate.task}{who}: {value_text}, {among}{guessing}{mark}"
-
-
-def _short(text: str, longest: int = 160) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _how(details: EstimateDetails) -> str:

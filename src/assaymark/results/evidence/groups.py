@@ -133,12 +133,12 @@ def _of_group(
         task: next(((e.metric, e.filter) for e in estimates if e.details.get("primary")), None)
         for task, estimates in of_task.items()
     }
-    made = []
+    summaries = []
     for cell in group_cells(group, by_name, scored, primaries):
         of_cell = [by_cell[task, cell.metric, cell.filter] for task in cell.tasks]
         estimate = _cell(group, cell, of_cell, path, confidence)
-        made.append(replace(estimate, details={**estimate.details, "primary": cell.is_main}))
-    return made
+        summaries.append(replace(estimate, details={**estimate.details, "primary": cell.is_main}))
+    return summaries
 
 
 def _cell(

@@ -130,7 +130,9 @@ def groups_from(facts: ResultFacts) -> tuple[GroupSummaryInput, ...]:
 
 
 def _task_json(task: Task, bound: BoundTask | None) -> TaskFact:
-    card = _card(task)
+    # the task's card is beside its file; not every task has one
+    path = task.source.parent / f"{task.name}.card.yaml"
+    card = _read_card(path) if path.is_file() else {}
     chance, primary = card.get("chance"), card.get("primary_metric")
     fact: TaskFact = {
         "alias": task.alias or task.name,
@@ -189,12 +191,6 @@ def _group_json(group: Group) -> GroupFact:
             for metric in group.metrics
         ],
     }
-
-
-def _card(task: Task) -> Mapping[str, JsonValue]:
-    """Return the task's card (`<task>.card.yaml` beside its file), empty where it has none."""
-    path = task.source.parent / f"{task.name}.card.yaml"
-    return _read_card(path) if path.is_file() else {}
 
 
 @lru_cache(maxsize=256)

@@ -154,7 +154,9 @@ def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
         parts: list[RenderableType] = [legend] if legend.plain else []
         parts.append(Padding(table, (0, 1)))
         if n_kept < len(headers):
-            parts.append(Text(f" {_changed(pair)}", style="dim"))
+            n_right = sum(flip.is_better for flip in pair.flips)  # as `--flips` lists them
+            changed = f" answers that changed: {n_right:,} became right, {len(pair.flips) - n_right:,} became wrong"
+            parts.append(Text(changed, style="dim"))
         notes = [metrics_note(lines), *table_notes(pair)]
         parts += [Padding(Text(note, style="dim"), (0, 1)) for note in notes if note]
         return Group(*parts)
@@ -190,12 +192,6 @@ def _pair_lines(pair: PairComparison) -> RenderableType:
 def _excluded(pair: PairComparison) -> list[str]:
     missing = sum(line.n_missing for line in pair.tasks)
     return [f"{missing:,} samples are excluded: one run has no answer to them"] if missing else []
-
-
-def _changed(pair: PairComparison) -> str:
-    """Return how many answers changed, as `--flips` lists them."""
-    n_right = sum(flip.is_better for flip in pair.flips)
-    return f"answers that changed: {n_right:,} became right, {len(pair.flips) - n_right:,} became wrong"
 
 
 def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:

@@ -28,7 +28,7 @@ def rows_table(rows: Sequence[RowPair], pair: PairComparison) -> RenderableType:
         table.add_column(name, overflow="fold")
     for row in rows[:MOST_ROWS]:
         asked = f"{row.row}: {_cut(row.inputs)}" + (f"\nexpected {_cut(row.expected)}" if row.expected else "")
-        answers = [_shown(*each) for each in _sides(row)]
+        answers = [_answer(*each) for each in _sides(row)]
         table.add_row(Text(asked), *map(Text, answers), Text("\n".join(_scores(row))))
     title = f"{counted(len(rows), 'row')}, those that got worse first"
     parts: list[RenderableType] = [Text(title, style="bold"), table]
@@ -41,7 +41,7 @@ def _sides(row: RowPair) -> tuple[tuple[str | None, str | None], tuple[str | Non
     return (row.first_answer, row.first_error), (row.second_answer, row.second_error)
 
 
-def _shown(answer: str | None, error: str | None) -> str:
+def _answer(answer: str | None, error: str | None) -> str:
     return f"failed: {_cut(error)}" if error is not None else NOTHING if answer is None else _cut(answer)
 
 
@@ -82,7 +82,7 @@ def parts_to_json(parts: Sequence[PartDifference]) -> JsonValue:
 def rows_html(rows: Sequence[RowPair], pair: PairComparison) -> str:
     """Return the first rows of a pair of runs as HTML for a notebook; every text is escaped."""
     lines = [
-        _row("td", [f"{row.row}: {_cut(row.inputs)}", _cut(row.expected), *(_shown(*each) for each in _sides(row)),
+        _row("td", [f"{row.row}: {_cut(row.inputs)}", _cut(row.expected), *(_answer(*each) for each in _sides(row)),
                     "; ".join(_scores(row))])
         for row in rows[:MOST_ROWS]
     ]  # fmt: skip

@@ -137,6 +137,7 @@ def _cells(row: RunRow, model: str) -> dict[str, str]:
     failed = f" ({row.n_failed:,} failed)" if row.n_failed else ""
     shots = sorted({task.num_fewshot for task in row.plan.tasks})
     limit = row.plan.limit
+    status = "imported" if row.plan.model.kind == "imported" and row.status == "finished" else row.status
     return {
         "run": row.short_id,
         "model": model,
@@ -144,17 +145,13 @@ def _cells(row: RunRow, model: str) -> dict[str, str]:
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
         "n": f"{row.n_samples:,}",
         "limit": "" if limit is None else f"{limit:.0%}" if limit < 1 else f"{int(limit):,}",
-        "status": _state(row) + failed,
+        "status": status + failed,
         "when": row.updated_at[5:16].replace("T", " "),
     }
 
 
 def _style(header: str, is_fine: bool) -> str:
     return "yellow" if header == "status" and not is_fine else ""
-
-
-def _state(row: RunRow) -> str:
-    return "imported" if row.plan.model.kind == "imported" and row.status == "finished" else row.status
 
 
 def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:

@@ -15,21 +15,22 @@ from assaymark.records import Estimate, JsonValue
 from assaymark.results.console import Text
 from assaymark.results.evidence.composites import composite_lines
 from assaymark.results.evidence.records import RunView
-from assaymark.results.numbers import counted, reported_count, truncation_of
+from assaymark.results.numbers import counted, reported_count, shown_count, truncation_of
 from assaymark.results.views.baselines_table import baseline_notes
 from assaymark.results.views.cells import (
     Sized,
     TableLine,
     chance_cell,
     heading,
+    interval_text,
     label_cell,
     metric_cell,
     number_cells,
     plain_table,
     shots_cell,
     table_rows,
+    value_text,
 )
-from assaymark.results.views.many_runs import side_by_side
 from assaymark.results.views.perturbed_table import perturbed_table
 from assaymark.results.views.run_list import detail_tables, foot_lines
 
@@ -37,6 +38,8 @@ LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task in a narr
 NUMBERS = ("value", "95% interval", "n")
 GAP = 2  # between columns
 MAX_NAMED = 4  # tasks that share a note and are named
+
+Column = list[tuple[str, str]]  # (value, interval) per row
 
 
 def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool = False) -> RenderableType:
@@ -58,7 +61,7 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool =
 
     def laid_out(width: int) -> RenderableType:
         if len(views) > 1:
-            return Group(*above, side_by_side(rows, views, width), *notes)
+            return Group(*above, _side_by_side(rows, views, width), *notes)
         parts: list[RenderableType] = [heading(views[0]), *above, *([_one_run(rows, width)] if rows else [])]
         perturbed = perturbed_table(views[0].perturbed)
         parts += [] if perturbed is None else [perturbed]
@@ -119,10 +122,10 @@ def note_lines(rows: Sequence[TableLine], views: Sequence[RunView]) -> list[str]
         named_notes += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
         for name, note in named_notes:
             tasks_of.setdefault(note, []).append(name)
-    return [f"! {_named(names)}: {note}" for note, names in tasks_of.items()]
+    return [f"! {_listed_names(names)}: {note}" for note, names in tasks_of.items()]
 
 
-def _named(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     """Return the first names and the number of the others."""
     more = len(names) - MAX_NAMED
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
@@ -144,7 +147,7 @@ def _one_run(rows: Sequence[TableLine], width: int) -> Padding:
     columns = {header: cells for header, cells in columns.items() if header in NUMBERS or any(cells)}
     left = width - 2 - sum(GAP + _widest([header, *cells]) for header, cells in columns.items())
     names: dict[str, list[str | Text]] = {"task": [label_cell(row) for row in rows]}
-    if any(_has_filter(row) for row in rows):
+    if any(row.metric and row.filter not in {"none", ""} for row in rows):
         names["filter"] = [row.filter if row.metric else "" for row in rows]
     names["metric"] = [row.metric for row in rows]
     widths = {header: _widest([header, *cells]) for header, cells in names.items()}
@@ -163,12 +166,98 @@ def _one_run(rows: Sequence[TableLine], width: int) -> Padding:
     return Padding(table, (0, 1))
 
 
-def _has_filter(row: TableLine) -> bool:
-    return bool(row.metric) and row.filter not in {"none", ""}
-
-
 def _widest(cells: Sequence[str | Text]) -> int:
     return max(len(str(cell)) for cell in cells)
+
+
+def _side_by_side(rows: Sequence[TableLine], views: Sequence[RunView], width: int) -> RenderableType:
+    """Return the table of several runs; `rows` hold one cell per view.
+
+    If it fits, a task takes one line with the interval beside each value. Otherwise the interval goes under the value,
+    and metric, n and chance go under the task; runs that still do not fit go into a second table below.
+    """
+    # a heading has no metric, and so no value
+    columns = [
+        [(value_text(row.cells[i]), interval_text(row.cells[i])) if row.metric else ("", "") for row in rows]
+        for i in range(len(views))
+    ]
+    inner = width - 2
+    fixed = [
+        max([4, *(len(label_cell(row).plain) for row in rows)]),
+        max([6, *(len(metric_cell(row)) for row in rows)]),
+        max([1, *(len(_count(row)) for row in rows)]),
+        6 if any(chance_cell(row.any_cell) for row in rows) else 0,
+    ]
+    flat = [max(len(v.label), *(len(a) + 1 + _width(c, 1) for a, _ in c)) for v, c in zip(views, columns, strict=True)]
+    if sum(size + GAP for size in fixed if size) + sum(size + GAP for size in flat) - GAP <= inner:
+        return Padding(_one_line(rows, views, columns, with_chance=bool(fixed[3])), (0, 1))
+    left = max([4, *(len(label_cell(row).plain) for row in rows), *(len(_under(row)) for row in rows)])
+    tall = [
+        max(min(len(view.label), 14), _width(column, 0), _width(column, 1))
+        for view, column in zip(views, columns, strict=True)
+    ]
+    tables: list[RenderableType] = []
+    start = 0
+    while start < len(views):
+        end, used = start + 1, left + GAP + tall[start]
+        while end < len(views) and used + GAP + tall[end] <= inner:
+            used += GAP + tall[end]
+            end += 1
+        tables.append(Padding(_two_lines(rows, views[start:end], columns[start:end]), (0, 1, 0, 1)))
+        start = end
+    return Group(*tables)
+
+
+def _one_line(
+    rows: Sequence[TableLine], views: Sequence[RunView], columns: Sequence[Column], *, with_chance: bool
+) -> RenderableType:
+    table = plain_table()
+    table.add_column("task", no_wrap=True)
+    table.add_column("metric", no_wrap=True)
+    for header in ("n", *(["chance"] if with_chance else []), *(view.label for view in views)):
+        table.add_column(header, justify="right", no_wrap=True)
+    for index, row in enumerate(rows):
+        cells: list[RenderableType] = [label_cell(row), metric_cell(row), _count(row)]
+        if with_chance:
+            cells.append(chance_cell(row.any_cell))
+        for column in columns:
+            value, interval = column[index]
+            text = Text(value, style="bold")
+            text.append(f" {interval:>{_width(column, 1)}}", style="not bold dim")
+            cells.append(text)
+        table.add_row(*cells)
+    return table
+
+
+def _two_lines(rows: Sequence[TableLine], views: Sequence[RunView], columns: Sequence[Column]) -> RenderableType:
+    table = plain_table()
+    table.add_column("task", no_wrap=True)
+    for view in views:
+        table.add_column(view.label, justify="right", overflow="fold")
+    for index, row in enumerate(rows):
+        name = label_cell(row)
+        name.append("\n" + _under(row) if row.metric else "", style="not bold dim")
+        cells: list[RenderableType] = [name]
+        for column in columns:
+            text = Text(column[index][0], style="bold")
+            text.append("\n" + column[index][1] if row.metric else "", style="not bold dim")
+            cells.append(text)
+        table.add_row(*cells)
+    return table
+
+
+def _count(row: TableLine) -> str:
+    return shown_count(cell for cell in row.cells if cell is not None)
+
+
+def _under(row: TableLine) -> str:
+    chance = chance_cell(row.any_cell)
+    parts = [metric_cell(row), f"n {_count(row)}", *([f"chance {chance}"] if chance else [])]
+    return "  " * (row.depth + 1) + ", ".join(parts)
+
+
+def _width(column: Column, which: int) -> int:
+    return max((len(cell[which]) for cell in column), default=0)
 
 
 def _prompt_notes(cell: Estimate) -> list[str]:

@@ -42,7 +42,7 @@ def main() -> int:
     channel = _Channel()
     channel.say(kind="started")
     try:
-        channel.say(**_do(spec, channel))
+        channel.say(**_take_step(spec, channel))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 - native code raises errors of its own kinds (PanicException)
@@ -105,7 +105,7 @@ class _Refused(AssaymarkError):
     """Results that are not those of the job."""
 
 
-def _do(spec: "JobStep", channel: _Channel) -> dict[str, object]:
+def _take_step(spec: "JobStep", channel: _Channel) -> dict[str, object]:
     if spec["step"] == "fetch":
         return _fetch(spec, channel)
     return _evaluate(spec, channel) if spec["step"] == "evaluate" else _check(spec, channel)

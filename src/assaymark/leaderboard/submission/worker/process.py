@@ -129,7 +129,7 @@ class _Listening:
         self._log = b""
         self._has_started = False
         self._stage: Stage | None = None
-        self._made: Message | None = None
+        self._last: Message | None = None
         self._broken: tuple[str, str] | None = None  # whose fault, and why it was ended
 
     def until_it_ends(self, heard: Callable[[Stage | None], None]) -> None:
@@ -167,28 +167,28 @@ class _Listening:
                 raise BadMessage(f"a message of more than {MOST_LINE:,} bytes")  # noqa: TRY301
             for line in lines:
                 message = read_message(line, self._step)
-                if self._made is not None:
+                if self._last is not None:
                     raise BadMessage("a message after its last one")  # noqa: TRY301
                 if isinstance(message, Started):
                     self._has_started = True
                 elif isinstance(message, Stage):
                     self._stage = message
                 else:
-                    self._made = message
+                    self._last = message
         except BadMessage as error:
             fault = "submission" if self._step == "evaluate" else "infrastructure"  # else only our own code runs
             self._broken = (fault, f"the process of the step '{self._step}' sent {error}")
 
     def outcome(self) -> StepEnd:
         """Return how it ended."""
-        log, status, made = self._log.decode("utf-8", "replace"), self._process.returncode, self._made
+        log, status, last = self._log.decode("utf-8", "replace"), self._process.returncode, self._last
         if self._broken is not None:
             return StepEnd(None, *self._broken, log)
-        if isinstance(made, Failed):
-            is_believed = self._step != "evaluate" or made.fault != "infrastructure"
-            return StepEnd(None, made.fault if is_believed else "killed", made.reason, log)
-        if status == 0 and made is not None:
-            return StepEnd(made, log=log)
+        if isinstance(last, Failed):
+            is_believed = self._step != "evaluate" or last.fault != "infrastructure"
+            return StepEnd(None, last.fault if is_believed else "killed", last.reason, log)
+        if status == 0 and last is not None:
+            return StepEnd(last, log=log)
         number = -status if status < 0 else status - 128  # bubblewrap ends with 128 and the signal's number
         if number in {int(each) for each in signal.Signals}:
             name = signal.Signals(number).name

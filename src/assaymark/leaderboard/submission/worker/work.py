@@ -180,11 +180,11 @@ class Worker:
     def do(self, job: JobRow) -> None:
         """Do one job that was claimed. Whatever it does, this worker goes on with the next one."""
         try:
-            self._do(job)
+            self._attempt(job)
         except Exception as error:  # noqa: BLE001 - even its failure could not be stored; its lease will expire
             self._say(f"job {job.id}: left to another attempt ({type(error).__name__}: {error})")
 
-    def _do(self, job: JobRow) -> None:
+    def _attempt(self, job: JobRow) -> None:
         folder = self._host.work / job.id
         try:
             row = self._queue.submission(job.submission)
@@ -312,9 +312,9 @@ class Worker:
         files = [path for names, _ in parts_of(board) for path in files_read(names)]
         return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
 
-    def _step(self, job: JobRow, spec: JobStep, place: StepPlace, made: type[Made]) -> Made:
+    def _step(self, job: JobRow, spec: JobStep, place: StepPlace, expected: type[Made]) -> Made:
         """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
-        lease = _LeaseState(JobProgress(stage=FIRST_STAGES[made]), time.monotonic())
+        lease = _LeaseState(JobProgress(stage=FIRST_STAGES[expected]), time.monotonic())
 
         def heard(stage: Stage | None) -> None:
             if stage is not None:
@@ -322,7 +322,7 @@ class Worker:
             self._keep(job, lease)
 
         ended = run_step(spec, place, heard)
-        if not isinstance(ended.made, made):
+        if not isinstance(ended.made, expected):
             raise _Failed(ended)
         return ended.made
 
