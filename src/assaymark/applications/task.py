@@ -71,7 +71,7 @@ class ApplicationTask:
         self._rows, self._target, self._scorers = list(rows), target, list(scorers)
         self._calls = ScorerCalls(timeout_s)
         self._settings = GenerationSettings(repeats=repeats)
-        self._n = _chosen(len(self._rows), limit)
+        self._n = _n_within(len(self._rows), limit)
         own = tuple(
             MetricSpec(
                 each.facts.name,
@@ -259,7 +259,7 @@ def _detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, 
     return detail
 
 
-def _chosen(n_rows: int, limit: float | None) -> int:
+def _n_within(n_rows: int, limit: float | None) -> int:
     if limit is None:
         return n_rows
     return min(n_rows, math.ceil(n_rows * limit) if limit < 1 else int(limit))

@@ -274,12 +274,12 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     if not estimates:
         echo("there is no score; `assaymark traces rule add` makes a rule, and `assaymark traces score` scores by it")
         return
-    several = {each.name for each in estimates if sum(_is_of(other, each) for other in estimates) > 1}
+    several = {each.name for each in estimates if sum(_is_same_score(other, each) for other in estimates) > 1}
     rows = [_estimate_row(each, is_one_of_several=each.name in several) for each in estimates]
     print_table(("score", "from", "version", "n", "mean", "95% interval", "failed", "stale", "rate"), rows)
 
 
-def _is_of(first: "ScoreEstimate", second: "ScoreEstimate") -> bool:
+def _is_same_score(first: "ScoreEstimate", second: "ScoreEstimate") -> bool:
     return (first.name, first.source, first.version) == (second.name, second.source, second.version)
 
 
