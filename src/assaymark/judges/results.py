@@ -3,7 +3,7 @@
 The numbers that benchmarks of judged pairs are known by, for the first run against the second, the baseline.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -228,11 +228,9 @@ def _outputs(store: Store, row: RunRow, task: str) -> dict[tuple[int, int], Outp
 
 def _lengths_of(store: Store, row: RunRow) -> dict[Key, tuple[int, int]]:
     """Return the characters of both answers of each pair, from the stored scores."""
-    return dict(_lengths(store, row))
-
-
-def _lengths(store: Store, row: RunRow) -> Iterable[tuple[Key, tuple[int, int]]]:
+    lengths: dict[Key, tuple[int, int]] = {}
     for score in store.scores(row.run_id):
         if score.metric == WIN and isinstance(score.detail, dict):
             first, second = score.detail["characters"]
-            yield (score.task, score.sample_index, score.turn), (first, second)
+            lengths[score.task, score.sample_index, score.turn] = (first, second)
+    return lengths
