@@ -67,7 +67,9 @@ def benchmark_scores(pairs: Sequence[JudgedPair], form: Form) -> list[BenchmarkS
         own = [pair for pair in pairs if pair.task == task]
         scored = [pair for pair in own if pair.value is not None]
         if form == "five":
-            scores.append(_score(task, ARENA_HARD, _arena_hard(scored)))
+            weights = [pair.weight for pair in scored]
+            value = bradley_terry_rate(_values(scored), weights, _questions(scored)) if scored else None
+            scores.append(_score(task, ARENA_HARD, value))
         elif form == "preference":
             (summary,) = summarise_pairs(own)
             scores.append(_score(task, ALPACA_EVAL, summary.win_rate))
@@ -77,12 +79,6 @@ def benchmark_scores(pairs: Sequence[JudgedPair], form: Form) -> list[BenchmarkS
 
 def _score(task: str, metric: str, value: IntervalEstimate | None) -> BenchmarkScore:
     return BenchmarkScore(task, metric, value, "no pair has a verdict" if value is None else None)
-
-
-def _arena_hard(scored: Sequence[JudgedPair]) -> IntervalEstimate | None:
-    if not scored:
-        return None
-    return bradley_terry_rate(_values(scored), [pair.weight for pair in scored], _questions(scored))
 
 
 def _equal_length(task: str, scored: Sequence[JudgedPair]) -> BenchmarkScore:

@@ -11,7 +11,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from assaymark.applications.live.feedback import LONGEST_COMMENT, StoredFeedback, store_feedback
+from assaymark.applications.live.feedback import LONGEST_COMMENT, store_feedback
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.live.links import FORM, FeedbackLink, read_link
 from assaymark.applications.traces.readers import private
@@ -92,7 +92,9 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Callabl
             )
         except StoreError:
             return _answer(503, {"error": "the store cannot be written now; send it again"}, retry="1")
-        return _answer(400 if accepted.rejected and not accepted.n_accepted else 200, _accepted_json(accepted))
+        rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
+        content = {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
+        return _answer(400 if rejected and not accepted.n_accepted else 200, content)
 
     @app.post(API)
     async def take_feedback(request: Request) -> Response:
@@ -124,11 +126,6 @@ def _sent(body: bytes) -> list[object]:
     if len(read) > MOST_AT_ONCE:
         raise HTTPException(400, f"there are {len(read):,} feedbacks; expected at most {MOST_AT_ONCE:,} at once")
     return read
-
-
-def _accepted_json(accepted: StoredFeedback) -> dict[str, object]:
-    rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
-    return {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
 
 
 def _answer(status: int, content: object, *, bearer: str | None = None, retry: str | None = None) -> Response:
