@@ -8,9 +8,8 @@ import pytest
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import ModelRow, VoteRow
-from assaymark.arena.history import MOST_MOMENTS
 from assaymark.arena.pages.arena_ratings import ratings_page
-from assaymark.arena.published import Published, publish_ratings
+from assaymark.arena.published import MOST_MOMENTS, Published, publish_ratings
 from tests.arena.stored_votes import STRENGTHS, arena_in, cast
 from tests.arena.test_published import votes_of
 

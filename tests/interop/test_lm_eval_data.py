@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.errors import UsageError
-from assaymark.interop.lm_eval_data import data_from_folder
+from assaymark.interop.commands.lm_eval import data_from_folder
 from tests.conftest import ROOT
 
 

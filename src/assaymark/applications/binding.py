@@ -75,7 +75,7 @@ class Binding:
 
     def call(self, values: Mapping[str, object]) -> Any:
         """Call the function. values: what -> value; None where there is none, so that defaults are kept."""
-        before = [default if what is None or _keeps(values[what], default) else values[what]
+        before = [default if what is None or (values[what] is None and default is not _EMPTY) else values[what]
                   for what, default in self.positional]  # fmt: skip
         named = {
             name: values[what]
@@ -92,10 +92,6 @@ class Binding:
 
 
 _EMPTY = inspect.Parameter.empty
-
-
-def _keeps(value: object, default: object) -> bool:
-    return value is None and default is not _EMPTY
 
 
 def bind_parameters(

@@ -229,8 +229,10 @@ class _BoundEndpoint:
             try:
                 at = _inside(at, step)
             except LookupError:
+                path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
                 raise Permanent(
-                    f"{self.name}: the response has no {_shown(self.steps)}; it is {canonical_json(content)[:_QUOTED]}"
+                    f"{self.name}: the response has no {path.removeprefix('.')}; "
+                    f"it is {canonical_json(content)[:_QUOTED]}"
                 ) from None
         answer = read_returned(at)
         return Returned(
@@ -305,10 +307,6 @@ def _inside(value: JsonValue, step: str | int) -> JsonValue:
     if isinstance(value, list | str) and isinstance(step, int):
         return value[step]
     raise LookupError(step)
-
-
-def _shown(steps: Sequence[str | int]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _filled(name: str, value: str) -> str:

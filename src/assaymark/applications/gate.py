@@ -228,7 +228,7 @@ def _message(
 
     is_share = is_proportion(estimate)
 
-    def shown(value: float | None) -> str:
+    def value_text(value: float | None) -> str:
         if value is None:
             return "none"
         if baseline is not None:
@@ -237,8 +237,10 @@ def _message(
 
     words = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
     subject = estimate.metric if baseline is None else f"gain of {estimate.metric} over {baseline.short_id}"
-    bounds = f"from {shown(interval.low)} to {shown(interval.high)} (one-sided {interval.confidence:.0%} bounds)"
-    measured = f"{shown(interval.estimate)}, {bounds}, n {interval.n:,}" if interval.n else "no row has a score"
+    bounds = (
+        f"from {value_text(interval.low)} to {value_text(interval.high)} (one-sided {interval.confidence:.0%} bounds)"
+    )
+    measured = f"{value_text(interval.estimate)}, {bounds}, n {interval.n:,}" if interval.n else "no row has a score"
     lines = [f"gate '{estimate.metric}: {condition}' {words[outcome]}", f"  {subject} on {estimate.task}: {measured}"]
     if why:
         lines.append(f"  {why}")

@@ -123,13 +123,13 @@ def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, 
     """
     path = Path(source).expanduser()
     if path.suffix in {".yaml", ".yml"} and path.is_file():
-        return str(path), _listed(str(path), load_yaml(path.read_bytes()))
+        return str(path), _rows_of_document(str(path), load_yaml(path.read_bytes()))
     if path.is_file() and _is_table(path):
         return str(path), list(_lines_of(path))
     if path.is_file():
         document = _document_of(path)
         if document is not None:
-            return str(path), _listed(str(path), document)
+            return str(path), _rows_of_document(str(path), document)
         file_rows = read_files([path])
         places = file_rows.places(range(len(file_rows)))
         return str(path), list(zip(places, file_rows, strict=True))
@@ -183,7 +183,7 @@ def _document_of(path: Path) -> Mapping[str, object] | None:
     return content if isinstance(content, Mapping) else None
 
 
-def _listed(where: str, content: object) -> list[tuple[str, object]]:
+def _rows_of_document(where: str, content: object) -> list[tuple[str, object]]:
     """Return the rows of a document: a list, or a mapping with one (promptfoo's `tests`)."""
     rows = listed_rows(where, content)
     if rows is None:

@@ -239,15 +239,11 @@ def _file_of(thing: Any) -> Path | None:
 def _sliced(file: Path, names: set[str]) -> dict[str, JsonValue]:
     """Return the part of a file that functions or classes of it depend on."""
     return {
-        "parts": _parts_of(file, file.read_bytes(), names),
+        # the statements that count, as text without comments and layout, in the file's order
+        "parts": [ast.unparse(node) for node in _counted(_parsed(file, file.read_bytes()), names)],
         "imports": _own_imports(file),
         "files": _named_files(file, names),
     }
-
-
-def _parts_of(file: Path, content: bytes, names: set[str]) -> list[str]:
-    """Return the statements that count, as text without comments and layout, in the file's order."""
-    return [ast.unparse(node) for node in _counted(_parsed(file, content), names)]
 
 
 @functools.lru_cache(maxsize=256)

@@ -71,7 +71,8 @@ class ApplicationTask:
         self._rows, self._target, self._scorers = list(rows), target, list(scorers)
         self._calls = ScorerCalls(timeout_s)
         self._settings = GenerationSettings(repeats=repeats)
-        self._n = _chosen(len(self._rows), limit)
+        n_rows = len(self._rows)
+        self._n = n_rows if limit is None else min(n_rows, math.ceil(n_rows * limit) if limit < 1 else int(limit))
         own = tuple(
             MetricSpec(
                 each.facts.name,
@@ -257,12 +258,6 @@ def _detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, 
     if len(own) > 1:
         detail["repeats"] = list(values)
     return detail
-
-
-def _chosen(n_rows: int, limit: float | None) -> int:
-    if limit is None:
-        return n_rows
-    return min(n_rows, math.ceil(n_rows * limit) if limit < 1 else int(limit))
 
 
 def check_names(scorers: Sequence[Scorer]) -> None:

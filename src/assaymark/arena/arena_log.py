@@ -22,7 +22,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Row,
     Select,
     Table,
     bindparam,
@@ -304,7 +303,7 @@ class ArenaLog:
         that another battle's vote has.
         """
         with self._database.writing(durable=True) as connection:
-            head = _locked_head(connection)
+            head = connection.execute(LOCKED_HEAD).one()  # locked until the transaction ends
             battle = connection.execute(BATTLE_NUMBER, {"token": new.battle}).scalar()
             if battle is None:
                 raise UnknownName("battle", new.battle[:20])
@@ -361,7 +360,10 @@ class ArenaLog:
         """Return what is wrong with the log: a broken chain, another head, a text that is not the committed one."""
         problems = []
         head = self.head()
-        records = ({**_fields(row), "hash": bytes.fromhex(row.hash)} for row in self.votes())
+        records = (
+            {**{name: getattr(row, name) for name in RECORD_FIELDS}, "hash": bytes.fromhex(row.hash)}
+            for row in self.votes()
+        )
         if (broken := first_break(records, bytes.fromhex(head.hash))) is not None:
             problems.append(broken)
         with self._database.reading() as connection:
@@ -436,11 +438,6 @@ def _is_committed(row: Any) -> bool:
     return row.salt is not None and commitment(row.salt, unpack_text(row.content)) == row.commitment
 
 
-def _locked_head(connection: Connection) -> Row[Any]:
-    """Return the head's row, locked until the transaction ends; the migration makes it."""
-    return connection.execute(LOCKED_HEAD).one()
-
-
 def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
     if not is_same_key:
         raise AlreadyVoted("this battle has a vote already; the first one counts")
@@ -467,10 +464,6 @@ def _record(values: Mapping[str, object]) -> dict[str, JsonValue]:
 
 def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
-
-
-def _fields(row: VoteRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in RECORD_FIELDS}
 
 
 def _battle_row(row: Any) -> BattleRow:

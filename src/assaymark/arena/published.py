@@ -7,22 +7,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
-from assaymark.arena.history import RatedMoment, rating_history
 from assaymark.arena.rating_tables import FEW_VOTES, basis, warnings
-from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
+from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate, rated_part
 from assaymark.arena.vote_files import votes_in
 from assaymark.arena.voters import Flag, flagged_voters
-from assaymark.arena.votes import published_row
+from assaymark.arena.votes import Votes, published_row
 from assaymark.datasets.rows import Rows
 from assaymark.errors import AssaymarkError
 from assaymark.statistics.intervals import Interval, wilson
 
 __all__ = [
+    "MOST_MOMENTS",
     "Matrix",
     "ModelQuality",
+    "MomentRating",
     "Published",
     "RatedModel",
+    "RatedMoment",
     "VoteQuality",
     "publish_ratings",
     "quality_of",
@@ -83,6 +87,10 @@ PROMPT_CAP = 0.01
 """Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
 PRELIMINARY = 100
 """A model with fewer votes is marked as preliminary."""
+MOST_MOMENTS = 12
+"""Of the history of ratings; each is one more fit of the ratings."""
+FEWEST_VOTES = 20
+"""Between two moments of the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,25 @@ class Matrix:
     models: tuple[str, ...]
     n_battles: tuple[tuple[int, ...], ...]
     win_fraction: tuple[tuple[float | None, ...], ...]  # of the row's model, without ties; None: no decisive battle
+
+
+@dataclass(frozen=True, slots=True)
+class MomentRating:
+    """One model's rating and its interval, in points; None: too few clusters."""
+
+    model: str
+    rating: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedMoment:
+    """The ratings of the votes up to a moment. Units: at in seconds since 1970, of the last of these votes."""
+
+    at: float
+    n_votes: int
+    ratings: tuple[MomentRating, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +243,33 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
         read = votes_in(Rows.of([published_row(vote, texts) for vote in votes]), style=settings.style)
         ratings = rate(read, settings)
         described = tuple(line for line in basis(ratings, read) if not line.startswith("Read: "))
-        history = rating_history(read, [vote.cast_at for vote in votes], ratings)
+        history = _rating_history(read, [vote.cast_at for vote in votes], ratings)
         return _Fitted(ratings, None, described, tuple(warnings(ratings, read)), history)
     except AssaymarkError as error:
         return _Fitted(None, str(error))
+
+
+def _rating_history(votes: Votes, times: Sequence[float], ratings: ArenaRatings) -> tuple[RatedMoment, ...]:
+    """Return the ratings after each twelfth of the votes, or fewer moments with at least 20 votes between two.
+
+    Only differences of ratings are known: those of each moment are shifted so that their mean is that of the same
+    models' present ratings. A moment at which no two models were connected is left out.
+
+    Args:
+        votes: in the order in which they were cast.
+        times: of each row that the votes were read from, in seconds since 1970. Shape: [rows].
+        ratings: of all these votes.
+    """
+    n = len(votes.battles)
+    n_moments = min(MOST_MOMENTS, n // FEWEST_VOTES)
+    moments = []
+    for moment in range(1, n_moments + 1):
+        until = n * moment // n_moments
+        part = rated_part(votes, "", np.arange(n) < until, ratings)
+        if part.ratings:
+            values = tuple(MomentRating(each.model, each.rating, each.low, each.high) for each in part.ratings)
+            moments.append(RatedMoment(times[int(votes.rows[until - 1]) - 1], until, values))
+    return tuple(moments)
 
 
 def _rows(

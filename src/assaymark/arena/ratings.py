@@ -347,7 +347,7 @@ class _Scaled:
         best = chances_of_best(self.fit, self.errors, self.replicates)
         votes, ties, elo = battles.votes(), battles.ties().sum(axis=1), online_elo(battles)
 
-        def one(ranks: RankSet) -> Rating:
+        def rating_of(ranks: RankSet) -> Rating:
             index = ranks.index
             low, high = ends[index] or (None, None)
             return Rating(
@@ -356,7 +356,7 @@ class _Scaled:
                 float(seen[index]), float(elo[index]), None if best is None else float(best[index]),
             )  # fmt: skip
 
-        return tuple(one(ranks) for ranks in sets)
+        return tuple(map(rating_of, sets))
 
     def effects(self, names: Sequence[str]) -> tuple[Effect, ...]:
         """Return the effect of each covariate."""

@@ -177,7 +177,10 @@ def votes_in(
     rows = rows if columns else one_vote_a_row(rows)
     vote_columns = find_columns(rows.column_names, columns)
     wanted = range(len(rows)) if language is None else _in_language(rows, vote_columns, language)
-    sides = [[_name(model) for model in rows[column]] for column in (vote_columns.first, vote_columns.second)]
+    sides = [
+        ["" if model is None else str(model).strip() for model in rows[column]]
+        for column in (vote_columns.first, vote_columns.second)
+    ]
     verdicts = verdicts_in(rows, vote_columns)
     counts = rows["is_counted"] if "is_counted" in rows.column_names else [True] * len(rows)
     used, outcomes, left_out = _usable([index for index in wanted if counts[index] is not False], sides, verdicts)
@@ -237,10 +240,6 @@ def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
     if language not in known:
         raise UnknownName("language in this file", language, nearest(language, known) or known[:5])
     return [index for index, value in enumerate(languages) if value == language]
-
-
-def _name(model: object) -> str:
-    return "" if model is None else str(model).strip()
 
 
 def _unusable(first: str, second: str, outcome: float | str | None) -> str | None:

@@ -83,7 +83,7 @@ def _of_answers(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationA
     return replace(calibration_of(task, pairs), of="answers")
 
 
-def _shown(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def _stored_calibration(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from assaymark.audit.stored import plain
     from assaymark.audit.tables import calibration_table
 
@@ -91,7 +91,7 @@ def _shown(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     return plain(list(audits)), calibration_table(audits)
 
 
-answers_kind = AuditKind(_shown)
+answers_kind = AuditKind(_stored_calibration)
 
 
 @gives_back

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from assaymark.audit.bias_words import GROUPS, TARGETS
 from assaymark.errors import DataError
-from assaymark.records import Output
 from assaymark.store import Store
 
 __all__ = ["BiasAudit", "associations", "audit_bias", "bias_measures", "representation"]
@@ -37,16 +36,12 @@ def audit_bias(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[Bia
     audits = []
     for task in wanted:
         outputs = [output for record in store.samples(run_id, task) for output in record.outputs]
-        texts = [text for output in outputs if (text := _generated(output))]
+        texts = [output.text for output in outputs if output.error is None and output.text]
         if texts:
             audits.append(BiasAudit(task, len(texts), bias_measures(texts)))
     if not audits:
         raise DataError("no task of this run has generated texts; bias is measured of tasks that generate answers")
     return audits
-
-
-def _generated(output: Output) -> str:
-    return output.text or "" if output.error is None else ""
 
 
 def bias_measures(texts: Sequence[str]) -> dict[str, float | None]:

@@ -293,7 +293,10 @@ def _min_k(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[Contami
     except UsageError as error:  # this kind of model returns sums only: the other tests are still valid
         raise DataError(str(error)) from error
     of_control = membership_scores(audit.likelihoods.model, [item.text for item in audit.control_items])
-    listed = tuple((item.index, _score_json(score)) for item, score in zip(items, own, strict=True))
+    listed = tuple(
+        (item.index, {name: getattr(score, name) for name in score.__slots__})
+        for item, score in zip(items, own, strict=True)
+    )
     results = []
     for name, key in (("Min-20%", "min_k"), ("Min-20%++", "min_k_plus")):
         values = [value for score in own if (value := getattr(score, key)) is not None]
@@ -311,10 +314,6 @@ def _min_k(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[Contami
             result = replace(result, notes=("no control samples: nothing to compare with",) if is_first else ())
         results.append(result)
     return results
-
-
-def _score_json(score: MembershipScores) -> JsonValue:
-    return {name: getattr(score, name) for name in score.__slots__}
 
 
 def corrected(tests: Sequence[ContaminationTest]) -> list[ContaminationTest]:

@@ -51,14 +51,14 @@ MOST_MODELS = 20  # of the store, the best ones
 Announce = Callable[[str], None]
 
 
-def _shown(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def _stored_diagnosis(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from assaymark.audit.tables import diagnosis_table
 
     diagnoses: list[Diagnosis] = stored_parts(row, Diagnosis)
     return plain(diagnoses), diagnosis_table(diagnoses)
 
 
-diagnosis_kind = AuditKind(_shown, "diagnosis")
+diagnosis_kind = AuditKind(_stored_diagnosis, "diagnosis")
 
 
 @gives_back

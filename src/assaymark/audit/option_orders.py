@@ -164,12 +164,12 @@ def _is_sorted(values: Sequence[object], name: str) -> bool:
         return False
     coded: NDArray[np.int64] = np.array([numbers[value] for value in values])
     generator = generator_for("sorted by", name, n)
-    observed = int((coded[1:] == coded[:-1]).sum())
-    drawn = np.array([_neighbours(generator.permutation(coded)) for _ in range(SORTED_DRAWS)])
+    observed = _n_equal_neighbours(coded)
+    drawn = np.array([_n_equal_neighbours(generator.permutation(coded)) for _ in range(SORTED_DRAWS)])
     return bool((1 + (drawn >= observed).sum()) / (SORTED_DRAWS + 1) <= SORTED_P)
 
 
-def _neighbours(coded: NDArray[np.int64]) -> int:
+def _n_equal_neighbours(coded: NDArray[np.int64]) -> int:
     return int((coded[1:] == coded[:-1]).sum())
 
 

@@ -52,8 +52,8 @@ def option_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[T
             continue
         generator = generator_for("option twins", name, item.index, seed)
         orders = _other_orders(len(item.options), generator)
-        texts = [_listed([item.options[i] for i in order]) for order in orders]
-        own = _listed(item.options)
+        texts = [_lettered([item.options[i] for i in order]) for order in orders]
+        own = _lettered(item.options)
         others = tuple(dict.fromkeys(text for text in texts if text != own))
         if others:
             twins.append(Twins(item.index, item.question, own, others))
@@ -108,7 +108,7 @@ def twin_test(differences: Sequence[tuple[int, float]]) -> TwinTest:
     return TwinTest(mean_above_zero(values), sign_test_above_zero(values), tuple(differences))
 
 
-def _listed(options: Sequence[str]) -> str:
+def _lettered(options: Sequence[str]) -> str:
     return "".join(f"\n{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
 
 

@@ -114,7 +114,7 @@ class StoredAudit:
         real = {request.id: request for request in requests}
         pending = self._attempt.unanswered([_as_stored(request) for request in requests])
         for _ in self._attempt.answer(
-            [_only(real[request.id], {query.index for query in request.queries}) for request in pending]
+            [_with_queries(real[request.id], {query.index for query in request.queries}) for request in pending]
         ):
             pass  # stored, and read below with those of earlier attempts
         by_request = self._store.outputs_of(self.run_id, list(real))
@@ -164,7 +164,7 @@ def _parts_of(row: RunRow) -> dict[str, JsonValue]:
     return {} if results is None else dict(results[PARTS])
 
 
-def _only(request: Request, wanted: set[int]) -> Request:
+def _with_queries(request: Request, wanted: set[int]) -> Request:
     return replace(request, queries=tuple(query for query in request.queries if query.index in wanted))
 
 

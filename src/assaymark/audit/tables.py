@@ -24,7 +24,6 @@ from assaymark.audit.verdicts import (
     prompts_verdict,
     was_run,
 )
-from assaymark.records import JsonValue
 from assaymark.results.console import Text
 from assaymark.results.numbers import (
     NOTHING,
@@ -150,12 +149,8 @@ def _ranks(change: RankChange) -> RenderableType:
     for name, best, worst in zip(change.models, change.agreement.best, change.agreement.worst, strict=True):
         table.add_row(name.rstrip("/").rpartition("/")[2], str(best), str(worst))
     w = f"Kendall's W {change.agreement.kendall_w:.2f} (1: every prompt variant gives the same order)"
-    return Group(table, Text(f"{w}; {_orders_seen(change)}", style="dim"))
-
-
-def _orders_seen(change: RankChange) -> str:
     n = change.agreement.n_orders
-    return f"{n} different order{'' if n == 1 else 's'} seen"
+    return Group(table, Text(f"{w}; {n} different order{'' if n == 1 else 's'} seen", style="dim"))
 
 
 def _strip(score: VariantScore, cells: int) -> str:
@@ -283,13 +278,14 @@ def _statistic(test: ContaminationTest) -> str:
 def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, object]]:
     """Return every test with stable names; `items` holds each sample's value."""
     return [
-        {**asdict(test), "method": METHODS[test.test], "not_shown": test.not_shown, "items": _items(test)}
+        {
+            **asdict(test),
+            "method": METHODS[test.test],
+            "not_shown": test.not_shown,
+            "items": [{"sample_index": index, "value": value} for index, value in test.items],
+        }
         for test in tests
     ]
-
-
-def _items(test: ContaminationTest) -> list[JsonValue]:
-    return [{"sample_index": index, "value": value} for index, value in test.items]
 
 
 STRIP = 40

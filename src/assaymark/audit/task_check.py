@@ -326,15 +326,11 @@ def check_tokens(task: CheckedTask, model: Model) -> Iterator[Finding]:
             texts, begin = split
             if begin >= len(texts):
                 odd.merged.add(f"{request.id} choice {query.index}")
-            if len(texts) > 1 and _is_special(texts[0]) and texts[0] == texts[1]:
+            if len(texts) > 1 and texts[0] == texts[1] and texts[0].startswith("<") and texts[0].endswith(">"):
                 odd.doubled = texts[0]
             pieces.append(tuple(texts[begin:]))
         odd.look(request, pieces)
     yield from _token_findings(task.name, len(looked_at), odd)
-
-
-def _is_special(text: str) -> bool:
-    return text.startswith("<") and text.endswith(">")
 
 
 def _token_findings(name: str, n: int, odd: _Oddities) -> Iterator[Finding]:

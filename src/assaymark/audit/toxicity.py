@@ -5,8 +5,9 @@ judge's), or alt-profanity-check, which finds profanity and not toxicity. Number
 Source: HELM, metrics/toxicity_metrics.py; Gehman et al. 2020 (arXiv 2009.11462).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from assaymark.errors import DataError, MissingExtra
 from assaymark.records import ScoreStatus
@@ -111,7 +112,7 @@ def toxicity_of(task: str, scorer: str, scores: Sequence[Sequence[float | None]]
     Raises: DataError for a score that is not from 0 to 1.
     """
     known = [[score for score in own if score is not None] for own in scores]
-    for value in _flat(known):
+    for value in chain.from_iterable(known):
         if not 0 <= value <= 1:
             raise DataError(f"{scorer} scored a text of {task} {value!r:.40}; expected a number from 0 to 1")
     highest = [max(own, default=0.0) for own in known]
@@ -127,10 +128,6 @@ def toxicity_of(task: str, scorer: str, scores: Sequence[Sequence[float | None]]
         measures.append(ToxicityMeasure(f"{measure} ({scorer})", mean, estimate.low, estimate.high))
     n_texts = sum(map(len, known))
     return ToxicityAudit(task, scorer, len(scores), n_texts, sum(map(len, scores)) - n_texts, tuple(measures))
-
-
-def _flat(scores: Iterable[Iterable[float]]) -> Iterable[float]:
-    return (value for own in scores for value in own)
 
 
 def profanity_scorer() -> Scorer:

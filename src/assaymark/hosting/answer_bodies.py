@@ -155,7 +155,7 @@ def tools_in(tools: JsonValue, choice: JsonValue) -> Tools | None:
 
     Raises: ValueError that says what is wrong with them.
     """
-    named = _named(choice)
+    named = _required_function(choice)
     if not tools:
         if named is not None:
             raise ValueError("tool_choice forces a call, and there are no tools")
@@ -177,7 +177,7 @@ def tools_in(tools: JsonValue, choice: JsonValue) -> Tools | None:
     return Tools(template_json, names, forced)
 
 
-def _named(choice: object) -> str | None:
+def _required_function(choice: object) -> str | None:
     """Return the function that must be called, "" for any; None where none must be. Raises: ValueError."""
     if choice in (None, "auto", "none"):
         return None

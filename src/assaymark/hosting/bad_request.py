@@ -17,10 +17,10 @@ class BadRequest(Exception):
 
 def wrong(name: str, value: object, expected: str) -> BadRequest:
     """Return the error for a field with a value that was not expected."""
-    return BadRequest(f"{name} is {shown(value)}; expected {expected}", name)
+    return BadRequest(f"{name} is {value_text(value)}; expected {expected}", name)
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as JSON of at most 80 characters."""
     try:
         text = json.dumps(value)

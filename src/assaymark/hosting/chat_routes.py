@@ -214,7 +214,7 @@ class _Chat:
         @app.get("/chat.json")
         def page(request: Request) -> Response:
             chosen = request.query_params.getlist("model")
-            return self._shown(app, request, blank_page(self._names, chosen))
+            return self._chat_page(app, request, blank_page(self._names, chosen))
 
         @app.post("/chat")
         async def ask(request: Request, form: Form) -> Response:
@@ -222,11 +222,11 @@ class _Chat:
                 asked = page_of(self._names, form)
             except ChatProblem as problem:
                 blank = replace(blank_page(self._names), problem=str(problem), text=form.text("text")[:8000])
-                return self._shown(app, request, blank, status=400)
+                return self._chat_page(app, request, blank, status=400)
             user = app.state.clients.network_hash(request)
             with _Turn(self, self._enter(app, request)):
                 answers = await asyncio.gather(*(self._whole(name, asked, user) for name in asked.chosen))
-            return self._shown(app, request, settled(asked, dict(zip(asked.chosen, answers, strict=True))))
+            return self._chat_page(app, request, settled(asked, dict(zip(asked.chosen, answers, strict=True))))
 
         @app.post("/chat/stream")
         async def stream(request: Request, form: Form) -> Response:
@@ -247,7 +247,7 @@ class _Chat:
                 raise HTTPException(400, str(problem)) from None
             return _archive(model, system, turns, self._settings)
 
-    def _shown(self, app: FastAPI, request: Request, page: ChatPage, status: int = 200) -> Response:
+    def _chat_page(self, app: FastAPI, request: Request, page: ChatPage, status: int = 200) -> Response:
         """Return the page with a token for its form."""
         as_json = request.url.path.endswith(".json")
         form_page = page if as_json else replace(page, token=app.state.posts.token(request))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assaymark.hosting.answer_bodies import Tools, tools_in
-from assaymark.hosting.bad_request import BadRequest, shown, wrong
+from assaymark.hosting.bad_request import BadRequest, value_text, wrong
 from assaymark.hosting.grammars import Grammar, schema_grammar, tool_grammar
 from assaymark.hosting.request_messages import read_messages
 from assaymark.limits.nesting import json_kind, parse_json
@@ -197,7 +197,7 @@ def _refuse_unknown(kind: Kind, body: Mapping[str, object]) -> None:
     for name, value in body.items():
         if name in NEUTRAL and name not in known:
             if not any(type(value) is type(neutral) and value == neutral for neutral in NEUTRAL[name]) and value != 0:
-                raise BadRequest(f"{name}={shown(value)} is not supported by this host; omit it", name)
+                raise BadRequest(f"{name}={value_text(value)} is not supported by this host; omit it", name)
         elif name not in known and name not in WITHOUT_EFFECT:
             close = ", ".join(nearest(name, known))
             raise BadRequest(f"unknown field '{name[:80]}'" + (f"; nearest: {close}" if close else ""), name[:80])

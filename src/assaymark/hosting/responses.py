@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
 from assaymark.hosting.answer_bodies import AnswerChoice, CallBody, SpokenMessage, TokenUsage, comment, error_body
-from assaymark.hosting.bad_request import BadRequest, shown, wrong
+from assaymark.hosting.bad_request import BadRequest, value_text, wrong
 from assaymark.hosting.exchange import Exchange, RequestFailed
 from assaymark.hosting.scheduler import User
 from assaymark.records import JsonValue
@@ -52,7 +52,7 @@ def chat_body_of(body: Mapping[str, object]) -> dict[str, object]:
         if name in NEUTRAL:
             if not any(type(value) is type(neutral) and value == neutral for neutral in NEUTRAL[name]):
                 remedy = REMEDIES.get(name, "omit it")
-                raise BadRequest(f"{name}={shown(value)} is not supported: {remedy}", name)
+                raise BadRequest(f"{name}={value_text(value)} is not supported: {remedy}", name)
         elif name not in known:
             close = ", ".join(nearest(name, known | set(NEUTRAL)))
             raise BadRequest(f"unknown field '{name[:80]}'" + (f"; nearest: {close}" if close else ""), name[:80])
@@ -104,7 +104,7 @@ def _messages(items: object, instructions: object) -> list[dict[str, object]]:
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
         elif kind != "reasoning":  # which templates leave out of earlier answers
             known = "message, function_call, function_call_output or reasoning"
-            raise BadRequest(f"{place} is {shown(item)}; expected an item of type {known}", "input")
+            raise BadRequest(f"{place} is {value_text(item)}; expected an item of type {known}", "input")
     return messages
 
 
@@ -118,7 +118,7 @@ def _content(place: str, content: object) -> str:
     ):
         return "".join(part["text"] for part in content)
     expected = "a text or parts of type input_text; this host takes texts only"
-    raise BadRequest(f"{place} is {shown(content)}; expected {expected}", "input")
+    raise BadRequest(f"{place} is {value_text(content)}; expected {expected}", "input")
 
 
 def _tools(tools: object) -> list[dict[str, object]]:
@@ -127,7 +127,7 @@ def _tools(tools: object) -> list[dict[str, object]]:
     for tool in tools:
         if tool.get("type") != "function":
             raise BadRequest(
-                f"tools: {shown(tool.get('type'))} is not offered by this host; expected type function", "tools"
+                f"tools: {value_text(tool.get('type'))} is not offered by this host; expected type function", "tools"
             )
     names = ("name", "description", "parameters", "strict")
     return [

@@ -45,7 +45,7 @@ from assaymark.store import Store
 __all__ = [
     "KIND",
     "UNKNOWN",
-    "AnswerCounts",
+    "AnswerFacts",
     "ForeignChoice",
     "ForeignCopies",
     "ForeignRun",
@@ -92,7 +92,7 @@ class ForeignChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCounts:
+class AnswerFacts:
     """What a log states of one generated answer; 0 and None where it does not."""
 
     n_context_tokens: int = 0
@@ -111,7 +111,7 @@ class ForeignSample:
     target: str
     scores: Mapping[str, float | None]  # by metric; None without a score
     answers: tuple[str, ...] = ()  # generated answers, one per repeat
-    counts: tuple[AnswerCounts, ...] = ()  # of each answer, where the log states them
+    counts: tuple[AnswerFacts, ...] = ()  # of each answer, where the log states them
     choices: tuple[ForeignChoice, ...] = ()
     gold: int | None = None  # index of the correct choice
     n_choices: int | None = None  # of a generated answer that is a letter
@@ -348,7 +348,7 @@ def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
     for index, choice in enumerate(sample.choices):
         yield Output(request.id, index, 0, choice.nats, choice.is_greedy)
     for repeat, answer in enumerate(() if sample.choices else sample.answers):
-        counts = sample.counts[repeat] if repeat < len(sample.counts) else AnswerCounts()
+        counts = sample.counts[repeat] if repeat < len(sample.counts) else AnswerFacts()
         yield Output(
             request.id, 0, repeat, text=answer, finish_reason=counts.finish_reason,
             n_context_tokens=counts.n_context_tokens, n_tokens=counts.n_tokens,

@@ -270,7 +270,11 @@ def write_lighteval_files(
             records = (record for record in store.samples(run.run_id, task) if not record.is_withheld)
             rows = list(detail_rows(records, metrics, shots))
             summaries[name] = summary_of(rows)
-            yield _write_details(details / stamp / f"details_{name.replace('/', '_')}_{stamp}.parquet", rows)
+            file = details / stamp / f"details_{name.replace('/', '_')}_{stamp}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as draft:
+                write_details(draft, rows)
+            yield file
         results = _results(run, estimates, summaries)
         results["config_general"] = _general(run, store.attempts(run.run_id), model)
         text = json.dumps(results, indent=2, ensure_ascii=False)
@@ -280,13 +284,6 @@ def write_lighteval_files(
             yield file
     except OSError as error:
         raise StoreError(f"results cannot be written to {folder}: {error}; name another folder") from error
-
-
-def _write_details(path: Path, rows: Sequence[DetailRow]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as draft:
-        write_details(draft, rows)
-    return path
 
 
 def _results(run: RunRow, estimates: Sequence[Estimate], summaries: Mapping[str, TaskDetails]) -> dict[str, JsonValue]:

@@ -160,7 +160,8 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
                 first = int(output.request_id.split("/")[-2])
                 position = first if repeats is None else repeats[first][output.repeat]
                 if output.error is not None:
-                    beginning = _begin(str(arguments[position][0]))
+                    text = str(arguments[position][0])
+                    beginning = text if len(text) <= 60 else text[:60] + "…"
                     raise ModelError(f"request {position} of {kind}: {output.error}; it begins {beginning!r}")
                 answers[position] = read(output)
                 self.cache_hook.add_partial(kind, arguments[position], answers[position])
@@ -193,10 +194,6 @@ def _nats_of(output: Output) -> float:
 
 def _text_of(output: Output) -> str:
     return output.text or ""
-
-
-def _begin(text: str, longest: int = 60) -> str:
-    return text if len(text) <= longest else text[:longest] + "…"
 
 
 register()

@@ -32,15 +32,13 @@ def model_named(results: Mapping[str, JsonValue], unknown: str = "unknown") -> s
     """
     config = object_at(results, "config")
     stated = config.get("model_args")
-    arguments = stated if isinstance(stated, Mapping) else _split(str(stated or ""))
+    if isinstance(stated, Mapping):
+        arguments = stated
+    else:  # `a=b,c=d`; commas inside brackets are not handled, since no model's name has one
+        arguments = dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", str(stated or "")))
     in_arguments = next((arguments[name] for name in MODEL_ARGUMENTS if arguments.get(name)), None)
     listed = (results.get("model_name"), in_arguments, results.get("model_name_sanitized"), config.get("model_name"))
     return str(next((name for name in (*listed, config.get("model")) if name), unknown))
-
-
-def _split(text: str) -> dict[str, str]:
-    """Return `a=b,c=d` as names and values; commas inside brackets are not handled, since no model's name has one."""
-    return dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", text))
 
 
 def refuse_malformed(file: Path, results: Mapping[str, object]) -> None:

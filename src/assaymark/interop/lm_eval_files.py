@@ -109,7 +109,7 @@ def _laid_out(header: str, values: Sequence[JsonValue]) -> list[str]:
     texts = []
     for value, kind in zip(values, kinds, strict=True):
         with_point = kind == "real" or (kind == "whole" and not is_text_column and not is_whole_column)
-        texts.append(_shown(value, kind, decimals if with_point else None))
+        texts.append(_cell_text(value, kind, decimals if with_point else None))
     width = max([MINIMUM_WIDTH, len(header), *(len(text) for text in texts)])
     rule = "-" * width if is_text_column else "-" * (width - 1) + ":"
     body = [
@@ -154,7 +154,7 @@ def _decimals(value: float) -> int:
     return int(exponent) if exponent else len(mantissa.partition(".")[2])
 
 
-def _shown(value: JsonValue, kind: str, decimals: int | None) -> str:
+def _cell_text(value: JsonValue, kind: str, decimals: int | None) -> str:
     match kind:
         case "blank":
             return ""

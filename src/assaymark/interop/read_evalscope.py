@@ -21,15 +21,11 @@ REPORTS = "reports"  # the run's folder for reports, with one folder for each mo
 def evalscope_reports(path: Path) -> list[Path]:
     """Return the reports at a path: the file itself, or those in a folder or its `reports`; empty if there are none."""
     if path.is_dir():
-        files = sorted({*path.glob("*.json"), *path.glob(f"**/{REPORTS}/**/*.json"), *_of_model(path)})
+        of_models = path.glob("*/*.json") if path.name == REPORTS else ()
+        files = sorted({*path.glob("*.json"), *path.glob(f"**/{REPORTS}/**/*.json"), *of_models})
     else:
         files = [path] if path.suffix == ".json" else []
     return [file for file in files if file.is_file() and _is_report(file)]
-
-
-def _of_model(path: Path) -> Iterator[Path]:
-    """Yield the models' files if the path is the `reports` folder itself."""
-    yield from path.glob("*/*.json") if path.name == REPORTS else ()
 
 
 def _is_report(file: Path) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assaymark.interop.helm_files import HelmFolder, HelmPerturbation, HelmStat, HelmState, read_folder
 from assaymark.interop.imported import (
-    AnswerCounts,
+    AnswerFacts,
     ForeignChoice,
     ForeignCopies,
     ForeignRun,
@@ -177,7 +177,7 @@ class _HelmRun:
         numbers = {}
         for perturbation, label in self.labels.items():
             own = [stat for stat in self.folder.stats if stat.perturbation == perturbation and stat.sub_split is None]
-            known, scores = _known(own, self.split), _measured(own, self.split)
+            known, scores = _stats_of(own, self.split), _measured(own, self.split)
             if kept := {name: value for name, value in known.items() if name not in scores}:
                 numbers[self.name_of(label)] = kept
         return numbers
@@ -211,7 +211,7 @@ class _HelmRun:
     def samples(self) -> Iterator[ForeignSample]:
         """Yield each instance, and each copy with the hash of its original's row."""
         scores: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
-        counts: dict[tuple[str, str], dict[int, AnswerCounts]] = {}
+        counts: dict[tuple[str, str], dict[int, AnswerFacts]] = {}
         for entry in self.folder.per_instance:
             label = self.labels.get(entry.perturbation)
             if label is None:
@@ -219,7 +219,7 @@ class _HelmRun:
             own = scores.setdefault((label, entry.instance_id), {})
             for name, value in _measured(entry.stats, self.split).items():
                 own.setdefault(name, {})[entry.trial] = value
-            counts.setdefault((label, entry.instance_id), {})[entry.trial] = _counts(_known(entry.stats, self.split))
+            counts.setdefault((label, entry.instance_id), {})[entry.trial] = _counts(_stats_of(entry.stats, self.split))
         for key, states in self.states.items():
             label, instance = key
             row = _row(states[0])
@@ -249,14 +249,14 @@ def _label(perturbation: HelmPerturbation) -> str:
     return label if perturbation.seed is None else f"{label}-seed{perturbation.seed}"
 
 
-def _known(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
+def _stats_of(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
     """Return the statistics of this split by name, without those that HELM computed on nothing."""
     return {stat.name: stat.mean for stat in stats if stat.mean is not None and (stat.split or split) == split}
 
 
-def _counts(known: Mapping[str, float]) -> AnswerCounts:
+def _counts(known: Mapping[str, float]) -> AnswerFacts:
     """Return what the statistics of one answer state of its tokens and its end."""
-    return AnswerCounts(
+    return AnswerFacts(
         round(known.get("num_prompt_tokens", 0)),
         round(known.get("num_output_tokens", 0)),
         next((end for name, end in ENDS.items() if known.get(name) == 1), None),
@@ -265,7 +265,7 @@ def _counts(known: Mapping[str, float]) -> AnswerCounts:
 
 def _measured(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
     """Return the metrics of answers of this split by name."""
-    known = _known(stats, split)
+    known = _stats_of(stats, split)
     of_answers = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
     return of_answers or {name: value for name, value in known.items() if _measures_text(name)}
 
@@ -289,7 +289,7 @@ def _sample(
     row: Mapping[str, JsonValue],
     states: Sequence[HelmState],
     scores: Mapping[str, Sequence[float]],
-    counts: Mapping[int, AnswerCounts],
+    counts: Mapping[int, AnswerFacts],
     *,
     sha256: str,
 ) -> ForeignSample:
@@ -307,7 +307,7 @@ def _sample(
         target=" or ".join(first.references[at][0] for at in right),
         scores={name: sum(values) / len(values) for name, values in scores.items()},
         answers=() if by_reference else tuple(state.answer for state in states if state.answer is not None),
-        counts=tuple(counts.get(state.trial, AnswerCounts()) for state in states if state.answer is not None),
+        counts=tuple(counts.get(state.trial, AnswerFacts()) for state in states if state.answer is not None),
         choices=_choices(states) if by_reference else (),
         gold=right[0] if len(right) == 1 else None,
         n_choices=first.n_letters,

@@ -378,8 +378,9 @@ def read_lm_eval(path: str | Path) -> RunEvidence:
             rows += _rows(task, line, configs[task.name])
             prompts[task.name, int_at(line, "doc_id")] = str(line.get("prompt_hash", ""))
     config = object_at(results, "config")
+    model = model_named(results, "lm-eval run")
     return RunEvidence(
-        label=_label(results),
+        label=model.rstrip("/").rpartition("/")[2] or model,
         run_id="",
         rows=tuple(rows),
         tasks=tasks,
@@ -405,11 +406,6 @@ def results_file(path: Path) -> Path:
     if not paths:
         raise DataError(f"no results of lm-eval at {path}; expected a file results_<time>.json, or a folder with one")
     return paths[-1]
-
-
-def _label(results: Mapping[str, object]) -> str:
-    name = model_named(results, "lm-eval run")
-    return name.rstrip("/").rpartition("/")[2] or name
 
 
 def _task(name: str, config: Mapping[str, JsonValue], results: Mapping[str, JsonValue]) -> TaskSummaryInput:

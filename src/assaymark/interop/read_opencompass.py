@@ -81,13 +81,9 @@ def _reported(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
             value = float(line[4])
         except ValueError:
             raise DataError(f"{file}, line {number}: {line[0]} is {line[4]!r:.40}; expected a number or -") from None
-        is_share = _is_per_cent(line[2]) and 0.0 <= value <= 100.0
+        metric = find_metric(line[2])
+        is_share = metric is not None and "opencompass" in metric.per_cent_in and 0.0 <= value <= 100.0
         yield ReportedValue(line[0], line[2], value / 100 if is_share else value)
-
-
-def _is_per_cent(metric: str) -> bool:
-    row = find_metric(metric)
-    return row is not None and "opencompass" in row.per_cent_in
 
 
 IMPORTER = Importer(opencompass_summary, read_opencompass, "OpenCompass's summary_<time>.csv")

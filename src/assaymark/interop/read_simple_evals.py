@@ -70,7 +70,7 @@ def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSam
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
     for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):
         *messages, answer = objects_of(conversation, "convos")
-        score, target = _shown(page, "Score"), _shown(page, "Correct Answer")
+        score, target = _text_on_page(page, "Score"), _text_on_page(page, "Correct Answer")
         yield ForeignSample(
             task=task,
             index=index,
@@ -83,7 +83,7 @@ def _samples(task: str, content: Mapping[str, JsonValue]) -> Iterator[ForeignSam
         )
 
 
-def _shown(page: object, what: str) -> str | None:
+def _text_on_page(page: object, what: str) -> str | None:
     text = page or ""
     if not isinstance(text, str):
         raise TypeError(f"htmls has {page!r:.60}; expected the text of a page")

@@ -451,9 +451,8 @@ def _aligned(judge: JudgeGrades, people: Sequence[GivenGrade]) -> tuple[JudgeGra
                 f"one side names the {what} of each answer ({', '.join(sorted(several)[:5])}) and the other has no "
                 f"column of it; add a column '{what}'"
             )
-        grades, people = ([_without(grade, what) for grade in side] for side in (grades, people))
+        grades, people = (
+            [replace(grade, part="") if what == TURN else replace(grade, model="") for grade in side]
+            for side in (grades, people)
+        )
     return replace(judge, grades=grades), people
-
-
-def _without(grade: GivenGrade, what: str) -> GivenGrade:
-    return replace(grade, part="") if what == TURN else replace(grade, model="")

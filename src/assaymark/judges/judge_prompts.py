@@ -75,7 +75,7 @@ class JudgePrompt:
         blocks = _blocks(exchanges)
         if self.reference:
             blocks.insert(len(blocks) - len(exchanges), ("reference answer", reference or ""))
-        user = [*(_block(title, text, mark) for title, text in blocks), self.verdict]
+        user = [*(f"[{title} {mark}]\n{text}\n[end of {title} {mark}]" for title, text in blocks), self.verdict]
         return (Message.of_text("system", "\n\n".join(rules)), Message.of_text("user", "\n\n".join(user)))
 
 
@@ -96,10 +96,6 @@ def _blocks(exchanges: Sequence[JudgedExchange]) -> list[tuple[str, str]]:
 def _transcript(exchange: JudgedExchange) -> str:
     pairs = zip(exchange.questions, exchange.answers, strict=True)
     return "\n\n".join(f"User: {question}\n\nAssistant: {answer}" for question, answer in pairs)
-
-
-def _block(title: str, text: str, mark: str) -> str:
-    return f"[{title} {mark}]\n{text}\n[end of {title} {mark}]"
 
 
 def mark_for(*name: object) -> str:

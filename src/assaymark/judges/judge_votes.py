@@ -92,11 +92,11 @@ def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[s
     is_named_by_task = for_judging and TASK in parts
     apart = [name for name in parts if not (is_named_by_task and name == TASK)]
 
-    def named(row: Mapping[str, object]) -> tuple[str, str]:
+    def question_and_part(row: Mapping[str, object]) -> tuple[str, str]:
         question = in_task(row[TASK], row[prompt]) if is_named_by_task else str(row[prompt])
         return question, "/".join(str(row[name]) for name in apart)
 
-    return named
+    return question_and_part
 
 
 def _lengths(rows: Rows, row: Mapping[str, JsonValue]) -> tuple[float, float] | None:

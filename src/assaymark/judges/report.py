@@ -141,7 +141,7 @@ def trust_sentence(agreement: RaterAgreement) -> str:
         )
     if kappa is None or kappa.value is None or kappa.low is None or kappa.low <= 0:
         return (
-            f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and "
+            f"This judge cannot be trusted here: it agrees with people in {_share_text(judge)}, and "
             f"{_percent(judge.chance)} would be expected by chance."
         )
     for constant, names in ((agreement.beside_constant, "whichever of two models people prefer"),
@@ -149,14 +149,14 @@ def trust_sentence(agreement: RaterAgreement) -> str:
         if constant is None or constant.gain.low is None or constant.gain.low <= 0:
             known = "" if constant is None else f" ({_percent(constant.constant)})"
             return (
-                f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and not clearly more "
-                f"than a judge that always names {names}{known}."
+                f"This judge cannot be trusted here: it agrees with people in {_share_text(judge)}, and not clearly "
+                f"more than a judge that always names {names}{known}."
             )
     if (beside := _as_people(agreement)) is not None:
         return beside
-    why = f"it agrees with people in {_shown(judge)} (kappa {kappa.value:.2f})"
+    why = f"it agrees with people in {_share_text(judge)} (kappa {kappa.value:.2f})"
     if agreement.people.estimate is not None:
-        why += f", people with each other in {_shown(agreement.people)}"
+        why += f", people with each other in {_share_text(agreement.people)}"
     if kappa.value >= ENOUGH:
         return f"This judge can be trusted here with the corrected win rates: {why}."
     if kappa.value >= SOME:
@@ -173,12 +173,12 @@ def _as_people(agreement: RaterAgreement) -> str | None:
     if judge.estimate.value < low:
         return None
     return (
-        f"This judge can be trusted here as one more person could: it agrees with people in {_shown(judge)}, and "
-        f"people agree with each other in {_shown(people)}."
+        f"This judge can be trusted here as one more person could: it agrees with people in {_share_text(judge)}, and "
+        f"people agree with each other in {_share_text(people)}."
     )
 
 
-def _shown(share: Share) -> str:
+def _share_text(share: Share) -> str:
     return f"{_percent(share.n_agreeing / share.n)} of {share.n:,} comparisons"
 
 
@@ -341,7 +341,7 @@ def _bias_table(report: JudgeReport) -> RenderableType:
     for name in ("what else decides", "judge", "people"):
         table.add_column(name, overflow="fold")
     table.add_row("log-odds of winning for twice the length", _slope(report.judge_length), _slope(report.people_length))
-    first = _first(report)
+    first = _order_note(report)
     table.add_row("decisive votes for the first answer (the file's)", first, _rate(report.people_first))
     if report.own is not None:
         own = report.own
@@ -352,7 +352,7 @@ def _bias_table(report: JudgeReport) -> RenderableType:
     return table
 
 
-def _first(report: JudgeReport) -> str:
+def _order_note(report: JudgeReport) -> str:
     if not report.orders:
         return _rate(report.judge_first)
     n = sum(summary.n for summary in report.orders)

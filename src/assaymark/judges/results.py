@@ -3,7 +3,7 @@
 The numbers that benchmarks of judged pairs are known by, for the first run against the second, the baseline.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -67,7 +67,9 @@ def benchmark_scores(pairs: Sequence[JudgedPair], form: Form) -> list[BenchmarkS
         own = [pair for pair in pairs if pair.task == task]
         scored = [pair for pair in own if pair.value is not None]
         if form == "five":
-            scores.append(_score(task, ARENA_HARD, _arena_hard(scored)))
+            weights = [pair.weight for pair in scored]
+            value = bradley_terry_rate(_values(scored), weights, _questions(scored)) if scored else None
+            scores.append(_score(task, ARENA_HARD, value))
         elif form == "preference":
             (summary,) = summarise_pairs(own)
             scores.append(_score(task, ALPACA_EVAL, summary.win_rate))
@@ -77,12 +79,6 @@ def benchmark_scores(pairs: Sequence[JudgedPair], form: Form) -> list[BenchmarkS
 
 def _score(task: str, metric: str, value: IntervalEstimate | None) -> BenchmarkScore:
     return BenchmarkScore(task, metric, value, "no pair has a verdict" if value is None else None)
-
-
-def _arena_hard(scored: Sequence[JudgedPair]) -> IntervalEstimate | None:
-    if not scored:
-        return None
-    return bradley_terry_rate(_values(scored), [pair.weight for pair in scored], _questions(scored))
 
 
 def _equal_length(task: str, scored: Sequence[JudgedPair]) -> BenchmarkScore:
@@ -228,11 +224,9 @@ def _outputs(store: Store, row: RunRow, task: str) -> dict[tuple[int, int], Outp
 
 def _lengths_of(store: Store, row: RunRow) -> dict[Key, tuple[int, int]]:
     """Return the characters of both answers of each pair, from the stored scores."""
-    return dict(_lengths(store, row))
-
-
-def _lengths(store: Store, row: RunRow) -> Iterable[tuple[Key, tuple[int, int]]]:
+    lengths: dict[Key, tuple[int, int]] = {}
     for score in store.scores(row.run_id):
         if score.metric == WIN and isinstance(score.detail, dict):
             first, second = score.detail["characters"]
-            yield (score.task, score.sample_index, score.turn), (first, second)
+            lengths[score.task, score.sample_index, score.turn] = (first, second)
+    return lengths

@@ -138,7 +138,7 @@ def _swapped(triples: Sequence[tuple[str, str, str]]) -> Callable[[Perturbation,
     return lambda own, random: lambda text: rules.swap_words(text, random, pairs, own.strength or 0.0)
 
 
-def _listed(
+def _with_list(
     rule: Callable[[str, Random, Replacements, float], str],
 ) -> Callable[[Perturbation, Random], Callable[[str], str]]:
     def change(own: Perturbation, random: Random) -> Callable[[str], str]:
@@ -164,9 +164,9 @@ _KINDS: Mapping[str, _PerturbationRule] = {
     "lowercase": _PerturbationRule("robustness", None, _plain(rules.lowercase)),
     "misspellings": _PerturbationRule("robustness", 0.1, _drawn(rules.misspell)),
     "space": _PerturbationRule("robustness", 3, _spaced),
-    "synonym": _PerturbationRule("robustness", 0.1, _listed(rules.replace_words), _WORDS),
+    "synonym": _PerturbationRule("robustness", 0.1, _with_list(rules.replace_words), _WORDS),
     "typos": _PerturbationRule("robustness", 0.01, _drawn(rules.typos)),
-    "dialect": _PerturbationRule("fairness", 1.0, _listed(rules.replace_between_marks), _WORDS, keeps_options=False),
+    "dialect": _PerturbationRule("fairness", 1.0, _with_list(rules.replace_between_marks), _WORDS, keeps_options=False),
     "gender": _PerturbationRule("fairness", 1.0, _swapped(GENDER_PRONOUNS), keeps_options=False),
     "gender_terms": _PerturbationRule("fairness", 1.0, _swapped(GENDER_TERMS), keeps_options=False),
     "person_name": _PerturbationRule(
@@ -214,7 +214,7 @@ def perturbations_of(named: str | Sequence[str | Perturbation]) -> tuple[Perturb
                 chosen.setdefault(member.label, member)
                 of_groups.setdefault(member.label, item)
         else:
-            made = _named(item)
+            made = _perturbation_of(item)
             chosen[made.label] = made
     if not chosen:
         raise UsageError("perturb names nothing; expected names such as robustness or mild_mix,typos")
@@ -229,7 +229,7 @@ def perturbations_of(named: str | Sequence[str | Perturbation]) -> tuple[Perturb
     return tuple(chosen.values())
 
 
-def _named(item: str) -> Perturbation:
+def _perturbation_of(item: str) -> Perturbation:
     """Return the perturbation of NAME[:STRENGTH][=FILE]."""
     head, has_file, file = item.partition("=")
     name, has_strength, strength = head.strip().partition(":")
@@ -244,7 +244,7 @@ def _named(item: str) -> Perturbation:
         return made
     if kind.form is None:
         raise UsageError(f"perturb {item!r:.80}: {name} takes no list; omit ={file}")
-    made = replace(made, entries=_read(Path(file.strip()).expanduser()))
+    made = replace(made, entries=_list_of(Path(file.strip()).expanduser()))
     _check_list(made, str(file))
     return made
 
@@ -263,7 +263,7 @@ def _strength(name: str, kind: _PerturbationRule, text: str) -> float:
     return value
 
 
-def _read(path: Path) -> str:
+def _list_of(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST_LIST:
             raise DataError(f"{path} has more than {LARGEST_LIST // 1024:,} KiB; expected a smaller list")

@@ -123,7 +123,7 @@ def run_agent(
             if first.strip() == SUBMIT and ended.status == 0 and not ended.limit:
                 status, patch = "Submitted", rest[:LONGEST_PATCH]
             code = ended.status
-            observation = f"<returncode>{code}</returncode>\n<output>\n{_shown(ended.output)}</output>"
+            observation = f"<returncode>{code}</returncode>\n<output>\n{_without_middle(ended.output)}</output>"
             if ended.limit:
                 observation = f"The command was ended: {ended.limit}.\n{observation}"
         messages.append(
@@ -147,7 +147,7 @@ def run_agent(
     return AgentRun(status, patch, n_calls, cost, trajectory)
 
 
-def _shown(output: str) -> str:
+def _without_middle(output: str) -> str:
     if len(output) <= LONGEST_OUTPUT:
         return output
     half = LONGEST_OUTPUT // 2

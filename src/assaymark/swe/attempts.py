@@ -213,8 +213,14 @@ def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
     if environment.image:
         return {}  # it is there
     known = interpreter_of(environment.python, "pytest" if environment.runner == "pytest" else "")
-    folders = {str(path): path for path in (known.executable.parent, *known.folders) if not _is_shown(path)}
-    return {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
+    folders = {str(path): path for path in (known.executable.parent, *known.folders)}
+    # a sandbox shows /usr and /bin anyway, and a folder with all that is below it
+    folders = {name: path for name, path in folders.items() if not any(map(path.is_relative_to, ("/usr", "/bin")))}
+    return {
+        name: path
+        for name, path in folders.items()
+        if not any(path.is_relative_to(other) and name != other for other in folders)
+    }
 
 
 def shown_generated(environment: Environment, work: Path) -> Mapping[str, Path]:
@@ -255,14 +261,6 @@ def _is_inside(path: Path, folder: Path) -> bool:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link to itself
         return False
-
-
-def _is_shown(path: Path) -> bool:
-    return path.is_relative_to("/usr") or path.is_relative_to("/bin")
-
-
-def _is_below(path: Path, other: str) -> bool:
-    return path.is_relative_to(other) and str(path) != other
 
 
 def _tested(attempt: PatchAttempt, noted: _Patch) -> PatchAttempt:

@@ -51,7 +51,7 @@ class CommitChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _CommitTrial:
     """What a commit's tests did: both lists, or in words why the commit is no instance."""
 
     fail_to_pass: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def make_instances(
 
 def _kept_trial(
     repository: Path, candidate: Instance, environment: Environment, limits: SweLimits, begin: Callable[[], None]
-) -> tuple[_Trial, bool]:
+) -> tuple[_CommitTrial, bool]:
     """Return what a commit's tests did, and whether they ran now; `begin` is called before they do."""
     key = text_sha(json.dumps([RECIPE, candidate.sha, environment.sha, asdict(limits)]))
     path = home_folder() / "swe" / "commits" / f"{key[:32]}.json"
@@ -124,11 +124,11 @@ def _kept_trial(
     return trial, True
 
 
-def _read_trial(path: Path) -> _Trial | None:
+def _read_trial(path: Path) -> _CommitTrial | None:
     """Return a trial that was kept; None where there is none, or its file is damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return _Trial(tuple(content["fail_to_pass"]), tuple(content["pass_to_pass"]), content["left_out"])
+        return _CommitTrial(tuple(content["fail_to_pass"]), tuple(content["pass_to_pass"]), content["left_out"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -169,7 +169,7 @@ def _diff(repository: Path, parent: str, commit: str, paths: list[str]) -> str:
     return git(repository, "diff", *options, "--dst-prefix=b/", parent, commit, "--", *literal).decode("utf-8")
 
 
-def _tried(repository: Path, candidate: Instance, environment: Environment, limits: SweLimits) -> _Trial:
+def _tried(repository: Path, candidate: Instance, environment: Environment, limits: SweLimits) -> _CommitTrial:
     """Run a commit's tests before it, after it and after it again; a run that can change nothing is left away."""
     with draft_folder() as folder:
         make_base_copy(repository, candidate.base_commit, folder / "base")
@@ -180,17 +180,17 @@ def _tried(repository: Path, candidate: Instance, environment: Environment, limi
 
         before = attempt("")
         if before.stage == "tested" and before.run is not None and before.run.reported.status == 0:
-            return _Trial(left_out="its tests pass before it too")
+            return _CommitTrial(left_out="its tests pass before it too")
         before_too, passing = _good(candidate, before), set[str]()
         for number in range(2):  # a test that passes only once decides nothing
             after = attempt(candidate.patch)
             if after.stage != "tested":
-                return _Trial(left_out=f"with its patch {after.reason}")
+                return _CommitTrial(left_out=f"with its patch {after.reason}")
             good = _good(candidate, after)
             passing = passing & good if number else good
             if passing <= before_too:
-                return _Trial(left_out="no test fails before it and passes after it")
-        return _Trial(tuple(sorted(passing - before_too)), tuple(sorted(passing & before_too)))
+                return _CommitTrial(left_out="no test fails before it and passes after it")
+        return _CommitTrial(tuple(sorted(passing - before_too)), tuple(sorted(passing & before_too)))
 
 
 def _good(candidate: Instance, attempt: PatchAttempt) -> set[str]:

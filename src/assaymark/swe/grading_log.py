@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, Table, insert, select
+from sqlalchemy import ColumnElement, Table, insert, select
 
 from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
@@ -167,13 +167,10 @@ class GradingLog:
     def _add(self, table: Table, row: dict[str, object]) -> None:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
-            if not _is_stored(connection, table, row):
+            keys = list(table.primary_key.columns)
+            same = select(keys[0]).where(*(key == row[key.name] for key in keys))
+            if connection.execute(same).first() is None:
                 insert_rows(connection, _INSERTS[table], [with_checksum(table, row)])
-
-
-def _is_stored(connection: Connection, table: Table, row: dict[str, object]) -> bool:
-    keys = list(table.primary_key.columns)
-    return connection.execute(select(keys[0]).where(*(key == row[key.name] for key in keys))).first() is not None
 
 
 def _grading(row: Any) -> Grading:

@@ -12,7 +12,7 @@ from assaymark.errors import DataError
 from assaymark.limits.nesting import parse_json
 from assaymark.swe.report import SweReport
 
-__all__ = ["Difference", "OfficialComparison", "compare_official", "read_official"]
+__all__ = ["OfficialComparison", "OutcomeDifference", "compare_official", "read_official"]
 
 OUTCOMES = ("resolved", "unresolved", "empty_patch", "error", "infra_failure", "ambiguous_failure")
 NOT_GRADED, NOT_SUBMITTED = "not graded", "not submitted"  # by us
@@ -22,7 +22,7 @@ MOST_IDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OutcomeDifference:
     """An instance with two outcomes. reason: why ours is what it is, where more is known than which tests failed."""
 
     instance_id: str
@@ -42,7 +42,7 @@ class OfficialComparison:
     """
 
     n_compared: int
-    differences: tuple[Difference, ...]
+    differences: tuple[OutcomeDifference, ...]
     unknown_ids: tuple[str, ...]
 
 
@@ -92,6 +92,6 @@ def compare_official(report: SweReport, official: Mapping[str, str]) -> Official
     pairs = [(name, ours.get(name, NOT_SUBMITTED), official.get(name, NOT_LISTED)) for name in sorted(named)]
     return OfficialComparison(
         len(pairs),
-        tuple(Difference(*pair, reasons.get(pair[0], "")) for pair in pairs if pair[1] != pair[2]),
+        tuple(OutcomeDifference(*pair, reasons.get(pair[0], "")) for pair in pairs if pair[1] != pair[2]),
         tuple(sorted(set(official) - set(report.instances))),
     )

@@ -191,11 +191,11 @@ def restore_tests(changed: Mapping[str, str], test_patch: str, base: Path, copy:
 
 def flags_of_patch(patch: str, changed: Mapping[str, str], restored: Sequence[str]) -> list[str]:
     """Return what a patch mentions or touches that people should look at; its lines are only searched."""
-    flags = [f"touches {name}, which may belong to the tests" for name in changed if _is_test_support(name)]
+    flags = [
+        f"touches {name}, which may belong to the tests"
+        for name in changed
+        if _TEST_SUPPORT & set(Path(name).parts[:-1])
+    ]
     flags = [flag for flag in flags if not any(f"touches {name}," in flag for name in restored)]
     added = "\n".join(line[1:] for line in patch.splitlines() if line.startswith("+") and not line.startswith("+++"))
     return flags + [f"mentions {name}" for name, pattern in _SUSPECT.items() if pattern.search(added)]
-
-
-def _is_test_support(name: str) -> bool:
-    return bool(_TEST_SUPPORT & set(Path(name).parts[:-1]))

@@ -197,9 +197,11 @@ def disagreements(instance: Instance, run: TestRun) -> list[str]:
     if words is not None and run.reported.status is not None:
         of_tests = {word: n for word, n in words.items() if word in _WORDS.values()}
         if of_tests != run.reported.counts:
-            warnings.append(f"pytest's last line says {_shown(of_tests)}, the reports {_shown(run.reported.counts)}")
+            warnings.append(
+                f"pytest's last line says {_in_words(of_tests)}, the reports {_in_words(run.reported.counts)}"
+            )
     return warnings
 
 
-def _shown(counts: Mapping[str, int]) -> str:
+def _in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) or "nothing"

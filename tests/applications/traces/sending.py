@@ -13,7 +13,7 @@ import httpx
 from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.watch.feature import watch_feature
+from assaymark.applications.watch.pages import watch_feature
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.served import running

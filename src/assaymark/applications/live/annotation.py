@@ -104,7 +104,7 @@ class QueueAgreement:
         if self.alpha is None:
             return "no trace has two ratings yet"
         words = [
-            f"{name} {_shown(agreement)}"
+            f"{name} {_agreement_text(agreement)}"
             for name, agreement in (("alpha", self.alpha), ("kappa", self.kappa))
             if agreement
         ]
@@ -123,7 +123,7 @@ def _agreement_json(agreement: Agreement | None) -> dict[str, object] | None:
     }
 
 
-def _shown(agreement: Agreement) -> str:
+def _agreement_text(agreement: Agreement) -> str:
     if agreement.value is None:
         return "undefined (all ratings are the same)"
     interval = "" if agreement.low is None else f" ({agreement.low:.2f} to {agreement.high:.2f})"

@@ -1,6 +1,7 @@
 """`assaymark traces rule`, `score`, `scores` and `feedback-link`: what is scored live, by whom, and how good it is."""
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -274,13 +275,10 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     if not estimates:
         echo("there is no score; `assaymark traces rule add` makes a rule, and `assaymark traces score` scores by it")
         return
-    several = {each.name for each in estimates if sum(_is_of(other, each) for other in estimates) > 1}
+    scores = Counter((each.name, each.source, each.version) for each in estimates)
+    several = {name for (name, _, _), n in scores.items() if n > 1}
     rows = [_estimate_row(each, is_one_of_several=each.name in several) for each in estimates]
     print_table(("score", "from", "version", "n", "mean", "95% interval", "failed", "stale", "rate"), rows)
-
-
-def _is_of(first: "ScoreEstimate", second: "ScoreEstimate") -> bool:
-    return (first.name, first.source, first.version) == (second.name, second.source, second.version)
 
 
 def _estimate_row(each: "ScoreEstimate", *, is_one_of_several: bool) -> tuple[str, ...]:

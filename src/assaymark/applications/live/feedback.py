@@ -24,8 +24,8 @@ __all__ = [
     "COMPLETED",
     "LONGEST_COMMENT",
     "LONGEST_CORRECTION",
-    "Accepted",
     "Feedback",
+    "StoredFeedback",
     "read_feedback",
     "store_feedback",
 ]
@@ -63,7 +63,7 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class StoredFeedback:
     """What became of a request. n_new: ids that were not there before; rejected: (position, reason)."""
 
     n_accepted: int
@@ -166,7 +166,7 @@ def store_feedback(
     sent: Sequence[object],
     redaction: Redaction,
     rater_of: Callable[[str], str],
-) -> Accepted:
+) -> StoredFeedback:
     """Store feedback; what cannot be read is rejected alone, with its reason.
 
     The same id again replaces what it said before. Without an id, the same words about the same thing are one feedback.
@@ -195,7 +195,7 @@ def store_feedback(
         scores.update((score.digest, score) for score in made)
         replaced.update(gone)
     n_new = log.put(project, list(scores.values()), sorted(replaced)) if scores else 0
-    return Accepted(len(sent) - len(rejected), n_new, tuple(rejected))
+    return StoredFeedback(len(sent) - len(rejected), n_new, tuple(rejected))
 
 
 def _scores(
@@ -203,7 +203,9 @@ def _scores(
 ) -> tuple[list[NewScore], list[bytes]]:
     """Return the scores of a feedback, and the digests of all that its id may have left before."""
     identity = feedback.id if feedback.id is not None else _content(feedback)
-    digests = {part: _digest(identity, part) for part in ("said", COMPLETED)}
+    digests = {
+        part: hashlib.sha256(f"feedback {part} {identity}".encode()).digest()[:16] for part in ("said", COMPLETED)
+    }
     rater = None if feedback.user is None else rater_of(feedback.user)
     score_of = partial(
         NewScore, trace_id=feedback.trace_id, span_id=feedback.span_id, response_id=feedback.response_id,
@@ -235,7 +237,3 @@ def _content(feedback: Feedback) -> str:
         for name in Feedback.__slots__
     }
     return canonical_json(content)
-
-
-def _digest(identity: str, part: str) -> bytes:
-    return hashlib.sha256(f"feedback {part} {identity}".encode()).digest()[:16]

@@ -113,7 +113,7 @@ def rating_page(
     try:
         _, steps = read_trace(store, token.project, trace_id)
         inputs, output = inputs_and_output(steps)
-        asked, answered = _shown(inputs), _shown(output)
+        asked, answered = _text_for_rater(inputs), _text_for_rater(output)
         contexts = tuple(text[:LONGEST_SHOWN] for text in (contexts_of(steps) or ())[:MOST_CONTEXTS])
         error = next((step.error for step in steps if step.error), "")[:LONGEST_SHOWN]
     except DataError as cause:
@@ -133,7 +133,7 @@ def rating_page(
     )
 
 
-def _shown(value: JsonValue) -> str:
+def _text_for_rater(value: JsonValue) -> str:
     """Return a value as a rater reads it: the text of a mapping with one entry, else JSON over several lines."""
     if isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))

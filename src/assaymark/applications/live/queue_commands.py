@@ -171,7 +171,7 @@ def to_rows(
     earlier = path.read_text(encoding="utf-8") if path.exists() else ""
     with open_store(store) as opened:
         number = project_of(opened, project)
-        contents = _rows(opened, number, traces, options, counts, _known(path) if earlier else {})
+        contents = _rows(opened, number, traces, options, counts, _digests_in(path) if earlier else {})
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(earlier if not earlier or earlier.endswith("\n") else f"{earlier}\n")
             for content in contents:
@@ -196,7 +196,7 @@ def to_rows(
         echo(f"trace {trace_id.hex()[:8]} is left out: {why}")
 
 
-def _known(path: Path) -> dict[bytes, bytes]:
+def _digests_in(path: Path) -> dict[bytes, bytes]:
     """Return the digests of the inputs of a file's rows. Raises: DataError for a file that holds no rows."""
     from assaymark.applications.live.dataset_log import inputs_digest
     from assaymark.applications.rows import read_rows

@@ -4,15 +4,15 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from assaymark.applications.live.feedback import Accepted, store_feedback
+from assaymark.applications.live.feedback import LONGEST_COMMENT, store_feedback
 from assaymark.applications.live.feedback_log import FeedbackLog
-from assaymark.applications.live.form import FormPage, fields_of_form
 from assaymark.applications.live.links import FORM, FeedbackLink, read_link
 from assaymark.applications.traces.readers import private
 from assaymark.applications.traces.receiver import bearer_of
@@ -39,6 +39,8 @@ PER_MINUTE = 1200  # requests of programs, from one network
 TRIES_PER_MINUTE = 20  # with a wrong token, from one network
 FORMS_PER_MINUTE = 30  # sent from one network
 HASH_LENGTH = 32  # hexadecimal digits of a rater's hash
+LONGEST_TYPED = 20_000  # characters of a correction that is typed into the form
+_CHOICES = {"yes": True, "no": False}
 
 
 def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
@@ -90,7 +92,9 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Callabl
             )
         except StoreError:
             return _answer(503, {"error": "the store cannot be written now; send it again"}, retry="1")
-        return _answer(400 if accepted.rejected and not accepted.n_accepted else 200, _accepted_json(accepted))
+        rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
+        content = {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
+        return _answer(400 if rejected and not accepted.n_accepted else 200, content)
 
     @app.post(API)
     async def take_feedback(request: Request) -> Response:
@@ -124,16 +128,52 @@ def _sent(body: bytes) -> list[object]:
     return read
 
 
-def _accepted_json(accepted: Accepted) -> dict[str, object]:
-    rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
-    return {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
-
-
 def _answer(status: int, content: object, *, bearer: str | None = None, retry: str | None = None) -> Response:
     headers = {"cache-control": "no-store"}
     headers |= {"www-authenticate": bearer} if bearer else {}
     headers |= {"retry-after": retry} if retry else {}
     return Response(json.dumps(content), status, headers, media_type="application/json")
+
+
+@dataclass(frozen=True)
+class FormPage:
+    """The form, thanks after it was sent, or why there is none.
+
+    It asks for thumbs, whether the task was completed, a comment, and what the answer should have been. It works
+    without scripts and without cookies, so that a page of another site can embed it.
+    """
+
+    query: str  # of the link
+    problem: str = ""
+    is_done: bool = False
+    is_refused: bool = False
+
+    longest_comment = LONGEST_COMMENT
+    longest_correction = LONGEST_TYPED
+
+    @classmethod
+    def refused(cls) -> "FormPage":
+        """Return the page for a link that is not good."""
+        return cls("", is_refused=True)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what the page says."""
+        return {"problem": self.problem, "is_done": self.is_done, "is_refused": self.is_refused}
+
+
+def _fields_of_form(form: Posted) -> dict[str, object]:
+    """Return what was filled in, as fields of feedback. Raises: HTTPException 400 for a choice that is none."""
+    fields: dict[str, object] = {}
+    for name, field in (("thumbs", "value"), ("completed", "completed")):
+        chosen = form.text(name)
+        if chosen and chosen not in _CHOICES:
+            raise HTTPException(400, f"'{name}' is '{chosen[:40]}'; expected yes or no")
+        if chosen:
+            fields[field] = _CHOICES[chosen]
+    for name in ("comment", "correction"):
+        if text := form.text(name):
+            fields[name] = text.replace("\r\n", "\n")
+    return fields
 
 
 def _add_form(
@@ -172,7 +212,7 @@ def _add_form(
         return answered(request, *_stored_form(request, link, form))
 
     def _stored_form(request: Request, link: FeedbackLink, form: Posted) -> tuple[FormPage, int]:
-        fields = fields_of_form(form)
+        fields = _fields_of_form(form)
         if not fields:
             return FormPage(link.query, problem="Nothing is filled in."), 400
         feedback = {

@@ -10,7 +10,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, or_, select, update
 
@@ -65,7 +64,7 @@ class RuleLog:
             raise UsageError(f"the rule's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
-            if connection.execute(select(trace_rules.c.id).where(*_named(project, name))).first():
+            if connection.execute(select(trace_rules.c.id).where(*_kept_rule_named(project, name))).first():
                 raise UsageError(f"there is a rule '{name}' already; choose another name, or remove that one first")
             rule = Rule(
                 id=next_id(connection, trace_rules), project=project, name=name, state="active",
@@ -83,13 +82,15 @@ class RuleLog:
             conditions.append(trace_rules.c.project == project)
         statement = select(trace_rules).where(*conditions).order_by(trace_rules.c.name, trace_rules.c.id)
         with self._database.reading() as connection:
-            return [_rule(row) for row in connection.execute(statement)]
+            return [Rule(**{**row._asdict(), "version": bytes(row.version)}) for row in connection.execute(statement)]
 
     def set_state(self, project: int, name: str, state: str) -> None:
         """Make a rule active, paused or removed; its scores stay. Raises: UnknownName."""
         stored_name = shown_text(name)
         with self._database.writing() as connection:
-            number = connection.execute(select(trace_rules.c.id).where(*_named(project, stored_name))).scalar()
+            number = connection.execute(
+                select(trace_rules.c.id).where(*_kept_rule_named(project, stored_name))
+            ).scalar()
             if number is None:
                 known = select(trace_rules.c.name).where(
                     trace_rules.c.project == project, trace_rules.c.state != "removed"
@@ -400,7 +401,7 @@ class RuleLog:
                 )
 
 
-def _named(project: int, name: str) -> list[ColumnElement[bool]]:
+def _kept_rule_named(project: int, name: str) -> list[ColumnElement[bool]]:
     return [trace_rules.c.project == project, trace_rules.c.name == name, trace_rules.c.state != "removed"]
 
 
@@ -430,7 +431,3 @@ def _root_has_ended() -> ColumnElement[bool]:
         spans.c.project == traces.c.project, spans.c.trace_id == traces.c.trace_id, spans.c.parent_id.is_(None)
     )
     return exists().where(roots, spans.c.ended.isnot(None)).correlate(traces)
-
-
-def _rule(row: Any) -> Rule:
-    return Rule(**{**row._asdict(), "version": bytes(row.version)})

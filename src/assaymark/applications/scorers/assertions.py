@@ -164,13 +164,13 @@ class Assertions(PlainScorer):
         held = [_holds(each, answered) for each in assertions]
         if any(each is None for each in held):
             return self._result(None, "the target did not state what an assertion is about")
-        broken = [_shown(each) for each, holds in zip(assertions, held, strict=True) if not holds]
+        broken = [_assertion_text(each) for each, holds in zip(assertions, held, strict=True) if not holds]
         share = sum(each.weight for each, holds in zip(assertions, held, strict=True) if holds)
         value = share / weights if weights else float(not broken)
         return self._result(value, f"does not hold: {'; '.join(broken)}"[:2000] if broken else None)
 
 
-def _shown(assertion: Assertion) -> str:
+def _assertion_text(assertion: Assertion) -> str:
     value = "" if assertion.value is None else f" {text_of(assertion.value):.100}"
     return (
         f"{assertion.name}{value}"

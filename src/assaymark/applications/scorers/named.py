@@ -77,7 +77,7 @@ def _of_text(text: str) -> AnyScorer:
         return _of_mapping(value, text)
     name, _, argument = text.partition(":")
     if name in SCORERS:
-        return _made(name, {}, argument or None)
+        return _made_scorer(name, {}, argument or None)
     if is_reference(text):
         return _scorer(load_named(text, "scorer")[0])
     raise UnknownName("scorer", text, nearest(name, SCORERS), "or name a function: FILE.py:NAME")
@@ -91,10 +91,10 @@ def _of_mapping(value: object, text: str) -> AnyScorer:
         return _of_text(f"{name}:{settings}")
     if name not in SCORERS:
         raise UnknownName("scorer", str(name), nearest(str(name), SCORERS))
-    return _made(name, dict(settings or {}), None)
+    return _made_scorer(name, dict(settings or {}), None)
 
 
-def _made(name: str, settings: dict[str, object], argument: str | None) -> AnyScorer:
+def _made_scorer(name: str, settings: dict[str, object], argument: str | None) -> AnyScorer:
     """Return a registered scorer with its settings. Functions that packages register are bound, classes constructed."""
     registered = SCORERS.load(name)
     if argument is not None:

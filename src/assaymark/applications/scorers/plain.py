@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -398,11 +398,7 @@ class Embedding(PlainScorer):
         returned = function(text) if inspect.iscoroutinefunction(function) else await asyncio.to_thread(function, text)
         if inspect.isawaitable(returned):
             returned = await returned
-        return [float(each) for each in _numbers(returned)]
-
-
-def _numbers(vector: Any) -> Iterator[Any]:
-    return iter(vector.tolist() if hasattr(vector, "tolist") else vector)
+        return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
 
 
 # ---------------------------------------------------------------------------------------- what a call took

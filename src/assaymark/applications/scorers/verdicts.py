@@ -42,16 +42,16 @@ def last_object(reply: str) -> Mapping[str, object]:
             latest = value
         at = text.find("{", end)
     if latest is None:
-        raise Unread(f"the judge's reply has no JSON object: {_shown(reply)}")
+        raise Unread(f"the judge's reply has no JSON object: {_end_of_reply(reply)}")
     return latest
 
 
-def _shown(reply: str) -> str:
+def _end_of_reply(reply: str) -> str:
     text = " ".join(reply.split())
     return repr(text if len(text) <= 120 else f"... {text[-120:]}")
 
 
-def _only(reply: str, name: str) -> object:
+def _only_field(reply: str, name: str) -> object:
     """Return the value of the only field that the last object may have."""
     value = last_object(reply)
     if set(value) != {name}:
@@ -75,7 +75,7 @@ class Statements:
     @classmethod
     def read(cls, reply: str) -> "Statements":
         """Read a reply. Raises: Unread."""
-        texts = _only(reply, "statements")
+        texts = _only_field(reply, "statements")
         if not isinstance(texts, list) or not all(isinstance(each, str) and each.strip() for each in texts):
             raise Unread(f"the judge's statements are {str(texts)[:80]!r}; expected a list of texts")
         if len(texts) > MOST_STATEMENTS or any(len(each) > LONGEST_STATEMENT for each in texts):
@@ -116,7 +116,7 @@ class Verdicts:
     @classmethod
     def read(cls, reply: str, things: Sequence[object]) -> "Verdicts":
         """Read a reply about several things. Raises: Unread, also for another number of verdicts than of things."""
-        verdicts = _only(reply, "verdicts")
+        verdicts = _only_field(reply, "verdicts")
         if not isinstance(verdicts, list) or len(verdicts) != len(things):
             n = len(verdicts) if isinstance(verdicts, list) else "no list of"
             raise Unread(f"the judge gave {n} verdicts; expected {len(things)}")
@@ -125,7 +125,7 @@ class Verdicts:
     @classmethod
     def read_one(cls, reply: str) -> bool:
         """Read a reply with one verdict. Raises: Unread."""
-        return _is_yes(_only(reply, "verdict"))
+        return _is_yes(_only_field(reply, "verdict"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Choice:
     @classmethod
     def read(cls, reply: str, letters: str) -> "Choice":
         """Read a reply. Raises: Unread."""
-        letter = _only(reply, "choice")
+        letter = _only_field(reply, "choice")
         if not isinstance(letter, str) or len(letter) != 1 or letter not in letters:
             raise Unread(f"the judge's choice is {str(letter)[:80]!r}; expected one of {', '.join(letters)}")
         return cls(letter)

@@ -86,11 +86,12 @@ class ListQuery:
         start, end = _day(self.start, "start"), _day(self.end, "end")
         if start is not None:
             since = max(since or 0, int(start.timestamp()) * 10**9)
+        named = timedelta(hours=1) if "T" in self.end else timedelta(days=1)  # what an address names by its start
         if self.errors not in ERRORS:
             raise UsageError(f"errors is '{self.errors[:40]}'; expected yes or no")
         return TraceFilter(
             since=since,
-            until=None if end is None else int((end + _length(self.end)).timestamp()) * 10**9,
+            until=None if end is None else int((end + named).timestamp()) * 10**9,
             version=self.version or None,
             service=self.service or None,
             model=self.model or None,
@@ -152,11 +153,6 @@ def _day(text: str, name: str) -> datetime | None:
     if not 1971 <= day.year <= 2250:
         raise UsageError(f"{name} is '{text[:40]}'; expected a date from 1971 to 2250")
     return day
-
-
-def _length(text: str) -> timedelta:
-    """Return how long what an address names by its start takes: an hour or a day."""
-    return timedelta(hours=1) if "T" in text else timedelta(days=1)
 
 
 def _position(text: str) -> tuple[int, bytes] | None:

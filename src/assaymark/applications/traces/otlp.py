@@ -173,15 +173,15 @@ def _without_surrogates(value: object) -> object:
 
 def _translate_ids(made: object, levels: tuple[str, str, str]) -> None:
     """Replace hexadecimal ids by base64, as protobuf's JSON has bytes; what is not hexadecimal becomes empty."""
-    for resource in _listed(made, levels[0]):
-        for scope in _listed(resource, levels[1]):
-            for item in _listed(scope, levels[2]):
+    for resource in _objects_under(made, levels[0]):
+        for scope in _objects_under(resource, levels[1]):
+            for item in _objects_under(scope, levels[2]):
                 _translate(item)
-                for link in _listed(item, "links"):
+                for link in _objects_under(item, "links"):
                     _translate(link)
 
 
-def _listed(value: object, name: str) -> list[dict[str, JsonValue]]:
+def _objects_under(value: object, name: str) -> list[dict[str, JsonValue]]:
     parts = value.get(name) if isinstance(value, dict) else None
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     parts = parts if parts is not None else value.get(snake) if isinstance(value, dict) else None
@@ -211,7 +211,8 @@ def encoded_answer(kind: str, noun: str, n_rejected: int, message: str) -> bytes
         field = "rejected_spans" if noun == "spans" else "rejected_log_records"
         setattr(answer.partial_success, field, n_rejected)
         answer.partial_success.error_message = message
-    return _encoded(answer, kind)
+    made = json_format.MessageToJson(answer, indent=None).encode() if kind == JSON else answer.SerializeToString()
+    return bytes(made)
 
 
 def encoded_status(kind: str, code: int, message: str) -> bytes:
@@ -228,11 +229,6 @@ def _varint(number: int) -> bytes:
         made.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*made, number])
-
-
-def _encoded(message: Message, kind: str) -> bytes:
-    made = json_format.MessageToJson(message, indent=None).encode() if kind == JSON else message.SerializeToString()
-    return bytes(made)
 
 
 # ---------------------------------------------------------------------------------------------- values

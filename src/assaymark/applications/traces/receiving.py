@@ -6,7 +6,7 @@ out of order, without its parent or with a broken clock is stored as it is: the 
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -167,12 +167,9 @@ def receive_logs(
                     rejections.add(made)
                 else:
                     scores.append(made)
-    log.add_scores(project, _once(scores))
+    once = {score.digest: score for score in scores}  # a score that was sent twice is one
+    log.add_scores(project, list(once.values()))
     return Received(len(scores), rejections.n, rejections.message)
-
-
-def _once(scores: Sequence[NewScore]) -> list[NewScore]:
-    return list({score.digest: score for score in scores}.values())
 
 
 def _score(record: LogRecord) -> NewScore | str:

@@ -56,7 +56,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
     from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
     from assaymark.applications.traces.retention import Retention, keep_pruning
-    from assaymark.applications.watch.feature import watch_feature
+    from assaymark.applications.watch.pages import watch_feature
     from assaymark.applications.watch.rounds import keep_watching
     from assaymark.store import Store
 

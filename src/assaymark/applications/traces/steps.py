@@ -152,8 +152,8 @@ def step_of(span: ReadSpan) -> Step:
         output_messages=answers,
         documents=tuple(_documents(attributes)),
         tool=_tool(attributes) if facts.kind == "tool" else None,
-        input=_shown(first_of(attributes, ("input.value", "traceloop.entity.input", "gen_ai.embeddings.input"))),
-        output=_shown(first_of(attributes, ("output.value", "traceloop.entity.output"))),
+        input=_as_text(first_of(attributes, ("input.value", "traceloop.entity.input", "gen_ai.embeddings.input"))),
+        output=_as_text(first_of(attributes, ("output.value", "traceloop.entity.output"))),
         error=_error(span),
     )
 
@@ -218,68 +218,70 @@ def _message(value: Mapping[str, object]) -> ChatMessage:
             replace(part, kind="result", id=str(value["tool_call_id"])) if part.kind == "text" else part
             for part in parts
         )
-    return ChatMessage(_shown(value.get("role")), parts, _shown(value.get("finish_reason")))
+    return ChatMessage(_as_text(value.get("role")), parts, _as_text(value.get("finish_reason")))
 
 
 def _parts(value: JsonValue) -> tuple[MessagePart, ...]:
     if value is None or value == "":
         return ()
     if not isinstance(value, list):
-        return (MessagePart("text", _shown(value)),)
+        return (MessagePart("text", _as_text(value)),)
     return tuple(_part(part) for part in value[:MOST_LISTED])
 
 
 def _part(part: JsonValue) -> MessagePart:
     """Return a part of GenAI's conventions, of a chat API, or of OpenInference's."""
     if not isinstance(part, dict):
-        return MessagePart("text", _shown(part))
+        return MessagePart("text", _as_text(part))
     kind = part.get("type")
     if kind in {"reasoning", "thinking"}:
-        return MessagePart("reasoning", _shown(first_of(part, ("content", "text", "thinking"))))
+        return MessagePart("reasoning", _as_text(first_of(part, ("content", "text", "thinking"))))
     if kind in {"tool_call", "tool_use", "function"}:
         return _call(part)
     if kind in {"tool_call_response", "tool_result"}:
         result = first_of(part, ("response", "result", "content"))
-        return MessagePart("result", _shown(result), id=_shown(first_of(part, ("id", "tool_use_id"))))
+        return MessagePart("result", _as_text(result), id=_as_text(first_of(part, ("id", "tool_use_id"))))
     if kind in {"blob", "uri", "file", "image", "image_url", "input_audio"}:
         source = first_of(part, ("uri", "file_id", "filename", "url"))
-        media = _shown(first_of(part, ("mime_type", "modality"))) or str(kind)
-        return MessagePart("file", _shown(source)[:500] if source is not None else f"{kind}, not shown", media)
-    return MessagePart("text", _shown(first_of(part, ("content", "text")) if kind or "text" in part else part))
+        media = _as_text(first_of(part, ("mime_type", "modality"))) or str(kind)
+        return MessagePart("file", _as_text(source)[:500] if source is not None else f"{kind}, not shown", media)
+    return MessagePart("text", _as_text(first_of(part, ("content", "text")) if kind or "text" in part else part))
 
 
 def _call(call: Mapping[str, object]) -> MessagePart:
     inner = call.get("function")
     function = inner if isinstance(inner, dict) else call
     arguments = first_of(function, ("arguments", "input"))
-    return MessagePart("call", _shown(arguments), _shown(function.get("name")), _shown(call.get("id")))
+    return MessagePart("call", _as_text(arguments), _as_text(function.get("name")), _as_text(call.get("id")))
 
 
 def _of_flat(attributes: Mapping[str, JsonValue], prefix: str, inner: str) -> list[ChatMessage]:
     """Return messages whose fields are attributes, as `llm.input_messages.0.message.role`."""
     messages = []
-    for item in _listed(_nested(attributes, prefix)):
+    for item in _objects_by_position(_nested(attributes, prefix)):
         fields = item.get(inner) if inner else item
         if not isinstance(fields, dict):
             continue
         parts = _parts(parsed(fields.get("content")) if prefix.startswith("gen_ai") else fields.get("content"))
-        for content in _listed(fields.get("contents")):
+        for content in _objects_by_position(fields.get("contents")):
             parts += (_flat_content(content.get("message_content")),)
-        for call in _listed(fields.get("tool_calls")):
+        for call in _objects_by_position(fields.get("tool_calls")):
             inside = call.get("tool_call")
             parts += (_call(inside if isinstance(inside, dict) else call),)
         if (call_id := fields.get("tool_call_id")) is not None:
-            parts = tuple(replace(part, kind="result", id=_shown(call_id)) for part in parts)
-        messages.append(ChatMessage(_shown(fields.get("role")), parts, _shown(fields.get("finish_reason"))))
+            parts = tuple(replace(part, kind="result", id=_as_text(call_id)) for part in parts)
+        messages.append(ChatMessage(_as_text(fields.get("role")), parts, _as_text(fields.get("finish_reason"))))
     return messages
 
 
 def _flat_content(content: object) -> MessagePart:
     if not isinstance(content, dict):
-        return MessagePart("text", _shown(content))
+        return MessagePart("text", _as_text(content))
     if "text" in content:
-        return MessagePart("reasoning" if content.get("type") == "reasoning" else "text", _shown(content["text"]))
-    return MessagePart("file", f"{_shown(content.get('type')) or 'content'}, not shown", _shown(content.get("type")))
+        return MessagePart("reasoning" if content.get("type") == "reasoning" else "text", _as_text(content["text"]))
+    return MessagePart(
+        "file", f"{_as_text(content.get('type')) or 'content'}, not shown", _as_text(content.get("type"))
+    )
 
 
 def _of_events(span: ReadSpan) -> tuple[list[ChatMessage], list[ChatMessage]]:
@@ -299,7 +301,7 @@ def _of_events(span: ReadSpan) -> tuple[list[ChatMessage], list[ChatMessage]]:
             message = body.get("message")
             message = message if isinstance(message, dict) else body
             finish = body.get("finish_reason")
-            answers.append(replace(_message({"role": "assistant", **message}), finish=_shown(finish)))
+            answers.append(replace(_message({"role": "assistant", **message}), finish=_as_text(finish)))
         elif event.name in {"gen_ai.content.prompt", "gen_ai.content.completion"}:
             value = first_of(event.attributes, ("gen_ai.prompt", "gen_ai.completion"))
             (questions if event.name.endswith("prompt") else answers).extend(_of_list(value))
@@ -314,7 +316,7 @@ def _documents(attributes: Mapping[str, JsonValue]) -> Iterator[Document]:
     for each in _dicts(listed)[:MOST_LISTED]:
         yield _document(each)
     for prefix in ("retrieval.documents.", "reranker.output_documents."):
-        for item in _listed(_nested(attributes, prefix)):
+        for item in _objects_by_position(_nested(attributes, prefix)):
             if isinstance(document := item.get("document"), dict):
                 yield _document(document)
 
@@ -323,8 +325,8 @@ def _document(fields: Mapping[str, object]) -> Document:
     score = fields.get("score")
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     return Document(
-        _shown(fields.get("id")),
-        _shown(first_of(fields, ("content", "text", "page_content"))),
+        _as_text(fields.get("id")),
+        _as_text(first_of(fields, ("content", "text", "page_content"))),
         float(score) if is_number and isinstance(score, int | float) else None,
     )
 
@@ -336,8 +338,8 @@ def _tool(attributes: Mapping[str, JsonValue]) -> ToolExchange:
     call_id = text_of(attributes, ("gen_ai.tool.call.id", "tool_call.id", "tool.id")) or ""
     return ToolExchange(
         text_of(attributes, names) or "",
-        _shown(first_of(attributes, arguments)),
-        _shown(first_of(attributes, results)),
+        _as_text(first_of(attributes, arguments)),
+        _as_text(first_of(attributes, results)),
         call_id,
     )
 
@@ -362,7 +364,7 @@ def _nested(attributes: Mapping[str, JsonValue], prefix: str) -> dict[str, objec
     return root
 
 
-def _listed(value: JsonValue) -> list[dict[str, JsonValue]]:
+def _objects_by_position(value: JsonValue) -> list[dict[str, JsonValue]]:
     """Return the objects under positions 0, 1, ... in their order."""
     if not isinstance(value, dict):
         return []
@@ -374,7 +376,7 @@ def _dicts(value: object) -> list[dict[str, object]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     """Return a value as text: texts as they are, others as JSON; "" for None."""
     if value is None:
         return ""

@@ -347,11 +347,14 @@ def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
         "n_spans": len(spans),
         "n_errors": sum(bool(span.is_error) for span in spans),
         "n_orphans": sum(node.is_orphan for node in nodes),
-        "models": _listed(span.model for span in spans),
+        "models": _lines_of_models(span.model for span in spans),
         "n_input": _total(span.n_input for span in counted),
         "n_output": _total(span.n_output for span in counted),
         "cost": _total(span.cost for span in counted),
-        **{name: _first([first, *spans], name) for name in ("user", "session", "service", "version")},
+        **{
+            name: next((value for span in [first, *spans] if (value := getattr(span, name)) is not None), None)
+            for name in ("user", "session", "service", "version")
+        },
         "n_bytes": sum(span.n_bytes for span in spans),
         "received": received,
     }
@@ -364,10 +367,6 @@ def _total(values: Iterable[float | None]) -> float | None:
     return min(total, 2**63 - 1) if isinstance(total, int) else total
 
 
-def _listed(models: Iterable[str | None]) -> str:
+def _lines_of_models(models: Iterable[str | None]) -> str:
     names = list(dict.fromkeys(model for model in models if model))[:MOST_MODELS]
     return "".join(f"\n{name}" for name in names) + "\n" if names else ""
-
-
-def _first(spans: Sequence[object], name: str) -> str | None:
-    return next((value for span in spans if (value := getattr(span, name)) is not None), None)

@@ -238,7 +238,7 @@ class AlarmLog:
     def remove(self, project: int, name: str) -> None:
         """Remove an alarm with all that it counted. Raises: UnknownName."""
         with self._database.writing() as connection:
-            ids = [stream.id for stream in _named(connection, project, name)]
+            ids = [stream.id for stream in _streams_named(connection, project, name)]
             _delete(connection, ids)
 
     def remove_all(self, project: int) -> None:
@@ -249,7 +249,7 @@ class AlarmLog:
     def named(self, project: int, name: str) -> list[AlarmStream]:
         """Return the metrics of an alarm. Raises: UnknownName."""
         with self._database.reading() as connection:
-            return _named(connection, project, name)
+            return _streams_named(connection, project, name)
 
     def due(self, now: float, project: int | None = None) -> list[tuple[AlarmStream, AlarmEvent, str]]:
         """Return the events whose webhook should be called now, each with the secret to sign with."""
@@ -357,7 +357,7 @@ def _streams(connection: Connection, project: int | None, name: str | None) -> l
     return [_stream(row) for row in connection.execute(statement)]
 
 
-def _named(connection: Connection, project: int, name: str) -> list[AlarmStream]:
+def _streams_named(connection: Connection, project: int, name: str) -> list[AlarmStream]:
     streams = _streams(connection, project, name)
     if not streams:
         known = list(dict.fromkeys(stream.name for stream in _streams(connection, project, None)))

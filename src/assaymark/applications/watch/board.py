@@ -66,10 +66,10 @@ def alarm_board(store: Store, project: int) -> AlarmBoard:
         state = state_text(stream, epoch, is_raised=is_raised)
         is_score = stream.metric.startswith("score:")
         alarms.append(ListedAlarm(stream.name, metric_name(stream), is_score, state, guarantee(stream), is_raised))
-    return AlarmBoard(tuple(alarms), tuple(_listed(streams[event.stream], event) for event in events))
+    return AlarmBoard(tuple(alarms), tuple(_listed_event(streams[event.stream], event) for event in events))
 
 
-def _listed(stream: AlarmStream, event: AlarmEvent) -> ListedEvent:
+def _listed_event(stream: AlarmStream, event: AlarmEvent) -> ListedEvent:
     return ListedEvent(
         stream.name,
         metric_name(stream),

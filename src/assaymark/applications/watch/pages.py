@@ -1,23 +1,45 @@
-"""What the page of quality over time shows: a chart and a table for each metric, and the alarms."""
+"""The page of quality over time, a part of the server beside those of traces: charts and tables, and the alarms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+from fastapi import FastAPI, Request, Response
 from markupsafe import Markup
 
+from assaymark.applications.traces.readers import Readers
 from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
 from assaymark.applications.watch.quality import Quality, QualityMetric, QualityQuery, quality_of, version_text
 from assaymark.records import JsonValue
 from assaymark.store import Store
+from assaymark.web.app import Feature
 from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
+from assaymark.web.render import Drawing, respond, wants_json
 from assaymark.web.svg import on_screens
 
-__all__ = ["QualityPage", "quality_page"]
+__all__ = ["QualityPage", "quality_page", "watch_feature"]
 
 NANOSECONDS = 10**9
 PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90", "last 90 days"))
+
+
+def watch_feature(store: Store) -> Feature:
+    """Return the page, for an application that has those of traces and whoever has a token of the project."""
+
+    def add(app: FastAPI) -> None:
+        readers = Readers(store)
+
+        @app.get("/traces/quality")
+        @app.get("/traces/quality.json")
+        def quality(request: Request) -> Response:
+            page = quality_page(store, readers.need(request), QualityQuery.of(request.query_params))
+            response = respond(request, "trace_quality.html", page, as_json=wants_json(request))
+            response.headers["cache-control"] = "private, no-store"
+            return response
+
+    return Feature(add, drawing=Drawing(Path(__file__).resolve().parent / "templates"))
 
 
 @dataclass(frozen=True, slots=True)

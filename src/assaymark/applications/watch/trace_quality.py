@@ -121,7 +121,7 @@ class TraceQuality:
         rows = self._rows(statement)
         cells = []
         for row in rows:
-            bucket, version, rest = _named(row, window)
+            bucket, version, rest = _bucket_and_version(row, window)
             errors, cost, tokens = (_unweighted(rest[at : at + N_SUMS]) for at in range(0, 3 * N_SUMS, N_SUMS))
             if errors is not None:
                 texts = Durations(*(text or "" for text in rest[3 * N_SUMS :]))
@@ -186,7 +186,7 @@ class TraceQuality:
         rows = self._rows(statement)
         cells = []
         for row in rows:
-            bucket, version, (name, n_failed, n, n_sessions_of_cell, *rest) = _named(row, window)
+            bucket, version, (name, n_failed, n, n_sessions_of_cell, *rest) = _bucket_and_version(row, window)
             *numbers, low_rate, high_rate = rest
             sums = _sums(n, n_sessions_of_cell, numbers, has_equal_weights=low_rate == high_rate) if n else None
             cells.append(ScoreCell(name, bucket, version, int(n_failed), sums))
@@ -207,7 +207,7 @@ def _bucket(column: ColumnElement[object], window: QualityWindow) -> ColumnEleme
     return column.op("/")(literal(window.bucket, literal_execute=True))
 
 
-def _named(row: Sequence[Any], window: QualityWindow) -> tuple[int, str | None, Sequence[Any]]:
+def _bucket_and_version(row: Sequence[Any], window: QualityWindow) -> tuple[int, str | None, Sequence[Any]]:
     """Return a row's bucket by its start, its version, and the other columns."""
     at, *rest = row
     version = rest.pop(0) if window.by_version else None

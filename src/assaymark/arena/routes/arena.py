@@ -92,23 +92,23 @@ class _ArenaRoutes:
         except Refused as error:
             raise HTTPException(429, str(error)) from error
         if form.is_json:
-            return self._shown(request, battle, as_json=True)
+            return self._battle_page(request, battle, as_json=True)
         return RedirectResponse(f"/arena/battle/{battle.token}", 303)
 
     def battle(self, request: Request, token: str) -> Response:
         ballot = self._arena.show(self._voter(request), token.removesuffix(JSON))
-        return self._shown(request, ballot, as_json=token.endswith(JSON))
+        return self._battle_page(request, ballot, as_json=token.endswith(JSON))
 
     def vote(self, request: Request, token: str, form: Form) -> Response:
         voted = cast_vote(self._arena.vote, self._voter(request), token, form)
         if form.is_json:
-            return self._shown(request, voted, as_json=True)
+            return self._battle_page(request, voted, as_json=True)
         return RedirectResponse(f"/arena/battle/{token}", 303)
 
     def _voter(self, request: Request) -> Voter:
         return voter_of(self._app, self._secret, request)
 
-    def _shown(self, request: Request, battle: VoterView, *, as_json: bool) -> Response:
+    def _battle_page(self, request: Request, battle: VoterView, *, as_json: bool) -> Response:
         page = BattlePage(battle, self._app.state.posts.token(request), token_hex(16))
         return private(respond(request, "battle.html", page, as_json=as_json))
 

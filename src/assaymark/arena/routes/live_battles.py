@@ -119,7 +119,7 @@ class _LiveRoutes:
 
     def battle(self, request: Request, token: str) -> Response:
         seen = self._arena.show(self._voter(request), token.removesuffix(JSON))
-        return self._shown(request, seen, as_json=token.endswith(JSON))
+        return self._battle_page(request, seen, as_json=token.endswith(JSON))
 
     async def ask(self, request: Request, token: str, form: Form) -> Response:
         text = form.text("text").replace("\r\n", "\n")
@@ -166,7 +166,7 @@ class _LiveRoutes:
 
     def _answered(self, request: Request, seen: Seen, form: Posted) -> Response:
         if form.is_json:
-            return self._shown(request, seen, as_json=True)
+            return self._battle_page(request, seen, as_json=True)
         return RedirectResponse(f"/arena/battle/{seen.token}", 303)
 
     def _refused(self, request: Request, token: str, form: Posted, problem: str, text: str) -> Response:
@@ -174,9 +174,9 @@ class _LiveRoutes:
         if form.is_json:
             raise HTTPException(400, problem)
         seen = self._arena.show(self._voter(request), token)
-        return self._shown(request, seen, problem=problem, text=text, status=400)
+        return self._battle_page(request, seen, problem=problem, text=text, status=400)
 
-    def _shown(
+    def _battle_page(
         self,
         request: Request,
         seen: Seen,

@@ -202,7 +202,7 @@ def draft_study(
     quotas = study.quotas or dict.fromkeys(_categories(study), COUNT)
     wanted = {category: count or quota for category, quota in quotas.items()}
     writer = PromptWriter(_open(model, model_args), is_base)
-    draft = draft_prompts(writer, wanted, _known(study), seed)
+    draft = draft_prompts(writer, wanted, _earlier_prompts(study), seed)
     if not draft.candidates:
         why = ", ".join(f"{n} {reason}" for reason, n in draft.dropped.items())
         raise DataError(f"{draft.model} drafted no usable prompt ({why}); try another model, or write them yourself")
@@ -218,7 +218,7 @@ def _categories(study: StudyFile) -> list[str]:
     return list(dict.fromkeys(prompt.category for prompt in source.prompts if prompt.category)) or list(CATEGORIES)
 
 
-def _known(study: StudyFile) -> list[str]:
+def _earlier_prompts(study: StudyFile) -> list[str]:
     texts = [check.prompt for check in study.checks]
     if all(path.exists() for path in study.answers):
         source, _ = answers_of_files(study.answers)

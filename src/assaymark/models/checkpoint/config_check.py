@@ -20,7 +20,7 @@ __all__ = ["check_config", "check_index", "is_known_type", "whole_number"]
 
 
 @cache
-def _known() -> frozenset[str] | None:
+def _types_of_transformers() -> frozenset[str] | None:
     try:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     except ImportError:
@@ -30,7 +30,7 @@ def _known() -> frozenset[str] | None:
 
 def is_known_type(model_type: str) -> bool | None:
     """Return whether transformers has this `model_type`; None where transformers is not installed."""
-    known = _known()
+    known = _types_of_transformers()
     return None if known is None else model_type in known
 
 

@@ -330,11 +330,11 @@ def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
     inner = config.get_text_config()
-    names = {*_named(config), *_named(inner), *signature(PreTrainedModel.from_pretrained).parameters}
+    names = {*_setting_names(config), *_setting_names(inner), *signature(PreTrainedModel.from_pretrained).parameters}
     rope = ROPE_SETTINGS if hasattr(inner, "rope_parameters") else ()
     return frozenset(names).union(rope)
 
 
-def _named(config: object) -> Iterable[str]:
+def _setting_names(config: object) -> Iterable[str]:
     """Return the names of a configuration's settings, and their old names."""
     return (*(name for name in vars(config) if not name.startswith("_")), *getattr(config, "attribute_map", {}))

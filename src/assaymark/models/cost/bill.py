@@ -59,7 +59,8 @@ class BillingRules:
 
     def most_read(self, request: Request, query: Query) -> int:
         """Return the most tokens that a query's prompt can have."""
-        return len(_text_of(request, query).encode("utf-8", "surrogatepass")) + _template_tokens(request)
+        n_bytes = len(_text_of(request, query).encode("utf-8", "surrogatepass"))
+        return n_bytes + max(TEMPLATE_TOKENS, TEMPLATE_TOKENS // 2 * len(request.messages))
 
     def most_generated(self, query: Query) -> int:
         """Return the most tokens that one repeat of a query can generate; scoring generates one."""
@@ -71,10 +72,6 @@ def _text_of(request: Request, query: Query) -> str:
     if isinstance(query, LoglikelihoodQuery):
         return (context if query.segments is None else "".join(query.segments)) + query.continuation
     return context if isinstance(query, GenerateQuery) else query.text
-
-
-def _template_tokens(request: Request) -> int:
-    return max(TEMPLATE_TOKENS, TEMPLATE_TOKENS // 2 * len(request.messages))
 
 
 class Bill:

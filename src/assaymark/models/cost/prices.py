@@ -72,17 +72,13 @@ def find_price(
     """
     if price is not None:
         return parse_price(price) if isinstance(price, str) else price
-    names = _names(identity.name)
+    short = identity.name.rpartition("/")[2]
+    names = tuple(dict.fromkeys((identity.name, short, VERSION_OF_NAME.sub("", short))))
     for table in ({} if file is None else _user_table(Path(file)), _own_table() if identity.kind in KINDS else {}):
         for name in names:
             if name in table:
                 return table[name]
     return None
-
-
-def _names(name: str) -> tuple[str, ...]:
-    short = name.rpartition("/")[2]
-    return tuple(dict.fromkeys((name, short, VERSION_OF_NAME.sub("", short))))
 
 
 @cache

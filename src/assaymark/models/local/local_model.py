@@ -36,7 +36,7 @@ from assaymark.models.progress import ProgressObserver, ProgressTally
 from assaymark.models.read_ahead import read_ahead
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
 from assaymark.models.text.render import ChatRenderer
-from assaymark.models.text.spans import CHUNK, PreparedQuery, QueryReader, chunks_of, fingerprint_of
+from assaymark.models.text.spans import CHUNK, QueryReader, chunks_of, fingerprint_of
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder, Seq2SeqEncoder
 from assaymark.models.token_engine import TokenEngine
@@ -249,7 +249,8 @@ class LocalModel:
         tally = ProgressTally(sum(request.n_outputs for request in requests), observe)
         scoring = SpanScoring(lambda: self.engine, cache, tally)
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
-        pieces = (scoring.take(queries) for queries in self._read_ahead(scored))
+        chunks = list(chunks_of(scored, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
+        pieces = (scoring.take(queries) for queries in read_ahead(self._reader().read, chunks, "tokenise"))
         for output in chain(chain.from_iterable(pieces), scoring.finish()):
             tally.done(output)
             yield output
@@ -289,11 +290,6 @@ class LocalModel:
         limit = self.arguments.max_gen_toks or DEFAULT_MAX_TOKENS
         too_long = self.arguments.too_long
         return TextReader(self.encoder, self.max_length, too_long, fingerprint, limit, is_seq2seq=self._is_seq2seq)
-
-    def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[PreparedQuery]]:
-        """Yield the scored queries piece by piece; the next piece is tokenised meanwhile."""
-        pieces = list(chunks_of(requests, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
-        return read_ahead(self._reader().read, pieces, "tokenise")
 
     def _reader(self) -> QueryReader:
         fingerprint = fingerprint_of(self.identity)

@@ -29,7 +29,6 @@ from assaymark.models.server.bodies import ServerScore, ServerText, read_score, 
 from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.server.first_token import FirstTokenTally, first_token_call, questions_of
 from assaymark.models.server.http_calls import CallOutcome, HttpCall, HttpCaller, ResponseLimits, Server
-from assaymark.models.server.outputs import Generated, failure_in, generated_outputs
 from assaymark.models.server.pace import RetryRules
 from assaymark.models.server.probe import find_server
 from assaymark.models.server.prompts import PromptMaker
@@ -37,7 +36,7 @@ from assaymark.models.server.streaming import stream_text
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, chunks_of, fingerprint_of, known_outputs
-from assaymark.models.text.stops import until_stop
+from assaymark.models.text.stops import final_of_text, until_stop
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import (
@@ -82,6 +81,7 @@ def server_of(arguments: OpenAIArguments) -> Server:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
+Generated = list[tuple[GenerationInput, int]]  # queries and repeats that wait for one text
 
 
 class OpenAIModel:
@@ -268,7 +268,7 @@ class OpenAIModel:
         call_of = partial(first_token_call, self._prompts)
         for answered in self._caller.send(map(call_of, questions), tally.report):
             if answered.value is None:
-                yield from answered.about.failures(failure_in(answered))
+                yield from answered.about.failures(_failure_in(answered))
             else:
                 yield from self._first_tokens.outputs(answered.about, answered.value)
 
@@ -317,7 +317,7 @@ class OpenAIModel:
     def _scored(self, answered: CallOutcome[TokenSpan, ServerScore], pending: Pending) -> Iterator[Output]:
         """Yield the outputs that an answer completes, or that fail with it."""
         if answered.value is None:
-            failure = failure_in(answered)
+            failure = _failure_in(answered)
             yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
             return
         score = answered.value
@@ -334,7 +334,22 @@ class OpenAIModel:
 
     def _generated(self, answered: CallOutcome[Generated, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all queries that waited for one text."""
-        return generated_outputs(answered, self.arguments.think_end_token)
+        if answered.value is None:
+            failure = _failure_in(answered)
+            yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
+            return
+        server_text = answered.value
+        for prepared, repeat in answered.about:
+            final = final_of_text(server_text.text, prepared.stops, self.arguments.think_end_token)
+            output = prepared.output(repeat, final, server_text.n_tokens, server_text.finish_reason or "")
+            thoughts = [each for each in (server_text.reasoning, final.reasoning) if each]
+            yield replace(
+                output,
+                reasoning="\n".join(thoughts) or None,
+                tool_calls=server_text.tool_calls,
+                finish_reason=server_text.finish_reason,
+                n_context_tokens=server_text.n_context or output.n_context_tokens,
+            )
 
     def stream(self, request: Request) -> Iterator[str]:
         """Yield pieces of the text generated for the request's first generate query, as the server sends them.
@@ -402,6 +417,11 @@ class OpenAIModel:
 
     def close(self) -> None:
         """Free nothing: connections are closed at the end of each `answer`."""
+
+
+def _failure_in(answered: CallOutcome[T, V]) -> HttpFailure:
+    """Return the failure of a call without a value."""
+    return answered.failure or HttpFailure(ModelUnavailable, "no answer")
 
 
 def _length(span: TokenSpan) -> int:

@@ -56,14 +56,10 @@ def _shorter(encoder: Encoder, segments: tuple[str, ...], n_shots: int, capacity
             return ShorterPrompt(kept, None, length - tokens.size)
     kept = (*segments[: len(segments) - 1 - n_shots], segments[-1])
     (tokens,) = encoder.encode_all(["".join(kept)], specials=False)
-    text = _decoded(encoder, tokens[:capacity].tolist())
+    text = str(encoder.tokenizer.decode(tokens[:capacity].tolist(), clean_up_tokenization_spaces=False))
     while (tokens := encoder.encode_all([text], specials=False)[0]).size > capacity:
         text = text[:-1]  # half of a character was decoded as another one that has more tokens
     return ShorterPrompt(kept, text, length - tokens.size)
-
-
-def _decoded(encoder: Encoder, tokens: list[int]) -> str:
-    return str(encoder.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
 
 
 def refuse_chat(request_id: str, *, is_chat: bool) -> None:

@@ -10,7 +10,7 @@ from assaymark.cli.output import echo, examples, json_option, print_json, store_
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option
-from assaymark.swe.commands.shown import (
+from assaymark.swe.commands.printed_reports import (
     print_agreement,
     print_comparison,
     print_efforts,
