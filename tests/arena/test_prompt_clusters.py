@@ -102,6 +102,7 @@ def test_a_cap_needs_prompts() -> None:
         rate(votes_in(Rows.of(rows)), RatingSettings(prompt_cap=0.1))
 
 
+@pytest.mark.slow
 def test_the_arenas_board_counts_near_duplicates_as_one_prompt(tmp_path: Path) -> None:
     """Twenty copies of a prompt among forty: one group, which weighs its share."""
     copies = {f"p{n}": ArenaPrompt(f"p{n}", f"{LONG} ({n})" if n < 20 else f"Prompt {n}?", "all") for n in range(40)}

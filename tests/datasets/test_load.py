@@ -179,6 +179,34 @@ def test_unreadable_files_are_named(tmp_path: Path, name: str, content: str) -> 
         load_dataset(spec_of("json", name, tmp_path)).splits["train"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "list.jsonl",
+            '[1, 2]\n"s"\nnull\n',
+            r"line 1 is \[1, 2\], not an object; line 2 is 's', not an object; line 3",
+        ),
+        (
+            "large.jsonl",
+            '{"a": 1}\n{"a": ' + "9" * 5000 + "}\n",
+            "line 2: an integer has more than 4,300 digits; write it",
+        ),
+        (
+            "large.jsonl",
+            '{"a": ' + "9" * 5000 + "}\n",
+            "line 1: an integer has more than 4,300 digits; write it as text",
+        ),
+        ("large.json", '[{"a": ' + "9" * 5000 + "}]", "json: an integer has more than 4,300 digits; write it as text"),
+    ],
+)
+def test_what_no_row_can_be_is_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+    """The line, what is wrong with it, and what to do."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_dataset(spec_of("json", name, tmp_path)).splits["train"]
+
+
 def test_a_missing_split_names_the_others(tmp_path: Path) -> None:
     """The error for a missing split lists the existing ones."""
     parquet(tmp_path / "s" / "default" / "test.parquet", ROWS)

@@ -109,6 +109,7 @@ def test_what_helm_publishes_is_enough(tmp_path: Path) -> None:
     assert read_imported(tmp_path / "joint").estimates[0].value == whole.estimates[0].value
 
 
+@pytest.mark.slow
 def test_a_run_of_ours_is_compared_copy_by_copy(tmp_path: Path) -> None:
     """Our run of the same questions is paired with HELM's, copies only where their texts are the same."""
     helm = read_helm(LOGS / "joint")

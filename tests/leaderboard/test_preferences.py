@@ -46,6 +46,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_published_votes_of_a_category_answer_what_no_benchmark_measures(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """Races of two models over real runs: decided early, resumed after a kill, against stored runs."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -157,9 +158,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*words, "--until", "decided", *store]) == 0
     output = capsys.readouterr()
     assert "fake-gold-0 is better than fake-gold-2 on this benchmark" in output.out
-    assert "95% interval at any time" in output.out
+    assert re.search(r"on this benchmark \(\+[\d.]+ points over", output.out)  # of the better one, whichever that is
+    assert re.search(r"first minus second: \+[\d.]+ points, 95% interval at any time", output.out)
     assert "new questions of this kind is another question" in output.out
     assert "of 200: " in output.err
+    swapped = ["race", "fake:accuracy=0.5,seed=2", "fake:accuracy=0.8", "--tasks", "demo_facts"]
+    assert main([*swapped, *store]) == 0
+    output = capsys.readouterr()
+    assert re.search(r"fake-gold-0 is better than fake-gold-2 on this benchmark \(\+[\d.]+ points over", output.out)
+    assert re.search(r"first minus second: -[\d.]+ points, 95% interval at any time -[\d.]+ to [+-]", output.out)
     close = ["race", "fake:accuracy=0.6", "fake:accuracy=0.55,seed=2", "--tasks", "demo_facts"]
     assert main([*close, "--budget", "50", *store]) == 1
     assert "Not decided" in capsys.readouterr().out

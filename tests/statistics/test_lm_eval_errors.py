@@ -72,7 +72,15 @@ def _items(name: str, n: int) -> list[Any]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", ["median", "matthews_corrcoef", "f1", "perplexity", "nanmean"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "median",
+        "perplexity",
+        "nanmean",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("matthews_corrcoef", "f1")),
+    ],
+)
 def test_the_bootstrap_error_equals_lm_evals_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On 60 samples and 600 draws the error equals the one lm-eval's own code returns, to 1e-12."""
     metrics = pytest.importorskip("lm_eval.api.metrics")

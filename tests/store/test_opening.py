@@ -106,6 +106,8 @@ def test_a_folder_is_no_store(tmp_path: Path) -> None:
     """A folder instead of a file is refused with an example of a file."""
     with pytest.raises(StoreError, match=r"is a folder; expected a file such as .*store\.sqlite"):
         Store.open(str(tmp_path))
+    with pytest.raises(StoreError, match="is a folder"):  # what lists runs asks whether there is a store
+        Store.exists(str(tmp_path))
 
 
 def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:

@@ -16,7 +16,7 @@ from assaymark.datasets.csv_files import open_packed_text, read_csv
 from assaymark.datasets.dataset import DataOrigin, DatasetSpec, LoadedDataset, Splits
 from assaymark.datasets.rows import ClassLabel, Row, Rows
 from assaymark.errors import DataError
-from assaymark.limits.nesting import parse_json
+from assaymark.limits.nesting import TOO_LARGE, parse_json
 from assaymark.records import JsonValue, Skipped
 
 if TYPE_CHECKING:
@@ -170,7 +170,12 @@ def _read_json(path: Path, field: str | None) -> tuple[list[Row], list[str], lis
         return [], [], []
     if field is None and not text.lstrip().startswith("[") and _is_lines(text):
         return _read_lines(text)
-    rows = _read_whole(path, text, field)
+    try:
+        rows = _read_whole(path, text, field)
+    except ValueError as error:
+        if field is None and ".jsonl" in path.suffixes and str(error).startswith(("Extra data", TOO_LARGE)):
+            return _read_lines(text)  # which say where
+        raise
     return rows, [f"row {number}" for number in range(1, len(rows) + 1)], []
 
 

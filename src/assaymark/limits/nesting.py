@@ -7,8 +7,9 @@ RecursionError, at a depth that depends on the caller.
 import json
 import re
 
-__all__ = ["MAX_DEPTH", "is_deeper", "json_kind", "parse_json"]
+__all__ = ["MAX_DEPTH", "TOO_LARGE", "is_deeper", "json_kind", "parse_json"]
 
+TOO_LARGE = "an integer has more than 4,300 digits"  # which Python converts at most
 MAX_DEPTH = 100  # of files; those that evaluation tools write have about 10 levels at most
 # Possessive, and with an optional closing quote: one pass over any text, however hostile.
 NOT_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
@@ -33,7 +34,14 @@ def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> ob
     """
     if is_deeper(text, limit):
         raise ValueError(f"nested deeper than {limit} levels")
-    return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python's own limit, whose remedy is not the user's
+        if "set_int_max_str_digits" not in str(error):
+            raise
+        raise ValueError(f"{TOO_LARGE}; write it as text") from None
 
 
 def json_kind(value: object) -> str:

@@ -112,15 +112,17 @@ class Race:
         """The result in one sentence; it is about this benchmark."""
         state, (first, second) = self.state, self.names
         mean = " of the tasks' mean" if self.options.macro else ""
-        points = f"{100 * state.difference:+.1f} points{mean} over {state.n_seen:,} of {state.n:,} questions"
+        over = f"points{mean} over {state.n_seen:,} of {state.n:,} questions"
+        points = f"{first} minus {second} {100 * state.difference:+.1f} {over}"
         if state.verdict == "equivalent":
             margin = 100 * (self.options.margin or 0)
             return f"{first} and {second} are surely closer than {margin:g} points on this benchmark ({points})."
         if state.verdict != "undecided":
             better, worse = (first, second) if state.verdict == "first" else (second, first)
-            return f"{better} is better than {worse} on this benchmark ({points})."
+            ahead = state.difference if state.verdict == "first" else -state.difference
+            return f"{better} is better than {worse} on this benchmark ({100 * ahead:+.1f} {over})."
         if state.n_seen == state.n:
-            return f"{first} and {second} have the same score on this benchmark ({points})."
+            return f"{first} and {second} have the same score on this benchmark ({100 * state.difference:+.1f} {over})."
         more = f"; about {state.n_more:,} more would decide at this rate" if state.n_more else ""
         return f"Not decided ({points}{more})."
 

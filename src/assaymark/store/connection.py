@@ -249,11 +249,13 @@ class Database:
     def exists(cls, url: str) -> bool:
         """Return whether the URL or path has a store.
 
-        Raises: StoreError for a server that cannot be reached or refuses, MissingExtra without its driver.
+        Raises: StoreError for a folder or a server that cannot be reached or refuses, MissingExtra without its driver.
         """
         parsed = parsed_url(url)
         if parsed.get_backend_name() == "sqlite":
             path = Path(parsed.database or "")
+            if path.is_dir():
+                raise _is_folder(path)
             return path.is_file() and path.stat().st_size > 0
         database = cls(parsed, read_only=True)
         try:
@@ -438,7 +440,7 @@ class Database:
 
     def _prepare_file(self, path: Path) -> None:
         if path.is_dir():
-            raise StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
+            raise _is_folder(path)
         exists = path.is_file() and path.stat().st_size > 0
         if exists:
             with self._bare() as connection:
@@ -498,3 +500,7 @@ def parsed_url(url: str) -> URL:
     if backend == "sqlite" and parsed.query:
         raise StoreError(f"'{url}' has a query after '?', which a store's file does not accept; expected a plain path")
     return parsed
+
+
+def _is_folder(path: Path) -> StoreError:
+    return StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")

@@ -65,11 +65,14 @@ def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool)
         (echoed(), ScoredPart("", 9, 1, are_sent=True), "echo together with logprobs", True),
         (echoed(token_logprobs=[*NATS, -1.0]), ScoredPart("", 4, 1, are_sent=True), "tokenized_requests=False", False),
         (echoed(), ScoredPart("lue"), "none of which begins where the choice", False),
-        (echoed(), ScoredPart("The sky is blue"), "no log-probability", False),
+        (echoed(), ScoredPart("The sky is blue"), "since no token precedes it", False),
         (echoed(top_logprobs=None), ScoredPart(" blue"), "top_logprobs", True),
         (echoed(top_logprobs=[None] * 5), ScoredPart(" blue"), "most probable alternative", False),
         (echoed(tokens=["The"]), ScoredPart(" blue"), "the texts of the prompt's tokens", True),
         (echoed(token_logprobs=[None, -1, -1, float("-inf"), -1]), ScoredPart(" blue"), "-inf", False),
+        (echoed(token_logprobs=[None, -1, -1, 5.0, -1]), ScoredPart(" blue"), "is 5; expected at most 0", False),
+        (echoed(token_logprobs=[None] * 5), ScoredPart(" is blue"), "2 of 2 scored tokens have no", False),
+        (echoed(token_logprobs=[None, -1, -1, "-1", -1]), ScoredPart(" blue"), "1 of 1 scored tokens", False),
     ],
 )
 def test_a_missing_value_is_a_failure(answer: Json, part: ScoredPart, message: str, shows_all: bool) -> None:
@@ -84,6 +87,11 @@ def test_a_token_that_is_counted_and_not_listed_moves_nothing() -> None:
     """llama.cpp's server counts a BOS token that it does not list: the generated token is still not scored."""
     answer = {**echoed(), "usage": {"prompt_tokens": len(NATS), "completion_tokens": 1}}
     assert read_score(answer, ScoredPart(" blue")) == read_score(echoed(), ScoredPart(" blue"))
+
+
+def test_a_log_probability_may_be_rounded_above_0() -> None:
+    """A server with little precision may say 0.0001 for a token that is certain."""
+    assert read_score(echoed(token_logprobs=[None, -1, -1, 1e-4, -1]), ScoredPart(" blue")).total_nats == 1e-4
 
 
 def test_the_body_of_a_text_equals_lm_evals() -> None:

@@ -97,7 +97,7 @@ def test_a_subset_of_the_samples_is_compared_with_a_note() -> None:
 
 def test_runs_without_a_common_task_are_refused() -> None:
     """Runs without a common task raise an error that names each run's tasks."""
-    with pytest.raises(UsageError, match="no task in common: a has t, b u"):
+    with pytest.raises(UsageError, match="no task in common: a has t, b has u"):
         compare_runs([run_of("a", choice_rows("t", [1.0])), run_of("b", choice_rows("u", [1.0]))])
 
 

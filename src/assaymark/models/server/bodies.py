@@ -26,6 +26,7 @@ __all__ = [
 Json = dict[str, object]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
+ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
 
 
@@ -131,7 +132,7 @@ def read_score(answer: object, part: ScoredPart) -> ServerScore:
         )
     first = _first_scored(logprobs, n_prompt, part)
     return ServerScore(
-        total_nats=_sum(nats[first:n_prompt]),
+        total_nats=_sum(nats, first, n_prompt),
         is_greedy=_is_greedy(nats[first:n_prompt], logprobs.get("top_logprobs"), first, n_prompt),
         n_context=first,
         n_scored=n_prompt - first,
@@ -173,17 +174,28 @@ def _first_scored(logprobs: Mapping[str, object], n_prompt: int, part: ScoredPar
     )
 
 
-def _sum(nats: Sequence[object]) -> float:
-    """Return the sum of log-probabilities. Raises: HttpFailure if one is missing."""
-    numbers = [each for each in nats if isinstance(each, int | float)]
-    if len(numbers) < len(nats):
+def _sum(nats: Sequence[object], first: int, end: int) -> float:
+    """Return the sum of a prompt's log-probabilities from `first` to before `end`.
+
+    Raises: HttpFailure if one is missing, or can be none.
+    """
+    numbers = [each for each in nats[first:end] if isinstance(each, int | float)]
+    if len(numbers) < end - first:
+        if first == 0 and len(numbers) == end - 1:
+            raise HttpFailure(
+                MalformedAnswer,
+                "a scored token has no log-probability since no token precedes it; use a tokenizer that has a BOS "
+                "token",
+            )
         raise HttpFailure(
             MalformedAnswer,
-            "a scored token has no log-probability since no token precedes it; use a tokenizer that has a BOS token",
+            f"{end - first - len(numbers)} of {end - first} scored tokens have no log-probability that is a number",
         )
     total = math.fsum(numbers)
     if not math.isfinite(total):
         raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {total}")
+    if max(numbers, default=0.0) > ROUNDING:
+        raise HttpFailure(MalformedAnswer, f"a log-probability is {max(numbers):g}; expected at most 0")
     return total
 
 

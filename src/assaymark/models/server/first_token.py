@@ -16,7 +16,7 @@ from functools import partial
 
 from assaymark.errors import MalformedAnswer, NonFiniteLogits, UsageError
 from assaymark.models.server.arguments import OpenAIArguments
-from assaymark.models.server.bodies import Prompt, choice_of, count_of
+from assaymark.models.server.bodies import ROUNDING, Prompt, choice_of, count_of
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.server.http_calls import HttpCall
 from assaymark.models.server.prompts import PromptMaker
@@ -24,9 +24,6 @@ from assaymark.models.text.spans import failed
 from assaymark.records import BOUND, FIRST_TOKEN, JsonValue, LoglikelihoodQuery, Output, Request, RollingQuery
 
 __all__ = ["FirstToken", "FirstTokenTally", "LetterQuestion", "first_token_call", "questions_of", "read_first_token"]
-
-
-ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
 
 
 @dataclass(frozen=True, slots=True)

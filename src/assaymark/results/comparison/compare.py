@@ -227,7 +227,7 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
     if not common:
         raise UsageError(
             f"the runs have no task in common: {first.label} has {_names(first.tasks)}, "
-            f"{second.label} {_names(second.tasks)}"
+            f"{second.label} has {_names(second.tasks)}"
         )
     notes = [
         f"only {run.label} has {', '.join(names)}"

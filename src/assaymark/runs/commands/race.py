@@ -114,9 +114,13 @@ def race(
     else:
         state = outcome.state
         echo(outcome.verdict)
-        echo(f"{outcome.metric}: {100 * state.difference:+.1f} points, 95% interval at any time "
-             f"{100 * state.low:+.1f} to {100 * state.high:+.1f}, {state.n_seen:,} of {state.n:,} questions"
-             .replace("95%", f"{1 - alpha:.0%}"))  # fmt: skip
+        # what decided between two models refutes a difference of 0, at which the interval may still begin
+        refuted = ", 0 excluded" if state.verdict in ("first", "second") and 0.0 in (state.low, state.high) else ""
+        echo(
+            f"{outcome.metric}, first minus second: {100 * state.difference:+.1f} points, {1 - alpha:.0%} interval at "
+            f"any time {100 * state.low:+.1f} to {100 * state.high:+.1f}{refuted}, {state.n_seen:,} of {state.n:,} "
+            "questions"
+        )
         echo(outcome.about)
         for remark in outcome.remarks:
             echo(remark, err=True)
