@@ -17,7 +17,7 @@ from assaymark.swe.log_parsing import parse_pytest_log
 from assaymark.swe.patches import apply_patch, changed_paths, restore_tests
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import disagreements
-from tests.swe.projects import CODE, FIXED, LATER, TESTS, git, patch_of
+from tests.swe.projects import CODE, FIXED, LATER, SETTINGS, TESTS, git, patch_of
 
 pytestmark = pytest.mark.slow  # each runs pytest in a sandbox
 
@@ -110,7 +110,7 @@ def test_other_settings_in_the_same_file_are_not_refused(
     project: Path, instance: Instance, base: Path, tmp_path: Path
 ) -> None:
     """A solution may change setup.cfg, but not its section of pytest."""
-    files = {"calc.py": FIXED, "setup.cfg": "[metadata]\nname = calc\n[tool:pytest]\ntestpaths = tests\n"}
+    files = {"calc.py": FIXED, "setup.cfg": f"[metadata]\nname = calc\n{SETTINGS}"}
     assert is_resolved(instance, tried(project, instance, base, tmp_path, files))
 
 
@@ -250,7 +250,9 @@ def test_a_patch_into_the_repositorys_own_files_is_undone(instance: Instance, ba
 ROOMY = SweLimits(seconds=60, memory_bytes=16 << 30)
 BOMBS = {
     "memory": "x = []\nwhile len(x) < 64: x.append(bytearray(1 << 24))",  # 1 GiB
-    "processes": "import os, time\nfor _ in range(100):\n    if not os.fork(): time.sleep(3), os._exit(0)",
+    # they are counted from time to time, so the code waits
+    "processes": "import os, time\nfor _ in range(100):\n    if not os.fork(): time.sleep(3), os._exit(0)"
+    "\ntime.sleep(1)",
 }
 
 
