@@ -1,5 +1,6 @@
 """The request bodies for a server and the reading of its answers, including incomplete ones."""
 
+import math
 from typing import Any
 
 import pytest
@@ -71,6 +72,9 @@ def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool)
         (echoed(tokens=["The"]), ScoredPart(" blue"), "the texts of the prompt's tokens", True),
         (echoed(token_logprobs=[None, -1, -1, float("-inf"), -1]), ScoredPart(" blue"), "-inf", False),
         (echoed(token_logprobs=[None, -1, -1, 5.0, -1]), ScoredPart(" blue"), "is 5; expected at most 0", False),
+        (echoed(token_logprobs=[None, -1, -math.inf, math.inf, -1]), ScoredPart(" is blue"), "contain nan", False),
+        (echoed(token_logprobs=[None, -1, -1, -(10**400), -1]), ScoredPart(" blue"), "contain nan", False),
+        (echoed(token_logprobs=[None, -1, -1, False, -1]), ScoredPart(" blue"), "1 of 1 scored tokens", False),
         (echoed(token_logprobs=[None] * 5), ScoredPart(" is blue"), "2 of 2 scored tokens have no", False),
         (echoed(token_logprobs=[None, -1, -1, "-1", -1]), ScoredPart(" blue"), "1 of 1 scored tokens", False),
     ],

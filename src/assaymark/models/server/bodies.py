@@ -179,7 +179,7 @@ def _sum(nats: Sequence[object], first: int, end: int) -> float:
 
     Raises: HttpFailure if one is missing, or can be none.
     """
-    numbers = [each for each in nats[first:end] if isinstance(each, int | float)]
+    numbers = [each for each in nats[first:end] if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(numbers) < end - first:
         if first == 0 and len(numbers) == end - 1:
             raise HttpFailure(
@@ -191,7 +191,10 @@ def _sum(nats: Sequence[object], first: int, end: int) -> float:
             MalformedAnswer,
             f"{end - first - len(numbers)} of {end - first} scored tokens have no log-probability that is a number",
         )
-    total = math.fsum(numbers)
+    try:
+        total = math.fsum(numbers)
+    except (OverflowError, ValueError):  # a number that no float can hold, or infinities of both signs
+        total = math.nan
     if not math.isfinite(total):
         raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {total}")
     if max(numbers, default=0.0) > ROUNDING:
