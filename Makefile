@@ -8,17 +8,18 @@ DEV_STAMP := $(VENV)/.assaymark-dev
 # pytest-xdist workers, of up to 2.3 GB in the slow tests; the engine's own threads are held to one in each. One more
 # than there are processors, since many tests wait for processes and servers
 JOBS ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, (os.cpu_count() or 2) + 1, os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 3_000_000_000)))")
-PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --durations 15
 
 # where it is set, each of the hundreds of processes that the tests start compiles the package again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs notebook dist clean
+.PHONY: help demo install test install-slow test-slow oracles screenshots lint format bench bench-web bench-gpu docs notebook dist clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
 	@echo "make test    set up .venv, then run the tests"
 	@echo "make test-slow   the tests that take longest or need PostgreSQL, Ray or a browser"
+	@echo "make oracles     what other tools answer the tests, asked anew"
 	@echo "make screenshots take the pictures of pages again that test-slow compares"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
@@ -49,14 +50,24 @@ $(DEV_STAMP): pyproject.toml $(VENV)/.torch
 demo: $(STAMP)
 	$(BIN)/assaymark demo
 
-test: $(DEV_STAMP)
+install: $(DEV_STAMP)
+
+test: install
 	$(PYTEST) -m "not slow"
 
-# other tools' own code, which ours is compared with; each in an environment of its own
+# other tools' own code, which ours is compared with, each in an environment of its own: tests/applications/oracles/locked.py
 ORACLES := $(patsubst tests/applications/oracles/%.txt,$(VENV)/oracles/.%,$(wildcard tests/applications/oracles/*.txt))
+LIVE_ORACLES := $(VENV)/oracles/.bfcl $(VENV)/oracles/.profanity
+
+# asks them everything anew and writes down what they answer
+oracles: $(DEV_STAMP) $(ORACLES)
+	rm -rf tests/records
+	RENEW_ORACLES=1 $(BIN)/python -m pytest -q -m "needs_oracle or oracle"
+
+install-slow: install $(VENV)/.ray $(VENV)/.llama $(VENV)/.axe $(LIVE_ORACLES)
 
 # tests of what cannot be had here (Ray, PostgreSQL, a browser, llama.cpp) are skipped with the reason
-test-slow: $(DEV_STAMP) $(VENV)/.ray $(VENV)/.llama $(VENV)/.axe $(ORACLES)
+test-slow: install-slow
 	$(PYTEST) -m slow
 
 screenshots: $(DEV_STAMP)

@@ -78,12 +78,16 @@ def outputs_of(blocks: Sequence[Block]) -> dict[Block, Block]:
     return {before: after for before, after in pairwise(blocks) if after.state == "output"}
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a session: an empty home, `assaymark` and `python` of this installation, no network."""
+def environment(folder: Path, command: str | None = None) -> dict[str, str]:
+    """Return the environment of a session: an empty home, `assaymark` and `python` of this installation, no network.
+
+    command: words of a shell that run `assaymark`.
+    """
     programs = folder / "bin"
     programs.mkdir()
-    for name, words in {"assaymark": " -m assaymark", "python": ""}.items():
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n', encoding="utf-8")
+    python = f'"{sys.executable}"'
+    for name, words in {"assaymark": command or f"{python} -m assaymark", "python": python}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
         (programs / name).chmod(0o755)
     home = folder / "home"
     home.mkdir()
@@ -134,9 +138,9 @@ def _run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[st
     return done.stdout.decode("utf-8", "replace"), done.returncode
 
 
-def run_page(page: Path, folder: Path) -> list[Printed]:
-    """Run a page's blocks that are marked so, in an empty folder."""
-    env = environment(folder)
+def run_page(page: Path, folder: Path, command: str | None = None) -> list[Printed]:
+    """Run a page's blocks that are marked so, in an empty folder; command: as for `environment`."""
+    env = environment(folder, command)
     (folder / "work").mkdir()
     chosen = [block for block in blocks_of(page) if block.state == "run"]
     of_language = [[block for block in chosen if block.language == language] for language in ("bash", "python")]

@@ -1,14 +1,16 @@
-"""lm-eval itself, run in a process of its own on what a specification says."""
+"""lm-eval itself, run in a process of its own on what a specification says; what it answers is recorded."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.recorded import recorded, sha256
 
 
 def lm_evals_answers(program: str, content: Mapping[str, Any], folder: Path, **environment: str) -> dict[str, Any]:
@@ -27,3 +29,27 @@ def lm_evals_answers(program: str, content: Mapping[str, Any], folder: Path, **e
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=inputs)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(out.read_text()))
+
+
+def recorded_answers(
+    program: str, content: Mapping[str, Any], shared: Path, folder: Path, **environment: str
+) -> dict[str, Any]:
+    """Return the same from a record, where lm-eval, the rows and the models are those of the record.
+
+    Args:
+        program: see `lm_evals_answers`.
+        content: with folders of this machine under `data` and as the first entry of each of `models`.
+        shared: the folder with the real data.
+        folder: see `lm_evals_answers`.
+        environment: see `lm_evals_answers`.
+    """
+    models = {name: [_sha256s(Path(path)), cases] for name, (path, cases) in content["models"].items()}
+    data = sha256(shared / "data" / "MANIFEST.json")
+    asked = {**content, "models": models, "data": data, "lm_eval": version("lm_eval")}
+    sources = [ROOT / "tests" / "parity" / f"{program}.py", ROOT / "benchmarks" / "offline.py"]
+    answers = recorded("lm_eval", asked, sources, lambda: lm_evals_answers(program, content, folder, **environment))
+    return dict(answers)
+
+
+def _sha256s(folder: Path) -> dict[str, str]:
+    return {file.name: sha256(file) for file in sorted(folder.iterdir()) if file.is_file()}

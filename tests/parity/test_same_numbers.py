@@ -1,6 +1,6 @@
 """The main promise: the same numbers as lm-evaluation-harness 0.4.13, sample by sample, on real rows.
 
-lm-eval itself runs beside us (`dtype=float32,logits_cache=False`: its cache has a bug) with four real models: two
+lm-eval itself (`dtype=float32,logits_cache=False`: its cache has a bug) evaluates four real models: two
 Llamas, a GPT-2 of 64 positions (most prompts are cut) and an RWKV (no attention: the plain path).
 """
 
@@ -11,11 +11,11 @@ import pytest
 
 import assaymark
 from assaymark.records import Output
-from tests.parity.oracle import lm_evals_answers
+from tests.parity.oracle import recorded_answers
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]  # lm-eval itself evaluates five models beside ours
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 MODELS = ("stories260K", "bitllama-1.2m", "craftgpt-5m", "rwkv4-660k")
 CASES = (  # task, shots, samples
@@ -52,7 +52,9 @@ def oracle(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     """Return what lm-eval answered: model -> task -> results and samples."""
     models = {name: [str(shared_dir / "models" / name), cases_of(name)] for name in MODELS}
     content = {"data": str(shared_dir / "data"), "models": models, "bootstrap_iters": BOOTSTRAP_DRAWS}
-    return lm_evals_answers("run_lm_eval", content, tmp_path_factory.mktemp("oracle"), DISABLE_MULTIPROC="1")
+    return recorded_answers(
+        "run_lm_eval", content, shared_dir, tmp_path_factory.mktemp("oracle"), DISABLE_MULTIPROC="1"
+    )
 
 
 @pytest.fixture(scope="module", params=MODELS)

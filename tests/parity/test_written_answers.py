@@ -15,7 +15,7 @@ import pytest
 
 import assaymark
 from tests.conftest import ROOT
-from tests.parity.oracle import lm_evals_answers
+from tests.parity.oracle import recorded_answers
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
@@ -81,7 +81,8 @@ def case(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
     }
     content = {"data": str(data), "gen_kwargs": f"max_gen_toks={MAX_TOKENS}", "folders": FOLDERS,
                "models": {name: [str(path), CASES] for name, path in models.items()}}  # fmt: skip
-    return models, data, lm_evals_answers("run_lm_eval_writing", content, folder, OMP_NUM_THREADS="1")
+    answers = recorded_answers("run_lm_eval_writing", content, shared_dir, folder, OMP_NUM_THREADS="1")
+    return models, data, answers
 
 
 def written(model: Path, data: Path, folder: Path) -> dict[str, assaymark.Run]:

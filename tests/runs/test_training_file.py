@@ -16,6 +16,7 @@ from assaymark.runs.run import Run
 from assaymark.runs.sealing import SealOptions, seal_task
 from assaymark.runs.training_file import TrainingOptions, write_training_file
 from tests.applications.oracles.locked import needs_oracle, oracle
+from tests.recorded import sha256
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "src" / "assaymark" / "library" / "demo" / "data"
@@ -231,10 +232,15 @@ def test_trl_and_torchtune_train_on_the_file(letters: Run, place: str, tmp_path:
     programs = {language: re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("python", "yaml")}
     trained = oracle(
         "trl",
-        {"site": sysconfig.get_paths()["purelib"], "model": str(MODEL), "trl": programs["python"][0],
-         "torchtune": programs["yaml"][0]},
+        {
+            "rows": (tmp_path / "train.jsonl").read_text(),
+            "model": sha256(MODEL / "model.safetensors"),
+            "trl": programs["python"][0],
+            "torchtune": programs["yaml"][0],
+        },
         tmp_path,
-    )  # fmt: skip
+        places={"site": sysconfig.get_paths()["purelib"], "model": str(MODEL)},
+    )
     chats = [[(m["role"], m["content"]) for m in chat["messages"]] for chat in lines_of(tmp_path / "train.jsonl")]
     assert [[(role, text) for role, text, _ in chat] for chat in trained["torchtune"]] == chats
     assert [[is_learnt for *_, is_learnt in chat] for chat in trained["torchtune"]] == [[False, True]] * len(chats)

@@ -383,11 +383,11 @@ def test_a_forked_process_ends_as_any_other_does() -> None:
     """It waits for its threads, calls what was registered, and writes what is left; 120 where that is impossible."""
     program = """
 import atexit, sys, threading, time
-from assaymark.warm.__main__ import _end
+from assaymark.warm.__main__ import end_forked
 atexit.register(print, "registered")
 threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
 print("written")
-_end(3)
+end_forked(3)
 """
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}
     words = [sys.executable, "-c", program]

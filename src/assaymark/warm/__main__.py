@@ -62,10 +62,10 @@ def _serve(options: dict[str, object]) -> int:
         return 0
     os.close(lock)
     become(accepted, {name: value for name, value in os.environ.items() if before.get(name) != value})
-    return _end(main(may_hand_over=False))
+    return end_forked(main(may_hand_over=False))
 
 
-def _end(code: int) -> NoReturn:
+def end_forked(code: int) -> NoReturn:
     """End a forked process as the interpreter would, except that modules are not freed.
 
     That would write to, and so first copy, the pages of everything that the warm process imported: 0.4 s.

@@ -1,7 +1,8 @@
 """Run in the environment of `trl.txt`: train on a file with TRL, and read it with torchtune, as the page says.
 
-Reads {"site": folder of torch and transformers, "model": folder, "trl": the page's program, "torchtune": the page's
-configuration of a data set}; writes what TRL trained on and its losses, and what torchtune read.
+Reads {"site": folder of torch and transformers, "model": folder, "rows": content of train.jsonl in this folder, "trl":
+the page's program, "torchtune": the page's configuration of a data set}; writes what TRL trained on and its losses, and
+what torchtune read.
 """
 
 import json
