@@ -19,10 +19,10 @@ import assaymark
 from assaymark.cli import warm_client
 from assaymark.cli.main import main, yield_while_waiting
 from assaymark.warm.__main__ import end_forked
-from assaymark.warm.server import WarmServer, become, import_for, modules_of_run
+from assaymark.warm.server import WarmServer, become, import_for
 
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ROOT / "src" / "assaymark" / "library" / "demo_models" / "small"
+LIBRARIES = ("torch", "torch._dynamo", "transformers", "transformers.models.llama.modeling_llama", "pyarrow.parquet")
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def _serve(folder: str) -> int:
     """Import, say so, and run commands until it is terminated."""
     yield_while_waiting()
     before = dict(os.environ)
-    import_for(modules_of_run([f"pretrained={MODEL}"]))
+    import_for(LIBRARIES)
     for part in pkgutil.iter_modules(assaymark.__path__, "assaymark."):
         if part.ispkg and part.name != "assaymark.library":
             path = importlib.import_module(part.name).__path__

@@ -3,12 +3,12 @@
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from assaymark.cli.main import main
 from assaymark.errors import DataError, StoreError
 from assaymark.interop.one_file import write_run_file
 from assaymark.runs.exporting import import_run
@@ -41,23 +41,24 @@ def exported(tmp_path: Path) -> Path:
         return write_run_file(store, run_id, tmp_path / "run.assaymark")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", CRAFTED)
-def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: Path) -> None:
-    """Views, triggers and anything else that computes are refused by name; nothing is imported, nothing hangs."""
+def test_a_crafted_file_is_refused_at_once(
+    what: str, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Views, triggers and anything else that computes are refused by name; nothing is imported."""
     with closing(sqlite3.connect(exported)) as connection:
         connection.executescript(CRAFTED[what])
-    program = "import sys; from assaymark.cli.main import main; sys.exit(main(sys.argv[1:]))"
     target = tmp_path / "target.sqlite"
     for words in (["import", str(exported), "--store", str(target)], ["show", "last", "--store", str(exported)]):
-        begun = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30, check=False
-        )
-        assert done.returncode in {3, 4}, done.stderr
-        assert "so it was not read" in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert time.monotonic() - begun < 20
+        if ENDLESS in CRAFTED[what]:  # in a process, so that what hangs ends
+            command = [sys.executable, "-m", "assaymark", *words]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            code, printed = done.returncode, done.stderr
+        else:
+            code, printed = main(words), capsys.readouterr().err
+        assert code in {3, 4}, printed
+        assert "so it was not read" in printed
+        assert len(printed.strip().splitlines()) == 1
     with pytest.raises(DataError, match="is not an exported run"):
         import_run(str(target), exported)
     with pytest.raises(StoreError, match="so it was not read"):

@@ -58,6 +58,7 @@ def modules_of_run(models: Sequence[str]) -> list[str]:
         reader, writer = os.pipe()
         sys.stdout.flush()
         if not (child := os.fork()):
+            os.close(reader)  # so that writing fails where this process's parent is gone
             with tempfile.TemporaryDirectory() as folder:
                 os.environ |= {"ASSAYMARK_HOME": folder, "ASSAYMARK_CACHE": f"{folder}/cache"}
                 os.environ.pop("ASSAYMARK_STORE", None)

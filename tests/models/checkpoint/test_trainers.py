@@ -301,7 +301,10 @@ def stories(shared_dir: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["meta", "meta for two GPUs", "torchtune", "litgpt"])
 def test_a_real_model_with_its_sentencepiece_tokenizer(way: str, stories: Path, tmp_path: Path) -> None:
-    """stories260K with tokenizer.model alone scores and continues exactly as its Hugging Face folder."""
+    """stories260K with tokenizer.model alone scores as its Hugging Face folder.
+
+    Weights that lie elsewhere in memory are multiplied by other instructions on some processors: equal up to rounding.
+    """
     pytest.importorskip("sentencepiece")
     writers: dict[str, Callable[[Path], Path]] = {
         "meta": lambda target: write.write_meta(stories, target),
@@ -313,9 +316,10 @@ def test_a_real_model_with_its_sentencepiece_tokenizer(way: str, stories: Path, 
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
     write.write_sentencepiece(stories, folder / "tokenizer.model")
-    assert scores(folder) == scores(stories)
+    expected = pytest.approx(scores(stories), abs=1e-5)
+    assert scores(folder) == expected
     apart = (folder / "tokenizer.model").rename(tmp_path / "apart.model")
-    assert scores(folder, tokenizer=str(apart)) == scores(stories)
+    assert scores(folder, tokenizer=str(apart)) == expected
 
 
 def test_a_tokenizer_file_of_another_kind_is_refused(stories: Path, tmp_path: Path) -> None:
