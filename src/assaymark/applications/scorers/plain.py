@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assaymark.applications.binding import source_hash
 from assaymark.applications.functions import load_named
@@ -34,9 +34,12 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
 from assaymark.scoring.typography import canonical, equal_by, folded, number_of
 
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
 __all__ = [
     "Contains", "Cost", "Embedding", "Exact", "JsonDiff", "JsonSchema", "Latency", "Levenshtein", "ListMatch", "Number",
-    "PlainScorer", "Regex", "Tokens", "text_of",
+    "PlainScorer", "Regex", "Tokens", "json_in", "text_of", "validator_of",
 ]  # fmt: skip
 
 VERSION = 2  # raise it when the same answers would get another score
@@ -374,20 +377,7 @@ class JsonSchema(PlainScorer):
             except DataError as error:
                 raise UsageError(f"scorer json_schema: {path}: {error}") from None
             object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "_validator", None if schema is None else self._make_validator(schema))
-
-    def _make_validator(self, schema: object) -> object:
-        try:
-            import jsonschema
-            import referencing
-        except ImportError:
-            raise MissingExtra("the scorer json_schema with a schema", "scorers") from None
-        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        try:
-            kind.check_schema(schema)
-        except jsonschema.SchemaError as error:
-            raise UsageError(f"scorer json_schema: the schema is not valid: {error.message:.300}") from None
-        return kind(schema, registry=referencing.Registry())
+        object.__setattr__(self, "_validator", None if schema is None else validator_of(schema, "scorer json_schema"))
 
     def _score(self, answered: Answered) -> Result:
         value = answered.output
@@ -401,6 +391,28 @@ class JsonSchema(PlainScorer):
             return self._result(isinstance(value, Mapping | list | tuple))
         first = next(iter(validator.iter_errors(value)), None)
         return self._result(first is None, None if first is None else f"{first.json_path}: {first.message}"[:500])
+
+
+def validator_of(schema: object, whose: str, *, checks_formats: bool = False) -> "Validator":
+    """Return the validator of a JSON Schema; `whose` begins the messages.
+
+    References to other documents are not followed.
+
+    Raises: UsageError for an invalid schema; MissingExtra.
+    """
+    try:
+        import jsonschema
+        import referencing
+    except ImportError:
+        raise MissingExtra(f"{whose} with a schema", "scorers") from None
+    kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise UsageError(f"{whose}: the schema is not valid: {error.message:.300}") from None
+    formats = kind.FORMAT_CHECKER if checks_formats else None
+    validator: Validator = kind(schema, registry=referencing.Registry(), format_checker=formats)
+    return validator
 
 
 @dataclass(frozen=True)
