@@ -210,7 +210,7 @@ def _form(entry: Mapping[str, object]) -> Form | None:
     if form not in _FORMS or entry["type"] not in ("equals", "not-equals"):
         raise ValueError(f"the assertion '{entry['type']}' has normalizeUnicode {stated!r:.40}; expected true "
                          f"or one of {', '.join(_FORMS)}, of equals")  # fmt: skip
-    return cast("Form", form)
+    return form
 
 
 def _bounds(value: JsonValue) -> JsonValue:
@@ -373,7 +373,7 @@ def _strict(value: object) -> str:
         return json.dumps({str(key): _strict(each) for key, each in value.items()}, sort_keys=True)
     if isinstance(value, list):
         return json.dumps([_strict(each) for each in value])
-    return json.dumps(value) if isinstance(value, str) else js_text(cast("JsonValue", value))
+    return json.dumps(value) if isinstance(value, str) else js_text(value)
 
 
 def _in_form(form: Form, text: str) -> str:
