@@ -37,7 +37,7 @@ _GO_ON = (
     "yes|you|car|parce|puisque|est|et|ou|da|denn|weil|ist|und|oder|porque|pues|ya|es|y|o|"
     "perché|è|pois|é|want|omdat|bo|ponieważ|jest|çünkü|karena|adalah|vì|là"
 )
-_FRAMED = r"[(\[<{]\s*(?P<f>[A-Za-z])\s*[)\]>}]"
+_FRAMED = r"[(\[<{【]\s*(?P<f>[A-Za-z])\s*[)\]>}】]"
 _ENDS = r"(?![A-Za-zÀ-ɏ0-9_'’+#]|[-./]\w)"  # of C, not of C++, B12, A.M. or D'accord
 _CAPITAL = rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS})"  # a letter where nothing announces it
 _LOOSE = (  # a letter after a keyword
@@ -48,16 +48,18 @@ _LOOSE = (  # a letter after a keyword
 _NOUN = (
     r"(?i:(?:the\s+)?(?:options?|choices?|letters?|opción|opzione|opção|alternativa|lettera|letra|lettre|buchstabe))"
 )
-_KEY = (  # "answer" in the languages that models answer in
+_KEY = unicodedata.normalize(
+    "NFKC",  # "answer" in the languages that models answer in
     r"(?i:\b(?:answers?|ans|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
-    r"(?:correct|right|best)\s+one|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
-    r"resposta|opção|antwoord|odpowiedź|odpověď|svaret|svar|vastaus|válasz|răspuns(?:ul)?|cevap|yanıt|jawaban(?:nya)?|"
-    r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu)\b|答案|答え|回答|正解|正答|解答|[选選](?:择|擇|项|項)?|"
-    r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|คำตอบ)"
+    r"(?:correct|right|best)\s+one|richtig|korrekt|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
+    r"resposta|opção|antwoord|odpowiedź(?:\s+to)?|odpověď(?:\s+je)?|svaret|svar|vastaus(?:\s+on)?|válasz|răspuns(?:ul)?|cevap|yanıt|jawaban(?:nya)?|"
+    r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu)\b|答案|答え|答(?=\s*:)|回答|正解|正答|解答|"
+    r"[选選](?:择|擇|项|項)?|"
+    r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|คำตอบ)",
 )
 _IS = (
     r"(?:[:=\-–—→]|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|seems\s+to|"
-    r"appears\s+to)\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|to|brzmi|jest|je|är|er|on|adalah|là|это|"
+    r"appears\s+to)\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
     r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|है|คือ|选|選|[择擇]|項|项)"
 )
 _ADVERB = (
@@ -77,7 +79,7 @@ _SO = (
 _IS_RIGHT = (
     r"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)"
     r"\s+)*(?:correct|right|true|best|accurate|appropriate|answer|choice|option|one)\b|remains\b|it\s+is\b|"
-    r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|ist\s+(?:die\s+)?(?:richtige?|korrekt)|es\s+(?:la\s+)?(?:respuesta\s+)?"
+    r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|(?:ist\s+(?:die\s+)?)?(?:richtige?|korrekt)\b|es\s+(?:la\s+)?(?:respuesta\s+)?"
     r"correct[ao]|è\s+(?:la\s+)?(?:risposta\s+)?(?:corrett[ao]|giust[ao])|é\s+(?:a\s+)?(?:resposta\s+)?corret[ao]|"
     r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
 )
@@ -88,7 +90,7 @@ _STATED = tuple(
         rf"{_KEY}(?:\s+(?!not\b)[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
         rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
         rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
-        rf"{_KEY}\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*(?:[.!,]?\s*(?:\n|\Z)|[^\x00-\u024f]))",  # Answer B
+        rf"{_KEY}】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*(?:[.!,]?\s*(?:\n|\Z)|[^\x00-\u024f]))",  # Answer B
         rf"{_CHOOSE}[\s:]+(?:{_NOUN}\s+)?{_LOOSE}",
         rf"{_SO}[ \t:,]*(?:{_NOUN}\s+)?(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?=\s*(?:[.!;,)。]|\n|\Z)))",
         rf"(?<![\w'’])(?:{_NOUN}\s+)?{_CAPITAL}\s*{_IS_RIGHT}",
@@ -100,6 +102,7 @@ _SECOND = re.compile(
     r"(?!\s+(?i:is|was|looks?|seems?|would|can|are|has|fails?)\b)"
 )
 _UNSURE = re.compile(r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?)\Z")
+_GOES_ON = re.compile(r"\s+(?i:is|was|are|cannot|can|can't|seems|looks|would|could|might|may|has|isn't)\b")
 _RETRACTED = re.compile(
     r"(?i:\b(?:wait\b|hmm+\b|no,\s+(?:that|it|i)\b|correct\s+myself|scratch\s+that|on\s+second\s+thoughts?|i\s+was\s+wrong|"
     r"let\s+me\s+re-?(?:check|consider|think|evaluate|examine)))"
@@ -116,18 +119,20 @@ _ALONE = re.compile(
     rf"(?:{_FRAMED}|(?P<u>[A-Za-z]))[\s\"'.}}\]]*"
 )
 _LABEL = re.compile(
-    r"[\s>#*•✅]*[(\[]?(?P<u>[A-Za-z])(?:[)\]][.:,]?|[.:](?=\s|\Z)|\s+[-–—](?=\s)|,(?=\s))(?P<text>.*)", re.DOTALL
+    r"[\s>#*•✅]*[(\[]?(?P<u>[A-Za-z])(?:[)\]][.:,]?|[.:](?=\s|\Z|[^\x00-\u024f])|\s+[-–—](?=\s)|,(?=\s))(?P<text>.*)",
+    re.DOTALL,
 )
 _THOUGHT = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning|reflection|seed:think|analysis)>.*?(?:</(?P=tag)>|(?P<open>\Z))"
-    r"|\[THINK\].*?(?:\[/THINK\]|(?P<open2>\Z))|◁think▷.*?(?:◁/think▷|(?P<open3>\Z))",
+    r"<(?P<tag>think|thinking|thought|reasoning|reflection|seed:think|analysis|scratchpad)>.*?(?:</(?P=tag)>|(?P<open>\Z))"
+    r"|\[THINK\].*?(?:\[/THINK\]|(?P<open2>\Z))|◁think▷.*?(?:◁/think▷|(?P<open3>\Z))"
+    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))",
     re.DOTALL | re.IGNORECASE,
 )
 _CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|seed:think)>|\[/THINK\]|◁/think▷", re.IGNORECASE)
 _FINAL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w+)?<\|message\|>")
 _FENCE = re.compile(r"\s*```\w*\s*\n(?P<text>.*?)\n?\s*```\s*", re.DOTALL)
 _TAG = re.compile(
-    r"[<\[](?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans)[>\]](?P<text>.{0,400}?)"
+    r"[<\[](?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans|final|output|solution|conclusion)[>\]](?P<text>.{0,400}?)"
     r"(?:[<\[]/(?P=tag)[>\]]|(?=<)|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -172,7 +177,7 @@ def _without_reasoning(answer: str) -> str | None:
         return None
     kept, at = [], 0
     for match in _THOUGHT.finditer(answer):
-        if any(match[name] is not None for name in ("open", "open2", "open3")):
+        if any(match[name] is not None for name in ("open", "open2", "open3", "open4")):
             return None
         kept.append(answer[at : match.start()])
         at = match.end()
@@ -212,14 +217,14 @@ def _of_json(text: str) -> tuple[str, str, str] | None:
 def _plain(text: str) -> str:
     """Return a text with half-width characters, and a letter that is marked in any way as `(X)`."""
     text = unicodedata.normalize("NFKC", text)
-    text = re.sub(r"~~.*?~~|<del>.*?</del>", " ", text, flags=re.DOTALL)
+    text = re.sub(r"(?<!~)~~(?!~).*?~~|<del>.*?</del>", " ", text, flags=re.DOTALL)
     text = re.sub(r"</?(?:b|strong|i|em|u|code|p|span|mark|h\d)\b[^<>]*>|<br\s*/?>", "**", text)
     text = _COMMAND.sub("", re.sub(r"<\|[^|<>]*\|>|</?s>|<eos>|<end_of_turn>", " ", text))
     text = re.sub(rf"\{{{_ONE}\}}", lambda match: f"{{({match[1]})}}", text)
     for _ in range(3):
         text = _MARKED.sub(lambda match: f"({next(each for each in match.groups() if each)})", text)
         text = re.sub(r"\(\(\s*([A-Za-z])\s*\)\)", r"(\1)", text)
-    return re.sub(r"\*\*|__|`|\$", "", text)
+    return re.sub(r"\*\*|__|`|\$|~~~", "", text)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
@@ -290,6 +295,8 @@ def _whole(text: str) -> tuple[str, str, str] | None:
     if not lines or len(_labels(lines)) > 1:
         return None
     first = lines[0]
+    if _several(first):
+        return None
     if match := _LINE.fullmatch(first):
         return _named(match), "whole answer", first
     label = _LABEL.fullmatch(first)
@@ -298,7 +305,7 @@ def _whole(text: str) -> tuple[str, str, str] | None:
     after = first[label.end("u") : label.start("text")]
     if "," in after and (label["u"].islower() or label["u"] == "I"):
         return None
-    if re.fullmatch(r"\s*[A-Za-z]\W*", label["text"]):  # A: B
+    if re.fullmatch(r"\s*[A-Za-z]\W*", label["text"]) or _GOES_ON.match(label["text"]):  # A: B; (A) is wrong
         return None
     return label["u"], "whole answer", first
 

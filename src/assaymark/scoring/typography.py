@@ -23,7 +23,7 @@ _TYPED = str.maketrans(
         **dict.fromkeys("‐‑‒–—―−﹘﹣－", "-"),
         **dict.fromkeys("\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f"
                         "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),  # marks without width
-        **dict.fromkeys("。．｡", "."), **dict.fromkeys("，、､﹐", ","), "¿": None, "¡": None,
+        **dict.fromkeys("。．｡٫", "."), **dict.fromkeys("，、､﹐٬", ","), "¿": None, "¡": None,
         "¼": " 1/4", "½": " 1/2", "¾": " 3/4",
     }
 )  # fmt: skip
