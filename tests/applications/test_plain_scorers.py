@@ -19,6 +19,8 @@ from assaymark.applications.scorers import SCORERS, check_needs, scorers_of
 from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.applications.scorers.similarity import best_match, json_similarity, levenshtein, number_similarity
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
+from assaymark.results.console import as_text
+from assaymark.results.views.samples import sample_view
 
 
 def scored(scorer: Any, output: Any, expected: Any = None, **of_call: Any) -> Result:
@@ -114,6 +116,18 @@ def test_values_of_different_kinds_are_named() -> None:
     assert scored("exact", 3, "three").comment == "the answer is a number, the expected value a string"
     assert scored("exact", "x", ["x"]).comment == "the answer is a string, the expected value an array"
     assert scored("exact", "3", "3").comment is None
+
+
+def test_what_was_ignored_stands_below_the_table_and_the_comment_with_the_sample(tmp_path: Path) -> None:
+    """A run says how many answers are right only across kinds; each wrong one names its kind."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"input": "a", "expected": "3"}\n{"input": "b", "expected": "four"}\n')
+    run = assaymark.evaluate(lambda question: {"a": 3, "b": 4}[question], rows, scorers="exact")
+    estimate = run.estimate("rows", "exact")
+    assert (estimate.value, estimate.details["equal_by"]) == (0.5, {"kind": 1})
+    assert "1 right answer not the reference to the letter: 1 in kind, such as a number" in " ".join(str(run).split())
+    shown = as_text(sample_view(list(run.samples("rows"))[1]), width=120)
+    assert "exact: the answer is a number, the expected value a string" in shown
 
 
 def test_what_a_call_took() -> None:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -137,16 +137,22 @@ class Exact(PlainScorer):
             output, expected = _inner(output), _inner(expected)
         if self.ignore_typography and isinstance(output, str) and isinstance(expected, str):
             by = equal_by(output, expected, ignore_case=self.ignore_case)
-            return self._result(by is not None, None if by in (None, "text") else f"equal but for {by}")
+            return self._equal_but_for(by, f"equal but for {by}")
         if self._normal(output) == self._normal(expected):
             return self._result(value=True)
         if isinstance(output, str) == isinstance(expected, str):
             return self._result(value=False)
         text, value = (output, expected) if isinstance(output, str) else (expected, output)
         if self._normal(_value_like(value, str(text))) == self._normal(value):
-            return self._result(True, f"{text!r:.80} is the {json_kind(value)}")
+            return self._equal_but_for("kind", f"{text!r:.80} is the {json_kind(value)}")
         kinds = f"the answer is a {json_kind(output)}, the expected value a {json_kind(expected)}"
         return self._result(False, kinds.replace("a array", "an array").replace("a object", "an object"))
+
+    def _equal_but_for(self, by: str | None, comment: str) -> Result:
+        """Return the result of values that are equal if something is ignored, which is named beside the score."""
+        if by in (None, "text"):
+            return self._result(by is not None)
+        return replace(self._result(value=True, comment=comment), metadata={"equal_by": by})
 
     def _normal(self, value: JsonValue) -> JsonValue:
         if isinstance(value, bool):

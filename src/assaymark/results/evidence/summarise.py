@@ -198,7 +198,9 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
 
 def _equal_by(rows: Sequence[ScoreRow]) -> EstimateDetails:
     """Return how many right answers are not the reference to the letter, by what differs; empty without any."""
-    counts = Counter(str(by) for row in rows if (by := _detail(row, "equal_by", None)))
+    stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
+    names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
+    counts = Counter(str(name) for name in names if name)
     return {"equal_by": dict(counts.most_common())} if counts else {}
 
 

@@ -277,7 +277,7 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     return [*notes, *([truncated] if (truncated := truncation_of(cell)) else [])]
 
 
-_DIFFERS_IN = {"number": "how a number is written"}
+_DIFFERS_IN = {"number": "how a number is written", "kind": "kind, such as a number and its text"}
 _PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
 
 
