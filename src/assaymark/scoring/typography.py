@@ -38,7 +38,7 @@ _SPACE = re.compile(
 )
 _WRAPPED = re.compile(r"""(\*\*|\*|["']|\$)(?![\s*"'$])((?:(?!\1).)+)\1""", re.DOTALL)
 _LETTER = re.compile(r"\(?([^\W\d_])\)")
-_BULLET = re.compile(r"[-*•]\s+(?=[^\W\d_]{2})")
+_BULLET = re.compile(r"\A[-*•]\s+(?=[^\W\d_]{2})")
 _END = re.compile(  # `5!` and `n!` are factorials, `cd ..` is a folder
     r"(?:(?<=[^\s./\\])\.+|\s+\.{3,}|(?<=\S),|\s*[;:?]|(?<![\d)])(?<!\b[^\W\d_])\s*!)+\Z"
 )
@@ -70,7 +70,8 @@ def plain_text(text: str, *, ignore_case: bool = True) -> str:
     text = _POWER.sub(lambda match: f"^{match[0].translate(_UNRAISED)}", text)  # x² is not x2
     text = unicodedata.normalize("NFKC", text).translate(_TYPED)
     text = folded(text) if ignore_case else text
-    text = _SPACE.sub("", _BULLET.sub("", " ".join(text.split()), count=1))
+    text = _SPACE.sub("", _BULLET.sub("", " ".join(text.split())))
+    text = re.sub(r",\s+", ",", text) if re.search(r"[(\[{]", text) else text  # [1, 2], but not 1, 2 and 1,2
     while (shorter := _shorter(text)) not in ("", text):
         text = shorter
     return text
@@ -119,6 +120,7 @@ def _quantity(text: str) -> tuple[str, Decimal, str] | None:
     if re.fullmatch(_EUROPEAN, digits):
         digits = digits.replace(".", "").replace(",", ".")
     elif re.fullmatch(_GROUPED, digits) and not digits.startswith("0"):
-        digits = re.sub(r"(?<=\d)[ ',](?=\d{2,3}(?:\D|\Z))", "", digits).replace(",", ".")
+        in_spaces = re.search("[ ']", digits) is not None  # so that a comma is the decimal one
+        digits = re.sub("[ ']", "", digits).replace(",", "." if in_spaces else "")
     number = Decimal(f"{match['sign']}{digits.replace(',', '.')}").scaleb(int(match["exponent"] or match["power"] or 0))
     return match["before"], number, match["after"]
