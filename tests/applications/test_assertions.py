@@ -14,6 +14,7 @@ from assaymark.applications.binding import bind_scorer
 from assaymark.applications.rows import Row, read_rows
 from assaymark.applications.scorer import Answered, Result, Scorer
 from assaymark.applications.scorers import check_needs, scorers_of
+from assaymark.applications.scorers.transforms import NoValue, transform_of
 from assaymark.errors import UsageError
 
 
@@ -57,6 +58,37 @@ def scored(output: Any, *assertions: Any, inputs: Any = "q", **of_call: Any) -> 
         ("levenshtein(1): Pares", "Paris", True),
         ("is-json", "[]", True),
         ("Paris", "Paris", True),
+        ("answer: 5", "answer: 5", True),
+        ('contains-any: "Rome, Italy", Par', "Paris", True),
+        ('contains-all: "Paris, France"', "Paris in France", False),
+        ({"type": "contains", "value": 0}, "0 errors", True),
+        ({"type": "contains", "value": 1.0}, "1", True),
+        ({"type": "equals", "value": 0}, "0", True),
+        ({"type": "equals", "value": 3}, "3.0", False),
+        ({"type": "equals", "value": True}, "true", True),
+        ({"type": "equals", "value": {"a": 1}}, '{"a": true}', False),
+        ({"type": "equals", "value": {"a": [1]}}, '{"a": [1.0]}', True),
+        ({"type": "not-equals", "value": {"a": 1}}, "Paris", True),
+        ({"type": "equals", "value": "caf\u00e9", "normalizeUnicode": True}, "cafe\u0301", True),
+        ({"type": "equals", "value": "x2", "normalizeUnicode": True}, "x\u00b2", False),
+        ({"type": "regex", "value": "^5$"}, "5\n", False),
+        ({"type": "regex", "value": "(?<year>[0-9]{4})$"}, "in 1969", True),
+        ({"type": "is-json"}, '```json\n{"a": 1}\n```', False),
+        ({"type": "contains-json"}, '```json\n{"a": 1}\n```', True),
+        ({"type": "is-json", "value": {"type": "object", "required": ["a"]}}, '{"b": 1}', False),
+        ({"type": "is-json", "value": "type: object\nrequired: [a]"}, '{"a": 1}', True),
+        ({"type": "not-is-json", "value": {"type": "object", "required": ["a"]}}, '{"b": 1}', True),
+        ({"type": "contains-json", "value": {"type": "object", "required": ["x"]}}, 'So: {"y": 1}.', False),
+        ({"type": "contains-json", "value": {"type": "object", "required": ["x"]}}, '{"y": 1} {"x": 1}', True),
+        ({"type": "not-contains-json", "value": {"type": "object", "required": ["x"]}}, '{"x": 1}', False),
+        ({"type": "is-json", "value": {"properties": {"a": {"format": "ipv4"}}}}, '{"a": "x"}', False),
+        ("word-count: 2", "Paris, France", True),
+        ({"type": "word-count", "value": {"min": 2, "max": 3}}, "one", False),
+        ({"type": "not-word-count", "value": {"max": 1}}, "a b", True),
+        ({"type": "equals", "value": "0", "transform": "JSON.parse(output).answer"}, '{"answer": "0"}', True),
+        ({"type": "is-json", "transform": "'not json'"}, "{}", False),
+        ({"type": "contains", "value": "b", "transform": "output.split(' ')[1].trim()"}, "a b c", True),
+        ({"type": "not-contains", "value": "x", "transform": "JSON.parse(output).answer"}, "no JSON", False),
     ],
 )
 def test_each_assertion(assertion: Any, output: str, holds: bool) -> None:
@@ -77,6 +109,71 @@ def test_weights_and_what_is_not_known() -> None:
     assert scored("a", {"type": "cost", "threshold": 0.1}).value is None
 
 
+def test_a_set_counts_as_one_assertion() -> None:
+    """It has its own share and weight, as in promptfoo; its threshold decides whether it passes, not its score."""
+    three = [{"type": "contains", "value": text} for text in ("alpha", "beta", "gamma")]
+    delta = {"type": "contains", "value": "delta"}
+    assert scored("alpha beta gamma", {"type": "assert-set", "assert": three}, delta).value == 0.5
+    half = {"type": "assert-set", "threshold": 0.5, "weight": 3, "assert": [three[0], delta]}
+    result = scored("alpha", half, three[0])
+    assert (result.value, result.comment) == (0.625, "does not hold: contains delta")
+    unknown = {"type": "assert-set", "assert": [{"type": "cost", "threshold": 1}]}
+    assert scored("alpha", unknown, three[0]).value is None
+
+
+def test_a_whole_test_may_transform_the_answer() -> None:
+    """Its options' transform comes before that of an assertion; what else would change the score is refused."""
+    (made,) = scorers_of("assertions")
+    assert isinstance(made, Scorer)
+    checks: list[Any] = [{"type": "equals", "value": "B", "transform": "output.toUpperCase()"}]
+    row = Row("0", "q", metadata={"assert": checks, "options": {"transform": "JSON.parse(output)[0]"}})
+    (result,) = asyncio.run(made.score(Answered(row, '["b"]')))
+    assert result.value == 1.0
+    for more in ({"assertScoringFunction": "file://f.js"}, {"config:__expected:threshold": 1},
+                 {"options": {"transformVars": "x"}}):  # fmt: skip
+        with pytest.raises(UsageError, match="is not obeyed here"):
+            check_needs([made], [Row("0", "q", metadata={"assert": checks, **more})])
+
+
+@pytest.mark.parametrize(
+    ("expression", "output", "value"),
+    [
+        ("output", {"a": 1}, {"a": 1}),
+        ("output.a.b[1]", {"a": {"b": [1, 2]}}, 2),
+        ("output?.['a b']", {"a b": "x"}, "x"),
+        ("return JSON.parse(output.trim()).a;", ' {"a": [1]} ', [1]),
+        ("output.at(-1)", "abc", "c"),
+        ("output.slice(1, 3)", "abcd", "bc"),
+        ("output.slice(-2)", "abcd", "cd"),
+        ("output.split('\\n').pop()", "a\nb", "b"),
+        ("output.length", "abc", 3),
+        ("JSON.stringify(output)", {"a": 1.0}, '{"a":1.0}'),
+        ("(String(output)).toLowerCase()", "AB", "ab"),
+        ("output.a", {"b": 1}, None),
+        ("output[3]", "abc", None),
+        ("JSON.parse(output)", "{", None),
+        ("output.trim()", 3, None),
+    ],
+)
+def test_paths_of_transforms(expression: str, output: Any, value: Any) -> None:
+    """Members, indices and a few methods are JavaScript's; where it has no value, there is none."""
+    if value is None:
+        with pytest.raises(NoValue):
+            transform_of(expression)(output)
+    else:
+        assert transform_of(expression)(output) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", "output.", "output +1", "x => x", "output.map(f)", "output.trim(1)", "process.exit()", "output[i]", 7],
+)
+def test_other_transforms_are_refused(expression: Any) -> None:
+    """Nothing is run, and nothing is guessed."""
+    with pytest.raises(ValueError, match=r"not obeyed here|no expression"):
+        transform_of(expression)
+
+
 @pytest.mark.parametrize(
     ("assertion", "message"),
     [
@@ -86,12 +183,33 @@ def test_weights_and_what_is_not_known() -> None:
         ),
         (
             {"type": "llm-rubric", "value": "kind"},
-            "'llm-rubric' asks a model, or is not known here; expected eq",
+            "'llm-rubric' asks a model; there are judged scorers; checked here are eq",
         ),
         ({"type": "contains"}, "'contains' has no value"),
         ({"type": "latency"}, "'latency' has no threshold"),
         ({"type": "regex", "value": "("}, "'regex'"),
-        ({"type": "is-json", "value": {"type": "object"}}, "has a schema; expected it as the scorer json_schema"),
+        ({"type": "is-json", "value": {"type": "nothing"}}, "'is-json': the schema is not valid"),
+        ({"type": "is-json", "value": 7}, "has the value 7; expected a JSON Schema"),
+        ({"type": "contains", "value": ""}, "'contains' has no value"),
+        ({"type": "contains", "value": ["a"]}, "expected a text"),
+        ({"type": "word-count", "value": "few"}, "expected a number, or min and max"),
+        ({"type": "contain", "value": "a"}, "'contain' is not known; did you mean contains"),
+        ({"type": "is-html"}, "'is-html' is not checked here"),
+        ({"type": "rouge-n", "value": "a"}, "'rouge-n' is not checked here"),
+        ("similar(0.8): Paris", "'similar' asks a model"),
+        ("fn: output.length", "'fn' is code of another tool"),
+        ({"type": "contains", "value": "a", "wieght": 2}, "has the key 'wieght', which is not obeyed here"),
+        ({"type": "contains", "value": "a", "config": {"a": 1}}, "has the key 'config'"),
+        (
+            {"type": "equals", "value": "a", "transform": "output.match(/a/)[0]"},
+            "transform 'output.match.*expected a path",
+        ),
+        ({"type": "equals", "value": "a", "transform": "file://t.js"}, "transform 'file://t.js'"),
+        ({"type": "contains", "value": "a", "normalizeUnicode": True}, "normalizeUnicode True"),
+        ({"type": "assert-set", "assert": []}, "has no list of assertions"),
+        ({"type": "assert-set", "assert": [{"type": "assert-set", "assert": ["a"]}]}, "another set"),
+        ({"type": "not-assert-set", "assert": ["a"]}, "'not-assert-set' is not known"),
+        ({"type": "assert-set", "assert": ["a"], "transform": "output"}, "the key 'transform'"),
         ({"type": "contains", "value": "file://a.txt"}, "is in a file, file://a.txt"),
         ({"type": "contains", "value": "{{missing}}"}, r"is the template '\{\{missing\}\}'; expected inputs"),
         ({"type": "contains", "value": "a", "weight": "x"}, "has the weight 'x'; expected a number from 0"),

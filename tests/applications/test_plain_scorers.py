@@ -19,6 +19,8 @@ from assaymark.applications.scorers import SCORERS, check_needs, scorers_of
 from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.applications.scorers.similarity import best_match, json_similarity, levenshtein, number_similarity
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
+from assaymark.results.console import as_text
+from assaymark.results.views.samples import sample_view
 
 
 def scored(scorer: Any, output: Any, expected: Any = None, **of_call: Any) -> Result:
@@ -39,6 +41,28 @@ EXAMPLES: list[tuple[Any, Any, Any, float]] = [
     ("exact", {"a": 1}, {"b": 1}, 0.0),
     ("exact", {"a": 1, "b": [2.0]}, {"b": [2], "a": 1}, 1.0),
     ("exact", True, 1, 0.0),
+    ("exact", 3, "3", 1.0),
+    ("exact", 3.0, "3", 1.0),
+    ("exact", "3", 3, 1.0),
+    ("exact", 1000, "1,000", 1.0),
+    ("exact", 0.1, "0.1", 1.0),
+    ("exact", 15, "1.5", 0.0),
+    ("exact", 5, "5%", 0.0),
+    ("exact", 3, "three", 0.0),
+    ("exact", True, "true", 1.0),
+    ("exact", False, "False", 1.0),
+    ("exact", True, "1", 0.0),
+    ("exact", None, "null", 1.0),
+    ("exact", [1, 2], "[1, 2]", 1.0),
+    ("exact", {"a": 1, "b": 2}, '{"b": 2, "a": 1}', 1.0),
+    ("exact", {"answer": 3}, "3", 1.0),
+    ("exact", "cafe\u0301", "caf\u00e9", 1.0),
+    ("{exact: {ignore_case: true}}", "STRASSE", "Stra\u00dfe", 1.0),
+    ("{exact: {ignore_case: true, ignore_typography: true}}", "\u201cParis\u201d.", "paris", 1.0),
+    ("{exact: {ignore_typography: true}}", "15", "1.5", 0.0),
+    ("contains", "Un cafe\u0301.", "caf\u00e9", 1.0),
+    ("regex", "Un cafe\u0301.", "caf\u00e9\\.", 1.0),
+    ("contains", 13, "3", 1.0),
     ("contains", "It is Paris.", "Paris", 1.0),
     ("contains", "It is Paris.", ["Paris", "Rome"], 0.0),
     ("contains:Rome", "It is Paris.", None, 0.0),
@@ -52,16 +76,26 @@ EXAMPLES: list[tuple[Any, Any, Any, float]] = [
     ("number", "105", 100, 1 - 5 / 205),
     ("number", {"n": -1.0}, "1", 0.0),
     ("number", 0, 0.0, 1.0),
+    ("number", "1,000", 1000, 1.0),
+    ("number", "007", 7, 1.0),
+    ("number", "-3.", "\u22123", 1.0),
     ("number", "none of them", 3, 0.0),
     ("json", '{"name": "Ann", "age": 30}', {"name": "Anna", "age": 30, "city": None}, (3 / 4 + 1 + 1) / 3),
     ("json", {"a": [1, 2, 3]}, {"a": [1, 3]}, (1 + 1 - 1 / 5 + 0) / 3),
     ("json", {"a": "x"}, {"a": 1}, 0.0),
     ("json", "[]", [], 1.0),
+    ("json", '```json\n{"a": 1}\n```', {"a": 1}, 1.0),
+    ("json", '\n~~~\n{"a": 1}\n~~~\n', '{"a": 1}', 1.0),
+    ("list", '```json\n["ab"]\n```', ["ab"], 1.0),
     ("list", ["b", "a"], ["a", "b", "c"], 2 / 3),
     ("list", '["ab"]', ["ac", "ab"], 1 / 2),
     ("{list: {allow_extra: true}}", ["a", "x", "b"], ["a", "b"], 1.0),
     ("list", "a", ["a"], 0.0),
     ("json_schema", '{"a": 1}', None, 1.0),
+    ("json_schema", '```json\n{"a": 1}\n```', None, 1.0),
+    ("json_schema", "```\n[1]\n```", None, 1.0),
+    ("json_schema", 'Here it is:\n```json\n{"a": 1}\n```', None, 0.0),
+    ("json_schema", '```json\n{"a": 1\n```', None, 0.0),
     ("json_schema", "3", None, 0.0),
     ("json_schema", '{"a": 1', None, 0.0),
     ({"json_schema": {"schema": {"required": ["a"], "properties": {"a": {"type": "integer"}}}}}, '{"a": 1}', None, 1.0),
@@ -74,6 +108,26 @@ def test_values_by_hand(scorer: Any, output: Any, expected: Any, value: float) -
     """Each scorer gives the value that its formula gives by hand."""
     result = scored(scorer, output, expected)
     assert result.value == pytest.approx(value, abs=1e-12)
+
+
+def test_values_of_different_kinds_are_named() -> None:
+    """What is equal only across kinds, and what is unequal because of them, says so in the comment."""
+    assert scored("exact", 3, "3").comment == "'3' is the number"
+    assert scored("exact", 3, "three").comment == "the answer is a number, the expected value a string"
+    assert scored("exact", "x", ["x"]).comment == "the answer is a string, the expected value an array"
+    assert scored("exact", "3", "3").comment is None
+
+
+def test_what_was_ignored_stands_below_the_table_and_the_comment_with_the_sample(tmp_path: Path) -> None:
+    """A run says how many answers are right only across kinds; each wrong one names its kind."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"input": "a", "expected": "3"}\n{"input": "b", "expected": "four"}\n')
+    run = assaymark.evaluate(lambda question: {"a": 3, "b": 4}[question], rows, scorers="exact")
+    estimate = run.estimate("rows", "exact")
+    assert (estimate.value, estimate.details["equal_by"]) == (0.5, {"kind": 1})
+    assert "1 right answer not the reference to the letter: 1 in kind, such as a number" in " ".join(str(run).split())
+    shown = as_text(sample_view(list(run.samples("rows"))[1]), width=120)
+    assert "exact: the answer is a number, the expected value a string" in shown
 
 
 def test_what_a_call_took() -> None:

@@ -106,6 +106,24 @@ def test_arguments_count_where_they_are_asked_for() -> None:
         assert scored({"tool_calls": {"match": match}}, other, expected).value == 1.0
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tool_calls": [{"foo": 1}]},
+        {"tool_calls": "add(1, 2)"},
+        {"answer": "x", "tool_calls": {"foo": 1}},
+        '{"tool_calls": [{"name": "add", "arguments": {"a": 1',
+        {"messages": [{"role": "assistant", "tool_calls": [3]}]},
+    ],
+)
+def test_calls_that_cannot_be_read_are_not_no_calls(answer: Any) -> None:
+    """Where no call is right, an answer with calls in no known form, or cut off, is wrong and says so."""
+    for expected in ([], [ADD]):
+        result = scored("tool_calls", answer, {"tool_calls": expected})
+        assert (result.value, result.comment) == (0.0, "the answer's tool calls cannot be read")
+    assert scored("tool_calls", {"tool_calls": []}, {"tool_calls": []}).value == 1.0
+
+
 def test_expected_calls_may_stand_in_a_column_of_their_own() -> None:
     """As in DeepEval's test cases, beside an expected text."""
     row = Row("0", "q", "3", metadata={"expected_tools": [ADD]})

@@ -200,11 +200,16 @@ EXPECTED = [ExpectedCall("a.f", {"x": [1]})]
 @pytest.mark.parametrize(
     ("answer", "expected", "value", "reason", "status"),
     [
+        ('Sure: {"name": "a_f", "arguments": {"x": 1}}', EXPECTED, 1.0, None, ScoreStatus.SCORED),
+        ('Sure: {"name": "a_f", "arguments": {"x": 1}}', [], 0.0, "unwanted_call", ScoreStatus.SCORED),
+        ('{"name": "a_f"', [], 0.0, "not_parsed", ScoreStatus.UNPARSED),
+        (text_of_tool_calls('[{"type": "function"}]'), [], 0.0, "not_parsed", ScoreStatus.UNPARSED),
+        (text_of_tool_calls("[null]"), [], 0.0, "not_parsed", ScoreStatus.UNPARSED),
+        ('{"joke": "none"}', [], 1.0, None, ScoreStatus.SCORED),
         ('{"name": "a_f", "arguments": {"x": 1}}', EXPECTED, 1.0, None, ScoreStatus.SCORED),
         ('{"name": "a.f", "arguments": {"x": 1}}', EXPECTED, 0.0, "wrong_function", ScoreStatus.SCORED),
         ('{"name": "a_f"', EXPECTED, 0.0, "not_parsed", ScoreStatus.UNPARSED),
         ("no idea", EXPECTED, 0.0, "no_call", ScoreStatus.SCORED),
-        ('{"name": "a_f"', [], 1.0, None, ScoreStatus.SCORED),
         ("", [], 1.0, None, ScoreStatus.SCORED),
         ('{"name": "a_f"}', [], 0.0, "unwanted_call", ScoreStatus.SCORED),
     ],
@@ -212,7 +217,7 @@ EXPECTED = [ExpectedCall("a.f", {"x": [1]})]
 def test_a_score_has_the_calls_and_the_reason(
     answer: str, expected: list[ExpectedCall], value: float, reason: str | None, status: ScoreStatus
 ) -> None:
-    """An answer that cannot be read is wrong where calls are expected; where none is, it has none."""
+    """An answer that cannot be read is wrong, also where no call is expected."""
     rules = CallMatchRules(shown_name=lambda name: name.replace(".", "_"))
     result, inputs = score_calls(answer, expected, DECLARED, [CALL_MATCH], rules)
     assert (result[CALL_MATCH].value, inputs) == (value, status)
@@ -220,10 +225,65 @@ def test_a_score_has_the_calls_and_the_reason(
     assert ("message" in result[CALL_MATCH].detail) == (reason is not None)
 
 
+def test_bfcl_finds_no_call_in_what_it_cannot_read() -> None:
+    """As in its own checker, such an answer is right where no call is, and words around a call hide it."""
+    rules = CallMatchRules(shown_name=lambda name: name.replace(".", "_"), as_bfcl=True)
+    for answer in ('{"name": "a_f"', 'Sure: {"name": "a_f", "arguments": {"x": 1}}'):
+        assert score_calls(answer, [], DECLARED, [CALL_MATCH], rules)[0][CALL_MATCH].value == 1.0
+        assert score_calls(answer, EXPECTED, DECLARED, [CALL_MATCH], rules)[0][CALL_MATCH].value == 0.0
+
+
+CALL = '{"name": "f", "arguments": {"a": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "n_calls"),
+    [
+        (f"Sure.\n```json\n{CALL}\n```\nDone.", 1),
+        (f"I'll call it. {CALL} Done.", 1),
+        (f"{CALL}\n{CALL}", 2),
+        ('<function=f>{"a": 1}</function>', 1),  # Llama 3.1
+        ('Action: f\nAction Input: {"a": 1}', 1),  # ReAct
+        ('<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{"a": 1}\n```<｜tool▁call▁end｜>', 1),  # DeepSeek
+        ('<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>', 1),  # Kimi
+        ('to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>', 1),  # gpt-oss
+        (f"functools[{CALL}]", 1),
+        (f"<|tool_call|>[{CALL}]<|/tool_call|>", 1),  # Granite, Phi-4
+        (f'{{"tool_calls": [{CALL}, {CALL}]}}', 2),
+        ('[{"tool_name": "f", "parameters": {"a": 1}}]', 1),  # Command R
+        ("```tool_code\nf(a=1)\n```", 1),  # Gemma
+        ("[book(x=1)]", 1),
+        ("It is 5.", 0),
+        ('{"answer": 5}', 0),
+        ('{"name": "Ann", "age": 3}', 0),
+        ("```python\nprint(1)\n```", 0),
+        ("Note(1): f is not needed.", 0),
+        ("", 0),
+        ('Sure. {"name": "f", "arguments": {"a": ', None),
+        (f"First {CALL}, then " + '{"name": "f", "arguments": {"a": ', None),
+        (f"[{CALL}, 3]", None),
+        (f"<tool_call>{CALL}</tool_call><tool_call>{{", None),
+        ("<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", None),
+        ('<invoke name="f"><parameter name="a">1</parameter></invoke>', None),
+        ("<function=f>{a: 1}</function>", None),
+        ("{'name': 'f', 'arguments': {'a': 1}}", None),
+        ('{"tool_calls": [{"name": "f", "arguments": "{a"}]}', None),
+        ("f(a=", None),
+    ],
+)
+def test_calls_among_other_words_are_read_and_spoilt_ones_are_not_none(text: str, n_calls: int | None) -> None:
+    """With the names of the functions, what has the marks of a call is a call or unreadable, and the rest is none."""
+    if n_calls is None:
+        with pytest.raises(UnreadableAnswer):
+            read_calls(text, names={"f"})
+    else:
+        assert len(read_calls(text, names={"f"})) == n_calls
+
+
 def test_any_call_is_right_for_any_call() -> None:
     """BFCL's relevance asks only whether a function was called."""
     values = [
-        score_calls(text, [], DECLARED, [ANY_CALL], CallMatchRules())[0][ANY_CALL]
+        score_calls(text, [], DECLARED, [ANY_CALL], CallMatchRules(as_bfcl=True))[0][ANY_CALL]
         for text in ('{"name": "z"}', "no", '{"name": ')
     ]
     assert [(each.value, each.detail.get("reason")) for each in values] == [

@@ -102,11 +102,11 @@ def test_hashes_follow_the_image(tmp_path: Path, form: str) -> None:
 def test_text_rows_keep_their_hash(tmp_path: Path) -> None:
     """The hashes of a task without images are those of earlier versions."""
     path = tmp_path / "rows.csv"
-    path.write_text("question,answer\nWhat is it?,7\n")
+    path.write_text("question,A,B,answer\nWhat is it?,7,8,A\n")
     task = bound(path)
-    assert task.samples()[0].sha256 == "sha256:9ede242b6e21e1f2718158b98d2858a273080e9cf38baf10fbafb7f1ba186aa1"
-    assert task.task.spec_hash == "sha256:5a499ec60ebd2bc6f0f27559afa76c74667f21b513672e198d6a6e89442abd39"
-    assert task.plan.dataset_hash == "sha256:b1930558c6b3edb684e11fce12d3760afa8892fbe39eb8db1f1b87355bec983f"
+    assert task.samples()[0].sha256 == "sha256:3006a0ee52932039d72084c1b382b7b12df5a95c1dd89f0b7dfebca4ebca5165"
+    assert task.task.spec_hash == "sha256:63e5d798272bcf24806d02a79c8123e9c495f996eb11141ff1bd67cea3c8c3b5"
+    assert task.plan.dataset_hash == "sha256:8309bf02653d826586b76ed28484225745863f8fc78b502caec8d3cb5e31f044"
 
 
 @pytest.mark.parametrize(

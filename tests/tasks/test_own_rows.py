@@ -8,7 +8,7 @@ import pytest
 
 import assaymark
 from assaymark.errors import DataError, UsageError
-from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, RollingQuery
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
@@ -385,3 +385,18 @@ def test_a_link_to_a_file_without_an_ending_is_read_by_its_own(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     run = assaymark.evaluate("fake", "questions.csv")
     assert run.estimate("questions").n == 1
+
+
+def test_generated_answers_are_compared_by_what_carries_meaning(tmp_path: Path) -> None:
+    """A lost decimal point, sign, `++` or `%` makes an answer wrong; a full stop and a space before a unit do not."""
+    references = ("1.5", "-5", "2.5", "C++", "5°C", "50%")
+    rows = [{"question": f"What is number {index}?", "answer": answer} for index, answer in enumerate(references)]
+    task, note = opened(tmp_path, "nums.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    answers = dict(zip(references, ("15", "5", "2.5.", "C", "5 °C", "50"), strict=True))
+    right = {
+        sample.row["answer"]
+        for sample, request in zip(task.samples(), task.requests(), strict=True)
+        if task.score(request, sample, [Output(request.id, 0, text=answers[sample.row["answer"]])])[0].value
+    }
+    assert right == {"2.5", "5°C"}
+    assert note.endswith("ignoring case, typography and marks at the end")

@@ -102,7 +102,7 @@ def test_tools_in_the_prompt(tmp_path: Path) -> None:
     assert request.prompt == "Be brief.\n\n" + tools_prompt([ADD]) + "1?"
     assert request.target == "[math.add(a=1, how={'x': 'y'})]"
     assert score_of(task, 0, request.target).value == 1.0
-    assert reason_of(score_of(task, 0, '{"name": "math.add", "arguments": {"a": 1}}')) == "no_call"
+    assert reason_of(score_of(task, 0, '{"name": "math.add", "arguments": {"a": 1}}')) == "missing_parameter"
     chat = next(bound(tmp_path, BindOptions(apply_chat_template=True), tools_in="prompt").requests())
     assert [message.role for message in chat.messages] == ["system", "user"]
     assert chat.messages[0].text == tools_prompt([ADD])

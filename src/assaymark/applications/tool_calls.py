@@ -11,7 +11,17 @@ from assaymark.errors import UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 
-__all__ = ["Tool", "ToolCall", "calls_in", "expected_calls", "given_tools", "n_steps_in", "tools_in", "tools_of"]
+__all__ = [
+    "Tool",
+    "ToolCall",
+    "calls_in",
+    "expected_calls",
+    "given_tools",
+    "has_unread_calls",
+    "n_steps_in",
+    "tools_in",
+    "tools_of",
+]
 
 MOST_CALLS = 1000  # of one answer
 _CALLS = ("tool_calls", "tools_called", "expected_tools", "reference_tool_calls", "expected_tool_calls")
@@ -59,12 +69,22 @@ def calls_in(value: JsonValue) -> list[ToolCall] | None:
         return [call]
     for name in _CALLS:
         if name in value:
-            return _of_list(value[name]) if isinstance(value[name], list) else []
+            calls = value[name]
+            return _of_list(calls) if isinstance(calls, list) else None if calls else []
     for name in ("messages", "message", "content", "parts", "output", "response", "choices"):
         inner = value.get(name)
         if isinstance(inner, list | Mapping) and (calls := calls_in(inner)) is not None:
             return calls
     return [] if "role" in value else None
+
+
+def has_unread_calls(value: JsonValue) -> bool:
+    """Return whether an answer without calls that can be read states some: cut off, or in no known form."""
+    if isinstance(value, str):
+        return any(f'"{name}"' in value for name in _CALLS) and calls_in(value) is None
+    if isinstance(value, Mapping):
+        return any(value.get(name) for name in _CALLS) or any(map(has_unread_calls, value.values()))
+    return isinstance(value, list) and any(map(has_unread_calls, value))
 
 
 def _of_list(values: Sequence[object]) -> list[ToolCall] | None:

@@ -8,8 +8,8 @@ Our own tool schemas have JSON Schema's types too: `number` accepts integers at 
 type is only compared by value.
 
 `call_match` expects certain calls, or none at all (irrelevance: no function fits the question). `any_call` is right
-for an answer with any call (BFCL's relevance). An answer that cannot be read is wrong where calls are expected, and has
-no call where none is.
+for an answer with any call (BFCL's relevance). An answer that cannot be read is wrong. In BFCL it is wrong where calls
+are expected, and has no call where none is.
 
 Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker: ast_eval/ast_checker.py, eval_runner.py; Patil
     et al. 2025, The Berkeley Function Calling Leaderboard, ICML 2025).
@@ -327,11 +327,14 @@ class CallMatchRules:
     """How a task's answers are read and compared.
 
     shown_name: the name under which the model saw a function.
+    as_bfcl: an answer is read as BFCL does: calls among other words are none, nor are those that cannot be read where
+        none is expected.
     """
 
     syntax: Syntax = "any"
     language: Language = "python"
     shown_name: Callable[[str], str] = str
+    as_bfcl: bool = False
 
 
 def score_calls(
@@ -355,7 +358,8 @@ def score_calls(
     calls: tuple[FunctionCall, ...] = ()
     unreadable: CallFault | None = None
     try:
-        calls = read_calls(answer, rules.syntax, rules.language)
+        names = None if rules.as_bfcl else {rules.shown_name(str(each.get("name"))) for each in functions}
+        calls = read_calls(answer, rules.syntax, rules.language, names=names)
     except UnreadableAnswer as error:
         unreadable = CallFault("not_parsed", str(error))
     read = CallAnswer(calls, unreadable, expected, functions, rules)
@@ -382,10 +386,10 @@ class CallAnswer:
     scale="right or wrong",
 )
 def call_match(answer: CallAnswer) -> ScoreValue:
-    """Return whether the calls are right; an answer that cannot be read has none, which is right where none is."""
-    if answer.unreadable is not None and answer.expected:
-        return _scored(answer.calls, answer.unreadable)
+    """Return whether the calls are right; to BFCL an answer that cannot be read has none."""
     rules = answer.rules
+    if answer.unreadable is not None and (answer.expected or not rules.as_bfcl):
+        return _scored(answer.calls, answer.unreadable)
     fault = match_calls(answer.calls, answer.expected, answer.functions, rules.language, rules.shown_name)
     return _scored(answer.calls, fault)
 

@@ -6,7 +6,7 @@ same as a wrong answer: `is_unparsed` detects it, and the runner counts it.
 
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import SupportsFloat, TypeVar, cast
 
@@ -16,6 +16,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.scoring.metric import GENERATE, facts_of, metric
 from assaymark.scoring.metrics import computations
+from assaymark.scoring.typography import EqualBy, equal_by
 from assaymark.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., object]
@@ -33,6 +34,7 @@ class ExactMatchOptions:
     ignore_case: bool = False
     ignore_punctuation: bool = False
     ignore_numbers: bool = False
+    ignore_typography: bool = False  # ours: see `typography`; numbers are compared as numbers
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, JsonValue]) -> "ExactMatchOptions":
@@ -50,6 +52,7 @@ class ExactMatchOptions:
             ignore_case=bool(options.get("ignore_case", False)),
             ignore_punctuation=bool(options.get("ignore_punctuation", False)),
             ignore_numbers=bool(options.get("ignore_numbers", False)),
+            ignore_typography=bool(options.get("ignore_typography", False)),
         )
 
 
@@ -71,8 +74,14 @@ def exact_match(prediction: str, reference: str, options: ExactMatchOptions | No
 
     Source: lm-evaluation-harness 0.4.13 `exact_match_hf_evaluate`, after Hugging Face evaluate's exact_match.
     """
-    rules = options or ExactMatchOptions()
-    return float(normalise(prediction, rules) == normalise(reference, rules))
+    return float(_equal_by(prediction, reference, options or ExactMatchOptions()) is not None)
+
+
+def _equal_by(prediction: str, reference: str, rules: ExactMatchOptions) -> EqualBy | None:
+    if not rules.ignore_typography:
+        return "text" if normalise(prediction, rules) == normalise(reference, rules) else None
+    others = replace(rules, ignore_case=False)  # which has to be told from typography
+    return equal_by(normalise(prediction, others), normalise(reference, others), ignore_case=rules.ignore_case)
 
 
 def score_generation(
@@ -160,7 +169,7 @@ def _scored(
     for option in cast("list[object]", gold):  # as `_cast_gold` makes them
         value = _call(function, option, prediction, options)
         item = value[name] if isinstance(value, Mapping) else value
-        if isinstance(item, ScoreValue):
+        if isinstance(item, ScoreValue) and not is_match:
             detail = item.detail
         is_match = is_match or bool(item.value if isinstance(item, ScoreValue) else item)
     return {name: ScoreValue(1.0 if is_match else 0.0, detail=detail)}
@@ -192,8 +201,11 @@ def matches_reference(references: Sequence[object], predictions: Sequence[object
     """Return whether the answer equals the reference; one that is not a text is compared as it is."""
     (gold,), (prediction,) = references, predictions
     rules = ExactMatchOptions.from_mapping(options)
-    value = exact_match(prediction, str(gold), rules) if isinstance(prediction, str) else float(prediction == gold)
-    return ScoreValue(value, detail={"extracted": prediction})
+    if not isinstance(prediction, str):
+        return ScoreValue(float(prediction == gold), detail={"extracted": prediction})
+    by = _equal_by(prediction, str(gold), rules)
+    detail = {"extracted": prediction, **({} if by in (None, "text") else {"equal_by": by})}
+    return ScoreValue(float(by is not None), detail=detail)
 
 
 def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Callable[[F], F]:

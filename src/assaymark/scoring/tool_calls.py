@@ -3,7 +3,8 @@
 A server's `tool_calls` are stored as their JSON beside the text; they are turned into the same JSON list that models
 write. Answers of local models are texts: Hermes and Qwen write `<tool_call>{...}</tool_call>`, Mistral `[TOOL_CALLS]`
 and a list or `name{...}`, Llama 3 one JSON object for each call, separated by semicolons, others a JSON list or Python
-calls. Special tokens may be missing, because decoding removes them.
+calls. Special tokens may be missing, because decoding removes them. In answers to a user's own questions, calls among
+other words are read too.
 
 Source: the chat templates of NousResearch/Hermes-2-Pro, Qwen/Qwen2.5, meta-llama/Llama-3.1 and mistralai; OpenAI's API
     reference (`tool_calls`); the handlers of BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/model_handler).
@@ -11,7 +12,7 @@ Source: the chat templates of NousResearch/Hermes-2-Pro, Qwen/Qwen2.5, meta-llam
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,27 +59,69 @@ def text_of_tool_calls(calls: str) -> str:
     for call in listed if isinstance(listed, list) else [listed]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            plain_calls.append(call)
+            is_named = isinstance(call, Mapping) and isinstance(call.get("name"), str)
+            arguments = call.get("input", call.get("arguments")) if is_named else call  # Anthropic's, or no call
+            plain_calls.append({"name": call["name"] if is_named else None, "arguments": arguments})
             continue
         arguments = function.get("arguments")
         try:
-            parsed = parse_json(arguments or "{}") if isinstance(arguments, str | None) else arguments
+            parsed = parse_json((arguments or "").strip() or "{}") if isinstance(arguments, str | None) else arguments
         except ValueError:
             parsed = arguments
         plain_calls.append({"name": function.get("name"), "arguments": parsed})
     return json.dumps(plain_calls, ensure_ascii=False)  # arguments stay in their order
 
 
-def read_calls(text: str, syntax: Syntax = "any", language: Language = "python") -> tuple[FunctionCall, ...]:
+def read_calls(
+    text: str, syntax: Syntax = "any", language: Language = "python", *, names: Collection[str] | None = None
+) -> tuple[FunctionCall, ...]:
     """Return the calls in an answer; none where it has no call in it.
 
     Args:
         text: the answer, or what `text_of_tool_calls` made of a server's calls.
         syntax: "any" reads every syntax above; "calls" only `[f(a=1), g()]`, in the language's own literals.
         language: of the literals in calls; JSON is the same for all.
+        names: of the functions that there are. With them calls are also read where words stand around them, and in
+            further syntaxes; an answer that has the marks of a call is unreadable, and other JSON is no call.
 
     Raises: UnreadableAnswer for an answer that begins a call and cannot be read.
     """
+    if names is None:
+        return _whole_answer(text, syntax, language)
+    unreadable: UnreadableAnswer | None = None
+    try:
+        calls = _whole_answer(text, syntax, language)
+        is_list = text.strip().startswith("[") or any(call.name in names or call.arguments for call in calls)
+        if calls and (is_list or _MARKS.search(text)):  # not `print(1)` or an object that has a name
+            return calls
+    except UnreadableAnswer as error:
+        unreadable = error
+    if unreadable is None or (len(text) <= LONGEST and _is_whole_json(text)):
+        if calls := _anywhere(text, names):
+            return calls
+        if unreadable is not None and not _MARKS.search(text):
+            return ()  # another object
+    begins = re.match(r"[\s`\[]*([\w.]+)\((?!\w+\)\s*=)", text)
+    is_quoted = any(f'"{name}"' in text or f"'{name}'" in text for name in names)
+    if unreadable is not None and (len(text) > LONGEST or is_quoted or (begins and begins[1] in names)):
+        raise unreadable
+    if marks := _MARKS.search(text):
+        raise unreadable or UnreadableAnswer(f"the answer has {_quoted(marks[0])}, and no call that can be read")
+    return ()
+
+
+def _is_whole_json(text: str) -> bool:
+    """Return whether an answer is JSON; a list of calls and of something else is not read in parts."""
+    fenced = _FENCE.match(text.strip())
+    try:
+        value = parse_json(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        return False
+    return not isinstance(value, list) or len({_call_in(each) is None for each in value}) == 1
+
+
+def _whole_answer(text: str, syntax: Syntax, language: Language) -> tuple[FunctionCall, ...]:
+    """Return the calls of which an answer consists."""
     if len(text) > LONGEST:
         raise UnreadableAnswer(f"the answer has {len(text):,} characters; at most {LONGEST:,} are read")
     if syntax == "calls":
@@ -97,6 +140,74 @@ def read_calls(text: str, syntax: Syntax = "any", language: Language = "python")
         return _json_calls(bare)
     named = _named_calls(bare)
     return named if named is not None else _in_call_syntax(bare, language)
+
+
+# ---------------------------------------------------------------------------------------- among other words
+
+_NAMES = ("name", "tool_name", "tool", "function", "action")
+_ARGUMENTS = ("arguments", "parameters", "args", "tool_input", "action_input")
+_BEFORE_ARGUMENTS = re.compile(
+    r"<function=([\w.\-]+)>\s*(?=\{)"  # Llama 3.1
+    r"|<｜tool▁sep｜>\s*([\w.\-]+)\s*(?:```(?:json)?\s*)?"  # DeepSeek
+    r"|<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*"  # Kimi
+    r"|^Action:[ \t]*([\w.\-]+)[ \t]*\n+Action Input:\s*"  # ReAct
+    r"|\bto=functions\.([\w.\-]+)[^\n{]{0,200}?<\|message\|>\s*",  # gpt-oss
+    re.MULTILINE,
+)
+_CODE = re.compile(r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)```", re.DOTALL)
+_STATED = re.compile(r"[\"'](?:arguments|tool_input|action_input)[\"']\s*:")
+_MARKS = re.compile(
+    r"<\|?/?(?:tool_calls?|function_call|functioncall|invoke|function=|tool_use)\b|<｜tool|\[TOOL_CALLS\]|<\|python_tag\|>|"
+    r"\bfunctools\[|^Action Input:|\bto=functions\.|"
+    rf"{_STATED.pattern}|"
+    r"[\"'](?:name|tool_name)[\"']\s*:[^{}]{0,200}[\"']parameters[\"']\s*:",
+    re.MULTILINE,
+)
+MOST_TRIES = 500  # places from which a text is read as JSON without success
+
+
+def _anywhere(text: str, names: Collection[str]) -> tuple[FunctionCall, ...]:
+    """Return the calls among an answer's other words: objects with a name and arguments, and named arguments."""
+    if is_deeper(text, 100):
+        raise UnreadableAnswer("the answer is nested deeper than 100 levels")
+    decoder, calls = json.JSONDecoder(), list[FunctionCall]()
+    for match in _BEFORE_ARGUMENTS.finditer(text):
+        try:
+            arguments, _ = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError) as error:
+            raise UnreadableAnswer(f"the arguments after {_quoted(match[0].strip())} are not JSON: {error}") from None
+        name = next(each for each in match.groups() if each)
+        calls += _of_json({"name": name, "arguments": arguments})
+    at = text.find("{") if not calls else -1
+    n_tries, rest = 0, ""  # rest: what is outside of calls
+    while at >= 0 and n_tries < MOST_TRIES:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value, end, n_tries = None, at + 1, n_tries + 1
+        call = _call_in(value)
+        calls += [] if call is None else _of_json(call)
+        rest += text[at : at + 1] if call is None else ""
+        next_at = text.find("{", at + 1 if call is None else end)
+        rest += text[at + 1 if call is None else end : next_at if next_at >= 0 else len(text)]
+        at = next_at
+    if calls and rest and (broken := _STATED.search(rest)):
+        raise UnreadableAnswer(f"the answer has {_quoted(broken[0])} outside a call that can be read")
+    for code in _CODE.findall(text) if not calls else ():
+        read = _in_call_syntax(code, "python")
+        calls += read if all(call.name in names for call in read) else ()
+    return tuple(calls)
+
+
+def _call_in(value: object) -> Mapping[str, object] | None:
+    """Return an object that is a call under any of the usual keys, as one with name and arguments; None for others."""
+    if not isinstance(value, Mapping):
+        return None
+    if isinstance(function := value.get("function"), Mapping):
+        value = function
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+    key = next((key for key in _ARGUMENTS if key in value), None)
+    return None if name is None or key is None else {"name": name, "arguments": value[key]}
 
 
 # ------------------------------------------------------------------------------------------------- JSON

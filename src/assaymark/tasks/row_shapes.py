@@ -37,13 +37,14 @@ __all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = Mapping[str, object]
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
+_IGNORING = "ignoring case, typography and marks at the end"
 
 
 def _compared() -> Spec:
     """Return how a generated answer is compared with its reference."""
     return {
         "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
-        "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True}],
+        "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_typography": True}],
     }
 
 
@@ -306,7 +307,7 @@ def _generated(roles: QuestionColumns) -> Shape:
         guess = f"{_about(roles)} is a question, the generated answer is compared with '{answer}'"
     return Shape(
         spec,
-        guess + ", ignoring case and punctuation",
+        f"{guess}, {_IGNORING}",
         roles.used,
         roles,
         question=roles.asked,

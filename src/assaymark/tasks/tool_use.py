@@ -77,6 +77,7 @@ def tool_use_of(
         "calls" if in_prompt else "any",
         cast("Language", options.get("language", "python")),
         str if in_prompt else shown_name,
+        as_bfcl=functions is not None,  # compared by BFCL's own declarations
     )
     return ToolUse(
         tools=tools,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assaymark.models.server.arguments import openai_arguments
-from assaymark.models.server.bodies import ScoredPart, read_score, read_text, score_body, text_body
+from assaymark.models.server.bodies import ScoredPart, ServerText, read_score, read_text, score_body, text_body
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.records import GenerationSettings
@@ -167,3 +167,18 @@ def test_a_withheld_or_missing_text_is_a_failure(choice: Json, kind: str) -> Non
     with pytest.raises(HttpFailure) as caught:
         read_text({"choices": [choice]}, is_chat=True)
     assert caught.value.error.__name__ == kind
+
+
+def test_an_answer_without_text_is_one_where_the_model_might_have_called_a_tool() -> None:
+    """Ended by the model, with tools, it made no call; ended for calls that are not there, it is no answer."""
+
+    def read(finish: str, *, may_call: bool, **message: object) -> ServerText:
+        choice = {"message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+        return read_text({"choices": [choice]}, is_chat=True, may_call=may_call)
+
+    for message in ({}, {"tool_calls": []}, {"tool_calls": None}):
+        result = read("stop", may_call=True, **message)
+        assert (result.text, result.tool_calls) == ("", None)
+        for finish, may_call in (("stop", False), ("tool_calls", True), ("error", True)):
+            with pytest.raises(HttpFailure, match=r"contains no text|neither calls nor a text"):
+                read(finish, may_call=may_call, **message)

@@ -57,8 +57,19 @@ ANSWERS: dict[str, tuple[Json, float, str | None]] = {
     "no JSON": (called({**RIGHT, "arguments": "{a: 1}"}), 0.0, "not_parsed"),
     "unwanted": (called(RIGHT), 0.0, "unwanted_call"),
     "rightly silent": ({"role": "assistant", "content": "Hello!"}, 1.0, None),
+    "rightly null": ({"role": "assistant", "content": None, "tool_calls": []}, 1.0, None),
+    "rightly nothing": ({"role": "assistant", "content": None}, 1.0, None),
+    "wrongly null": ({"role": "assistant", "content": None, "tool_calls": []}, 0.0, "no_call"),
+    "unwanted and no JSON": (called({**RIGHT, "arguments": "{a: 1}"}), 0.0, "not_parsed"),
+    "unwanted and no function": (
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+        0.0,
+        "not_parsed",
+    ),
+    "unwanted as text": ({"role": "assistant", "content": f"Well: {json.dumps(RIGHT)}"}, 0.0, "unwanted_call"),
+    "unwanted and cut off": ({"role": "assistant", "content": '<tool_call>{"name": "math'}, 0.0, "not_parsed"),
 }
-SILENT = ("unwanted", "rightly silent")
+SILENT = ("unwanted", "rightly")
 
 
 class _Handler(JsonHandler):
@@ -106,7 +117,7 @@ def rows(tmp_path: Path) -> Path:
         {
             "question": name,
             "tools": [{"type": "function", "function": ADD}],
-            "calls": [] if name in SILENT else expected,
+            "calls": [] if name.startswith(SILENT) else expected,
         }
         for name in ANSWERS
     ]
@@ -142,7 +153,8 @@ def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
         assert sample_to_json(record)["tools"] == record.request.tools
     estimate = next(iter(run.estimates))
     n_right = sum(value for _, value, _ in ANSWERS.values())
-    assert (estimate.metric, estimate.value, estimate.n_unparsed) == ("call_match", n_right / len(ANSWERS), 1)
+    n_unread = sum(reason == "not_parsed" for _, _, reason in ANSWERS.values())
+    assert (estimate.metric, estimate.value, estimate.n_unparsed) == ("call_match", n_right / len(ANSWERS), n_unread)
 
 
 def test_the_server_gets_openais_tools(rows: Path) -> None:

@@ -241,3 +241,20 @@ def test_a_group_without_aggregate_is_only_a_heading() -> None:
     """A group that averages nothing has no estimate; its tasks still have it in their path."""
     result = summarise(choice_rows("a", [1.0]), [task_of("a")], [GroupSummaryInput("g", ("a",))])
     assert [(e.task, e.details["path"]) for e in result] == [("a", ("g",))]
+
+
+def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() -> None:
+    """The note below the table names what was ignored, with counts, and JSON has them too."""
+    metric = MetricInput("exact_match")
+    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None, None)]
+    values = [1.0, 1.0, 1.0, 1.0, 0.0]
+    rows = [
+        ScoreRow("t", index, f"sha256:{index}", "exact_match", value, detail=detail)
+        for index, (value, detail) in enumerate(zip(values, details, strict=True))
+    ]
+    estimates = summarise(rows, [task_of("t", metric, output_type="generate_until")])
+    assert estimates[0].details["equal_by"] == {"case": 2, "number": 1}
+    view = RunView("m", "r", estimates)
+    assert note_lines(table_rows([view]), [view]) == [
+        "! t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written"
+    ]

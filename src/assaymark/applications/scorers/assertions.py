@@ -1,41 +1,76 @@
 """promptfoo's assertions as a scorer: each row's own checks of its answer, weighted as promptfoo weights them.
 
-A row's assertions stand in its `assert` (a list), or in a table's `__expected`, `__expected1` and so on. Those that are
-code of another language, or ask a model, are refused by name before the first call.
+A row's assertions stand in its `assert` (a list), or in a table's `__expected`, `__expected1` and so on. A set of
+assertions counts as one, with the weighted mean of its own; thresholds of a set or of a test decide whether it passes
+there, not its score. What is code of another language, asks a model or is not obeyed here, types and keys alike, is
+refused by name before the first call.
 
-Source: promptfoo's documentation of assertions (deterministic ones) and of its CSV columns.
+Source: promptfoo's documentation of assertions (deterministic ones) and of its CSV columns; of its code
+    assertionsResult.ts (weights), equals.ts, json.ts, wordCount.ts.
 """
 
+import csv
+import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
-from assaymark.applications.scorers.plain import PlainScorer, text_of
+from assaymark.applications.scorers.plain import PlainScorer, text_of, validator_of
 from assaymark.applications.scorers.similarity import levenshtein
+from assaymark.applications.scorers.transforms import NoValue, Transform, js_text, transform_of
 from assaymark.errors import DataError, UsageError
-from assaymark.limits.nesting import parse_json
+from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.limits.regexes import compiled, findall
+from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
+from assaymark.registry import nearest
 
 __all__ = ["Assertion", "Assertions", "assertions_of"]
 
 MOST_ASSERTIONS = 200  # of one row
-_OF_CODE = ("javascript", "python", "ruby", "webhook", "is-sql", "contains-sql", "is-xml", "contains-xml", "is-html")
 _TEXTS = ("equals", "contains", "icontains", "starts-with", "regex")
 _LISTS = ("contains-all", "contains-any", "icontains-all", "icontains-any")
-_OTHERS = ("is-json", "contains-json", "levenshtein", "latency", "cost")
-KINDS = (*_TEXTS, *_LISTS, *_OTHERS)
+_JSON = ("is-json", "contains-json")  # need no value; a value is a schema
+KINDS = (*_TEXTS, *_LISTS, *_JSON, "levenshtein", "word-count", "latency", "cost")
+_SET = "assert-set"
+_REFUSED: Mapping[str, tuple[str, ...]] = {  # why, and the types of promptfoo's documentation
+    "is code of another tool; write it as a scorer, FILE.py:NAME": (
+        "javascript", "python", "ruby", "webhook", "fn", "eval",
+    ),
+    "asks a model; there are judged scorers": (
+        "llm-rubric", "grade", "g-eval", "model-graded-closedqa", "model-graded-factuality", "factuality", "similar",
+        "similar:cosine", "similar:dot", "similar:euclidean", "classifier", "moderation", "pi", "select-best",
+        "max-score", "human", "answer-relevance", "context-faithfulness", "context-recall", "context-relevance",
+        "agent-rubric", "conversation-relevance", "search-rubric", "guardrails", "trajectory:goal-success",
+    ),
+    "is not checked here; write it as a scorer, FILE.py:NAME": (
+        "is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql", "is-refusal", "rouge-n", "bleu",
+        "gleu", "meteor", "perplexity", "perplexity-score", "finish-reason", "is-valid-function-call",
+        "is-valid-openai-function-call", "is-valid-openai-tools-call", "tool-call-f1", "skill-used", "trace-span-count",
+        "trace-span-duration", "trace-error-spans", "trajectory:tool-used", "trajectory:tool-args-match",
+        "trajectory:tool-sequence", "trajectory:step-count",
+    ),
+}  # fmt: skip
+_KEYS = ("type", "value", "threshold", "weight", "metric", "transform", "normalizeUnicode")
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+_FORMS: tuple[Form, ...] = get_args(Form)
 _VARIABLE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
-_CELL = re.compile(r"(?P<kind>(?:not-)?[a-z]+(?:-[a-z]+)*)(?:\((?P<threshold>[\d.]+)\))?:(?P<value>.*)", re.DOTALL)
-_BARE = ("is-json", "contains-json")  # need no value
+_CELL = re.compile(r"(?P<kind>[a-z]+(?:[-:][a-z0-9]+)*)(?:\((?P<threshold>[\d.]+)\))?:(?P<value>.*)", re.DOTALL)
+_KNOWN = frozenset({*KINDS, *(kind for kinds in _REFUSED.values() for kind in kinds)})
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """One check of an answer. is_not: it must not hold; threshold: of levenshtein, latency in ms, and cost."""
+    """One check of an answer, or a set of them.
+
+    is_not: it must not hold; threshold: of levenshtein, latency in ms, and cost; transforms: what is done to the answer
+    before; form: in which texts are compared; of_set: the assertions of a set.
+    """
 
     kind: str
     value: JsonValue = None
@@ -43,6 +78,9 @@ class Assertion:
     threshold: float | None = None
     weight: float = 1.0
     metric: str = ""
+    transforms: tuple[Transform, ...] = ()
+    form: Form | None = None
+    of_set: tuple["Assertion", ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,64 +100,151 @@ def assertions_of(row: Row) -> list[Assertion] | None:
     if len(listed) > MOST_ASSERTIONS:
         raise UsageError(f"row {row.id} has {len(listed):,} assertions; expected at most {MOST_ASSERTIONS}")
     variables = row.inputs if isinstance(row.inputs, Mapping) else {"input": row.inputs}
-    assertions: list[Assertion] = []
-    for each in listed:
-        try:
-            assertions += _read(each, variables)
-        except ValueError as error:
-            raise UsageError(f"row {row.id}: {error}") from None
-    return assertions
+    try:
+        before = _of_test(row.metadata)
+        return [_read(each, variables, before) for each in listed]
+    except ValueError as error:
+        raise UsageError(f"row {row.id}: {error}") from None
 
 
-def _read(entry: object, variables: Mapping[str, JsonValue]) -> list[Assertion]:
-    """Return the assertions in one entry: a mapping, a cell of a table, or a set of them. Raises: ValueError."""
-    if isinstance(entry, str):
-        match = _CELL.fullmatch(entry.strip())
-        if match is None and entry.strip().removeprefix("not-") in _BARE:
-            entry = {"type": entry.strip()}
-        elif match is None:
-            entry = {"type": "equals", "value": entry}
-        else:
-            threshold = match["threshold"]
-            entry = {"type": match["kind"], "value": match["value"].strip(),
-                     **({} if threshold is None else {"threshold": float(threshold)})}  # fmt: skip
-            if match["kind"].removeprefix("not-") in _LISTS:
-                entry["value"] = [part.strip() for part in str(entry["value"]).split(",")]
+def _of_test(metadata: Mapping[str, JsonValue]) -> tuple[Transform, ...]:
+    """Return the transforms of a whole test. Raises: ValueError for what else would change its scores."""
+    refused = [name for name in metadata if name == "assertScoringFunction" or name.startswith("config:")]
+    options = metadata.get("options")
+    stated = options if isinstance(options, Mapping) else {}
+    refused += [f"options.{name}" for name in ("transformVars",) if stated.get(name) is not None]
+    if refused:
+        raise ValueError(
+            f"its {refused[0]} is not obeyed here; the assertions may have transform, weight and threshold"
+        )
+    return tuple(
+        _transform(stated[name], f"options.{name}") for name in ("transform", "postprocess") if stated.get(name)
+    )
+
+
+def _transform(expression: JsonValue, whose: str) -> Transform:
+    try:
+        return transform_of(expression)
+    except ValueError as error:
+        raise ValueError(
+            f"{whose} has the transform {expression!r:.80}: {error}; expected a path such as "
+            "JSON.parse(output).answer, or write the check as a scorer: FILE.py:NAME"
+        ) from None
+
+
+def _of_cell(cell: str) -> dict[str, JsonValue]:
+    """Return the assertion in a cell of a table; a text of no documented form is the whole answer."""
+    match = _CELL.fullmatch(cell)
+    kind = cell if match is None else match["kind"]
+    if kind.removeprefix("not-") not in (_KNOWN if match else _JSON):
+        return {"type": "equals", "value": cell}
+    entry: dict[str, JsonValue] = {"type": kind}
+    if match is not None:
+        entry["value"] = match["value"].strip() or None
+        if match["threshold"] is not None:
+            entry["threshold"] = float(match["threshold"])
+    return entry
+
+
+def _read(
+    stated: object, variables: Mapping[str, JsonValue], before: tuple[Transform, ...], *, in_set: bool = False
+) -> Assertion:
+    """Return the assertion in one entry: a mapping, a cell of a table, or a set. Raises: ValueError."""
+    entry = _of_cell(stated.strip()) if isinstance(stated, str) else stated
     if not isinstance(entry, Mapping) or not isinstance(entry.get("type"), str):
         raise ValueError(  # noqa: TRY004 - the row is wrong
             f"its assertion is {entry!r:.60}; expected a mapping with a type"
         )
     kind = entry["type"]
-    if kind == "assert-set":
-        inner = entry.get("assert")
-        if not isinstance(inner, list) or any(isinstance(each, Mapping) and "assert" in each for each in inner):
-            raise ValueError("its assert-set has no list of assertions")
-        return [assertion for each in inner for assertion in _read(each, variables)]
     is_not, plain = kind.startswith("not-"), kind.removeprefix("not-")
-    if plain not in KINDS:
-        why = "is code of another tool" if plain in _OF_CODE else "asks a model, or is not known here"
-        raise ValueError(f"the assertion '{kind:.40}' {why}; expected {', '.join(KINDS)}, or write it as a scorer: "
-                         "FILE.py:NAME")  # fmt: skip
+    if plain not in (*KINDS, _SET) or kind == f"not-{_SET}":
+        why = next((why for why, kinds in _REFUSED.items() if plain in kinds), None)
+        near = nearest(plain, KINDS)
+        unknown = f"is not known{f'; did you mean {near[0]}?' if near else ''}"
+        raise ValueError(f"the assertion '{kind:.40}' {why or unknown}; checked here are {', '.join(KINDS)}")
+    known = ("type", "assert", "threshold", "weight", "metric") if plain == _SET else _KEYS
+    for key, value in entry.items():
+        if key not in known and value is not None:
+            raise ValueError(f"the assertion '{kind}' has the key '{key!s:.40}', which is not obeyed here; obeyed are "
+                             f"{', '.join(known)}")  # fmt: skip
+    threshold, weight, metric = _positive(entry, "threshold"), _positive(entry, "weight"), entry.get("metric")
+    weight, metric = 1.0 if weight is None else weight, metric if isinstance(metric, str) else ""
+    if plain == _SET:
+        inner = entry.get("assert")
+        if in_set or not isinstance(inner, list) or not inner:
+            raise ValueError("its assert-set has no list of assertions, or another set among them")
+        of_set = tuple(_read(each, variables, before, in_set=True) for each in inner)
+        return Assertion(_SET, weight=weight, metric=metric, threshold=threshold, of_set=of_set)
+    if (expression := entry.get("transform")) is not None:
+        before = (*before, _transform(expression, f"the assertion '{kind}'"))
     value = _filled(entry.get("value"), variables)
-    threshold, weight = _positive(entry, "threshold"), _positive(entry, "weight")
     if plain in _LISTS and isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
+        value = [part.strip() for part in next(csv.reader([value], skipinitialspace=True), [])]
     if plain in _LISTS and not (isinstance(value, list) and value):
         raise ValueError(f"the assertion '{kind}' has the value {value!r:.60}; expected a list of texts")
-    if plain in (*_TEXTS, "levenshtein") and value is None:
+    if plain in (*_TEXTS, "levenshtein") and (value is None or (value == "" and plain in ("contains", "icontains"))):
         raise ValueError(f"the assertion '{kind}' has no value")
+    if plain in _TEXTS and plain != "equals" and isinstance(value, list | Mapping):
+        raise ValueError(f"the assertion '{kind}' has the value {value!r:.60}; expected a text")
     if plain in ("latency", "cost") and threshold is None:
         raise ValueError(f"the assertion '{kind}' has no threshold")
-    if plain == "is-json" and value is not None:
-        raise ValueError("the assertion 'is-json' has a schema; expected it as the scorer json_schema:FILE")
+    if plain == "word-count":
+        value = _bounds(value)
+    if plain in _JSON:
+        value = _schema(value, f"the assertion '{kind}'")
     if plain == "regex":
+        value = _pattern(js_text(value))
         try:
-            compiled(str(value))
+            compiled(value)
         except DataError as error:
             raise ValueError(f"the assertion 'regex': {error}") from None
-    metric = entry.get("metric")
-    return [Assertion(plain, value, is_not, threshold, 1.0 if weight is None else weight,
-                      metric if isinstance(metric, str) else "")]  # fmt: skip
+    return Assertion(plain, value, is_not, threshold, weight, metric, before, _form(entry))
+
+
+def _form(entry: Mapping[str, object]) -> Form | None:
+    """Return Unicode's form in which `equals` compares. Raises: ValueError."""
+    stated = entry.get("normalizeUnicode")
+    if stated in (None, False):
+        return None
+    form = "NFC" if stated is True else stated
+    if form not in _FORMS or entry["type"] not in ("equals", "not-equals"):
+        raise ValueError(f"the assertion '{entry['type']}' has normalizeUnicode {stated!r:.40}; expected true "
+                         f"or one of {', '.join(_FORMS)}, of equals")  # fmt: skip
+    return form
+
+
+def _bounds(value: JsonValue) -> JsonValue:
+    """Return the least and the greatest number of words. Raises: ValueError."""
+    least, most = (value.get("min"), value.get("max")) if isinstance(value, Mapping) else (value, value)
+    numbers = []
+    for each in (least, most):
+        try:
+            numbers.append(None if each is None else float(each))  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            numbers.append(math.nan)
+    if numbers == [None, None] or any(each is not None and not math.isfinite(each) for each in numbers):
+        raise ValueError(f"the assertion 'word-count' has the value {value!r:.60}; expected a number, or min and max")
+    return [*numbers]
+
+
+def _schema(value: JsonValue, whose: str) -> JsonValue:
+    """Return a JSON Schema, from the text that it may be; None without one. Raises: ValueError."""
+    if value in (None, ""):
+        return None
+    try:
+        schema = load_yaml(value) if isinstance(value, str) else value
+        if not isinstance(schema, Mapping | bool):
+            raise ValueError(f"{whose} has the value {value!r:.60}; expected a JSON Schema")  # noqa: TRY004 - the row is wrong
+        validator_of(schema, whose)
+    except (DataError, UsageError) as error:
+        raise ValueError(str(error)) from None
+    return schema
+
+
+def _pattern(pattern: str) -> str:
+    """Return a regular expression of JavaScript as Python's: names of groups, and an end that is the text's end."""
+    pattern = re.sub(r"\(\?<(?=[A-Za-z_$])", "(?P<", pattern)
+    return re.sub(r"(?<!\\)((?:\\\\)*)\$(?=\)*\Z|\|)", r"\1\\Z", pattern)
 
 
 def _positive(entry: Mapping[str, object], name: str) -> float | None:
@@ -151,7 +276,8 @@ class Assertions(PlainScorer):
 
     FACTS = ScorerFacts(
         "assertions",
-        "weights of the row's assertions that hold / weights of all; without a known latency or cost: not scored",
+        "weights of the row's assertions that hold / weights of all; of a set its own share; without a known "
+        "latency or cost: not scored",
         needs=frozenset({"assertions"}),
     )
     IN_THREAD = True
@@ -160,14 +286,27 @@ class Assertions(PlainScorer):
         assertions = assertions_of(answered.row)
         if not assertions:
             raise DataError(f"row {answered.row.id}: it has no assertions")
-        weights = sum(each.weight for each in assertions)
-        held = [_holds(each, answered) for each in assertions]
-        if any(each is None for each in held):
+        value, broken = _share(assertions, answered)
+        if value is None:
             return self._result(None, "the target did not state what an assertion is about")
-        broken = [_assertion_text(each) for each, holds in zip(assertions, held, strict=True) if not holds]
-        share = sum(each.weight for each, holds in zip(assertions, held, strict=True) if holds)
-        value = share / weights if weights else float(not broken)
         return self._result(value, f"does not hold: {'; '.join(broken)}"[:2000] if broken else None)
+
+
+def _share(assertions: Sequence[Assertion], answered: Answered) -> tuple[float | None, list[str]]:
+    """Return the weighted share of assertions that hold, and those that do not; None where one is not known."""
+    total, weights, broken, is_known = 0.0, 0.0, list[str](), True
+    for each in assertions:
+        if each.of_set:
+            value, of_set = _share(each.of_set, answered)
+            broken += of_set
+        else:
+            value, why = _held(each, answered)
+            broken += [_assertion_text(each) + why] if value == 0.0 else []
+        is_known = is_known and value is not None
+        total, weights = total + each.weight * (value or 0.0), weights + each.weight
+    if not is_known:
+        return None, broken
+    return (total / weights if weights else float(not broken)), broken
 
 
 def _assertion_text(assertion: Assertion) -> str:
@@ -179,57 +318,95 @@ def _assertion_text(assertion: Assertion) -> str:
     )
 
 
-def _holds(assertion: Assertion, answered: Answered) -> bool | None:
-    """Return whether an assertion holds; None where what it is about is not known."""
+def _held(assertion: Assertion, answered: Answered) -> tuple[float | None, str]:
+    """Return whether an assertion holds, None where what it is about is not known, and why its transform failed."""
     if assertion.kind in ("latency", "cost"):
         known = answered.cost if assertion.kind == "cost" else answered.latency_s
         if known is None or assertion.threshold is None:
-            return None
-        return (known * (1 if assertion.kind == "cost" else 1000) <= assertion.threshold) != assertion.is_not
-    return _is_so(assertion, text_of(answered.output)) != assertion.is_not
+            return None, ""
+        measured = known * (1 if assertion.kind == "cost" else 1000)
+        return float((measured <= assertion.threshold) != assertion.is_not), ""
+    output = answered.output
+    try:
+        for transform in assertion.transforms:
+            output = transform(output)
+    except NoValue as error:
+        return 0.0, f" ({error})"  # negated or not: there is nothing to check
+    is_json = assertion.kind in _JSON or (assertion.kind == "equals" and isinstance(assertion.value, list | Mapping))
+    return float(_is_so(assertion, js_text(output) if is_json else text_of(output)) != assertion.is_not), ""
 
 
 def _is_so(assertion: Assertion, output: str) -> bool:
     kind, value = assertion.kind, assertion.value
-    if kind in ("is-json", "contains-json"):
-        return _is_json(output) if kind == "is-json" else _contains_json(output)
+    if kind in _JSON:
+        return any(_is_valid(each, value) for each in (_values(output) if kind == "is-json" else _values_in(output)))
+    if kind == "word-count":
+        least, most = cast("list[float | None]", value)  # as `_bounds` makes them
+        n_words = len(output.split())
+        return (least is None or n_words >= least) and (most is None or n_words <= most)
     if kind == "levenshtein":
-        return levenshtein(output, text_of(value)) <= (5 if assertion.threshold is None else assertion.threshold)
+        return levenshtein(output, js_text(value)) <= (5 if assertion.threshold is None else assertion.threshold)
     if kind == "regex":
         return bool(findall(compiled(str(value)), output))
     if kind == "equals":
-        return _equals(output, value)
+        return _equals(output, value, assertion.form)
     if kind == "starts-with":
-        return output.startswith(text_of(value))
+        return output.startswith(js_text(value))
+    texts = [js_text(each) for each in value] if isinstance(value, list) else [js_text(value)]
     if kind.startswith("i"):
-        output, kind = output.lower(), kind[1:]
-        value = [text_of(each).lower() for each in value] if isinstance(value, list) else text_of(value).lower()
-    texts: Sequence[str] = [text_of(each) for each in value] if isinstance(value, list) else [text_of(value)]
+        output, kind, texts = output.lower(), kind[1:], [text.lower() for text in texts]
     contained = [text in output for text in texts]
     return any(contained) if kind == "contains-any" else all(contained)
 
 
-def _equals(output: str, value: JsonValue) -> bool:
-    """Return whether an output is a value: a text exactly, anything else as JSON."""
-    if isinstance(value, str):
-        return output == value
+def _equals(output: str, value: JsonValue, form: Form | None) -> bool:
+    """Return whether an output is a value: a list or mapping as JSON, anything else by its text."""
+    if isinstance(value, list | Mapping):
+        return any(_strict(each) == _strict(value) for each in _values(output))
+    text = js_text(value)
+    return output == text if form is None else _in_form(form, output) == _in_form(form, text)
+
+
+def _strict(value: object) -> str:
+    """Return a value as JavaScript's strict equality sees it: 1.0 is 1, true is not."""
+    if isinstance(value, Mapping):
+        return json.dumps({str(key): _strict(each) for key, each in value.items()}, sort_keys=True)
+    if isinstance(value, list):
+        return json.dumps([_strict(each) for each in value])
+    return json.dumps(value) if isinstance(value, str) else js_text(value)
+
+
+def _in_form(form: Form, text: str) -> str:
+    return unicodedata.normalize(form, text)
+
+
+def _is_valid(value: object, schema: JsonValue) -> bool:
+    return schema is None or validator_of(schema, "assertions", checks_formats=True).is_valid(value)
+
+
+def _values(text: str) -> list[object]:
+    """Return the JSON value that a text is, in a list; none where it is none."""
     try:
-        parsed: JsonValue = parse_json(output)
+        return [parse_json(text)]
     except (ValueError, RecursionError):
-        return False
-    return bool(parsed == value)
+        return []
 
 
-def _is_json(text: str) -> bool:
-    try:
-        parse_json(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+MOST_TRIES = 200  # brackets from which a text is read as JSON without success
 
 
-def _contains_json(text: str) -> bool:
-    """Return whether an object or a list stands in a text, tried from each of its first brackets."""
-    starts = [match.start() for match in re.finditer(r"[\[{]", text)][:100]
-    ends = [match.end() for match in re.finditer(r"[\]}]", text)][-100:]
-    return any(end > start and _is_json(text[start:end]) for start in starts[:20] for end in reversed(ends[-20:]))
+def _values_in(text: str) -> list[object]:
+    """Return the objects and lists that stand in a text, one after the other."""
+    if is_deeper(text, 100):
+        return []
+    decoder, found, n_tries = json.JSONDecoder(), [], 0
+    bracket = re.compile(r"[\[{]")
+    match = bracket.search(text)
+    while match and n_tries < MOST_TRIES:
+        try:
+            value, end = decoder.raw_decode(text, match.start())
+            found.append(value)
+        except (ValueError, RecursionError):
+            end, n_tries = match.end(), n_tries + 1
+        match = bracket.search(text, end)
+    return found

@@ -11,9 +11,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assaymark.applications.binding import source_hash
 from assaymark.applications.functions import load_named
@@ -27,17 +28,21 @@ from assaymark.applications.scorers.similarity import (
     text_similarity,
 )
 from assaymark.errors import DataError, MissingExtra, UsageError
-from assaymark.limits.nesting import parse_json
+from assaymark.limits.nesting import json_kind, parse_json
 from assaymark.limits.regexes import compiled, findall
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
+from assaymark.scoring.typography import canonical, equal_by, folded, number_of
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 __all__ = [
     "Contains", "Cost", "Embedding", "Exact", "JsonDiff", "JsonSchema", "Latency", "Levenshtein", "ListMatch", "Number",
-    "PlainScorer", "Regex", "Tokens", "text_of",
+    "PlainScorer", "Regex", "Tokens", "json_in", "text_of", "validator_of",
 ]  # fmt: skip
 
-VERSION = 1  # raise it when the same answers would get another score
+VERSION = 2  # raise it when the same answers would get another score
 
 
 def text_of(value: JsonValue) -> str:
@@ -114,31 +119,77 @@ class PlainScorer:
 
 @dataclass(frozen=True)
 class Exact(PlainScorer):
-    """Whether the answer is the expected one.
+    """Whether the answer is the expected one. A number, boolean, list or mapping equals a text that is the same value.
 
-    ignore_case, strip: compare texts without regard to case, or to white space at both ends.
+    ignore_case, strip: compare texts without regard to case, or to white space at both ends. ignore_typography: as own
+    questions are compared, without regard to what cannot carry meaning, and numbers as numbers.
     """
 
     FACTS = ScorerFacts("exact", "1 if the answer equals the expected value, else 0", scale="right or wrong",
                         needs=frozenset({"expected"}))  # fmt: skip
     ignore_case: bool = False
     strip: bool = False
+    ignore_typography: bool = False
 
     def _score(self, answered: Answered) -> Result:
         output, expected = answered.output, answered.row.expected
         if not (isinstance(output, Mapping) and isinstance(expected, Mapping)):
             output, expected = _inner(output), _inner(expected)
-        return self._result(self._normal(output) == self._normal(expected))
+        if self.ignore_typography and isinstance(output, str) and isinstance(expected, str):
+            by = equal_by(output, expected, ignore_case=self.ignore_case)
+            return self._equal_but_for(by, f"equal but for {by}")
+        if self._normal(output) == self._normal(expected):
+            return self._result(value=True)
+        if isinstance(output, str) == isinstance(expected, str):
+            return self._result(value=False)
+        text, value = (output, expected) if isinstance(output, str) else (expected, output)
+        if self._normal(_value_like(value, str(text))) == self._normal(value):
+            return self._equal_but_for("kind", f"{text!r:.80} is the {json_kind(value)}")
+        kinds = f"the answer is a {json_kind(output)}, the expected value a {json_kind(expected)}"
+        return self._result(False, kinds.replace("a array", "an array").replace("a object", "an object"))
+
+    def _equal_but_for(self, by: str | None, comment: str) -> Result:
+        """Return the result of values that are equal if something is ignored, which is named beside the score."""
+        if by in (None, "text"):
+            return self._result(by is not None)
+        return replace(self._result(value=True, comment=comment), metadata={"equal_by": by})
 
     def _normal(self, value: JsonValue) -> JsonValue:
         if isinstance(value, bool):
             return ["bool", value]  # Python's True equals 1, JSON's does not
         if isinstance(value, str):
             value = value.strip() if self.strip else value
-            return value.casefold() if self.ignore_case else value
+            return folded(value) if self.ignore_case else canonical(value)
         if isinstance(value, Mapping):
             return {key: self._normal(inner) for key, inner in value.items()}
         return [self._normal(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+_WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "none": None}
+
+
+def _value_like(value: JsonValue, text: str) -> JsonValue:
+    """Return the value that a text is, of the kind of another value; the text where it is none."""
+    if isinstance(value, bool | None):
+        return _WORDS.get(text.strip().casefold(), text)
+    if isinstance(value, int | float):
+        number = number_of(text)
+        if number is None:
+            return text
+        return int(number) if number == number.to_integral_value() and abs(number) < 10**400 else float(number)
+    try:
+        return json_in(text)
+    except ValueError:
+        return text
+
+
+def json_in(text: str) -> JsonValue:
+    """Return the value of a JSON text, which may stand in a fence of Markdown. Raises: ValueError for other texts."""
+    fenced = _FENCE.fullmatch(text)
+    return parse_json(fenced["text"] if fenced else text)
+
+
+_FENCE = re.compile(r"\s*(?P<fence>```+|~~~+)[ \t]*\w*[ \t]*\n(?P<text>.*?)\n?\s*(?P=fence)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -161,8 +212,8 @@ class Contains(PlainScorer):
         wanted = self.text if self.text is not None else _inner(answered.row.expected)
         texts = [text_of(each) for each in wanted] if isinstance(wanted, list | tuple) else [text_of(wanted)]
         output = text_of(answered.output)
-        if self.ignore_case:
-            output, texts = output.casefold(), [each.casefold() for each in texts]
+        form = folded if self.ignore_case else canonical
+        output, texts = form(output), [form(each) for each in texts]
         missing = [each for each in texts if each not in output]
         return self._result(not missing, f"without: {', '.join(missing)}"[:500] if missing and len(texts) > 1 else None)
 
@@ -197,7 +248,7 @@ class Regex(PlainScorer):
         pattern = self.pattern if self.pattern is not None else text_of(answered.row.expected)
         pattern = rf"\A(?:{pattern})\Z" if self.whole else pattern
         flags = re.IGNORECASE if self.ignore_case else 0
-        return self._result(bool(findall(compiled(pattern, flags), text_of(answered.output))))
+        return self._result(bool(findall(compiled(canonical(pattern), flags), canonical(text_of(answered.output)))))
 
 
 @dataclass(frozen=True)
@@ -231,14 +282,13 @@ class Number(PlainScorer):
         return self._result(number_similarity(output, expected))
 
 
-def _number(value: JsonValue) -> float | None:
-    value = _inner(value)
-    if isinstance(value, str):
-        try:
-            value = float(value.strip().replace("_", "?"))  # Python's 1_000 is nobody's number
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+_LEADING_ZEROS = re.compile(r"\A([+-]?)0+(?=\d)")
+
+
+def _number(stated: JsonValue) -> float | None:
+    inner = _inner(stated)
+    value = number_of(_LEADING_ZEROS.sub(r"\1", inner.strip())) if isinstance(inner, str) else inner
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     try:
         number = float(value)
@@ -260,7 +310,13 @@ class JsonDiff(PlainScorer):
     IN_THREAD = True
 
     def _score(self, answered: Answered) -> Result:
-        return self._result(json_similarity(answered.output, answered.row.expected))
+        output = answered.output
+        if isinstance(output, str) and (fenced := _FENCE.fullmatch(output)):
+            output = fenced["text"]
+        return self._result(
+            json_similarity(output, answered.row.expected),
+            None if output is answered.output else "the answer is in a fence, which is not compared",
+        )
 
 
 @dataclass(frozen=True)
@@ -292,7 +348,7 @@ def _list(value: JsonValue) -> list[str] | None:
     value = _inner(value)
     if isinstance(value, str):
         try:
-            value = parse_json(value)
+            value = json_in(value)
         except ValueError:
             return None
     return [text_of(each) for each in value] if isinstance(value, list | tuple) else None
@@ -327,26 +383,13 @@ class JsonSchema(PlainScorer):
             except DataError as error:
                 raise UsageError(f"scorer json_schema: {path}: {error}") from None
             object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "_validator", None if schema is None else self._make_validator(schema))
-
-    def _make_validator(self, schema: object) -> object:
-        try:
-            import jsonschema
-            import referencing
-        except ImportError:
-            raise MissingExtra("the scorer json_schema with a schema", "scorers") from None
-        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        try:
-            kind.check_schema(schema)
-        except jsonschema.SchemaError as error:
-            raise UsageError(f"scorer json_schema: the schema is not valid: {error.message:.300}") from None
-        return kind(schema, registry=referencing.Registry())
+        object.__setattr__(self, "_validator", None if schema is None else validator_of(schema, "scorer json_schema"))
 
     def _score(self, answered: Answered) -> Result:
         value = answered.output
         if isinstance(value, str):
             try:
-                value = parse_json(value)
+                value = json_in(value)
             except ValueError as error:
                 return self._result(0.0, f"not JSON: {error}")
         validator = self.__dict__["_validator"]
@@ -354,6 +397,28 @@ class JsonSchema(PlainScorer):
             return self._result(isinstance(value, Mapping | list | tuple))
         first = next(iter(validator.iter_errors(value)), None)
         return self._result(first is None, None if first is None else f"{first.json_path}: {first.message}"[:500])
+
+
+def validator_of(schema: object, whose: str, *, checks_formats: bool = False) -> "Validator":
+    """Return the validator of a JSON Schema; `whose` begins the messages.
+
+    References to other documents are not followed.
+
+    Raises: UsageError for an invalid schema; MissingExtra.
+    """
+    try:
+        import jsonschema
+        import referencing
+    except ImportError:
+        raise MissingExtra(f"{whose} with a schema", "scorers") from None
+    kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise UsageError(f"{whose}: the schema is not valid: {error.message:.300}") from None
+    formats = kind.FORMAT_CHECKER if checks_formats else None
+    validator: Validator = kind(schema, registry=referencing.Registry(), format_checker=formats)
+    return validator
 
 
 @dataclass(frozen=True)

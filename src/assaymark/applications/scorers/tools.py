@@ -16,6 +16,7 @@ from assaymark.applications.tool_calls import (
     ToolCall,
     expected_calls,
     given_tools,
+    has_unread_calls,
     n_steps_in,
     tools_of,
 )
@@ -61,6 +62,8 @@ class ToolCalls(PlainScorer):
         if expected is None:
             raise DataError(f"row {answered.row.id}: its expected value has no tool calls")
         read = answered.tool_calls
+        if read is None and has_unread_calls(answered.output):
+            return self._result(0.0, "the answer's tool calls cannot be read")
         made = read or []
         comment = None if read is not None else "the answer has no tool calls, nor a place for them"
         if not expected or not made:

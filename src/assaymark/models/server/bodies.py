@@ -217,8 +217,10 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_call: bool = False) -> ServerText:
     """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
+
+    may_call: the model was told of tools, so that an answer which it ended without text and without calls is one.
 
     Raises: HttpFailure if there is none, or the server withheld it.
     """
@@ -233,7 +235,10 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> Ser
     content = message.get("refusal") if content is None else content  # a refusal replaces the answer
     calls = message.get("tool_calls") or _older_call(message)
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
-    if content is None and calls is None and reasoning is None and finish != "length":
+    if calls is None and not content and finish in ("tool_calls", "function_call"):
+        raise HttpFailure(MalformedAnswer, f"the answer has finish_reason {finish}, and neither calls nor a text")
+    is_silent = may_call and finish == "stop"
+    if content is None and calls is None and reasoning is None and finish != "length" and not is_silent:
         raise HttpFailure(MalformedAnswer, "the answer contains no text")
     return ServerText(
         text=_text(content, keys),

@@ -330,7 +330,8 @@ class OpenAIModel:
         prepared, repeat = waiting[0]
         tools = self._prompts.tools_of(prepared)
         body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat, tools)
-        return HttpCall(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
+        read = partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys, may_call=bool(tools))
+        return HttpCall(waiting, body, read)
 
     def _generated(self, answered: CallOutcome[Generated, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all queries that waited for one text."""

@@ -196,6 +196,14 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
     return {"n_first_token": len(own), "n_outside": sum(_count(row, "n_outside", 0) for row in own)} if own else {}
 
 
+def _equal_by(rows: Sequence[ScoreRow]) -> EstimateDetails:
+    """Return how many right answers are not the reference to the letter, by what differs; empty without any."""
+    stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
+    names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
+    counts = Counter(str(name) for name in names if name)
+    return {"equal_by": dict(counts.most_common())} if counts else {}
+
+
 def _absent_golds(name: str, own: Scored) -> EstimateDetails:
     """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
@@ -233,6 +241,7 @@ def _estimate(
         "unit": _unit(metric, counted),
         "n_tied": len(tied),
         **_first_tokens(counted),
+        **_equal_by(counted),
         **_first_error(rows),
         "lm_eval_value": _lm_eval_value(metric, items),
         "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),

@@ -108,6 +108,7 @@ def sample_view(record: SampleRecord, original: SampleRecord | None = None) -> R
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
             parts.append(_indented(f"reference: {shortened(request.target)}", "green"))
         parts += [_indented(reason, "red") for reason in reasons_of(record)]
+        parts += [_indented(comment, "dim") for comment in _comments(record)]
         parts += [_indented(f"flagged: {flags}", "yellow")] if (flags := flags_of_programs(record)) else []
     return Padding(Group(*parts), (0, 0, 1, 0))
 
@@ -278,6 +279,15 @@ def shown_choices(record: SampleRecord) -> list[str]:
     return [
         f"{before}{shortened(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
         for context, query in zip(contexts, queries, strict=True)
+    ]
+
+
+def _comments(record: SampleRecord) -> list[str]:
+    """Return what scorers said beside their values."""
+    return [
+        f"{score.metric}: {shortened(comment)}"
+        for score in record.scores
+        if isinstance(score.detail, dict) and isinstance(comment := score.detail.get("comment"), str)
     ]
 
 

@@ -277,6 +277,7 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     return [*notes, *([truncated] if (truncated := truncation_of(cell)) else [])]
 
 
+_DIFFERS_IN = {"number": "how a number is written", "kind": "kind, such as a number and its text"}
 _PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
 
 
@@ -297,6 +298,9 @@ def _notes(cell: Estimate) -> list[str]:
         notes.append("labels and no values: " + ", ".join(f"{label:.40} {n:,}" for label, n in labels.items()))
     if cell.n_unparsed:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
+    if by := details.get("equal_by"):
+        how = ", ".join(f"{n:,} in {_DIFFERS_IN.get(each, each)}" for each, n in by.items())
+        notes.append(f"{counted(sum(by.values()), 'right answer')} not the reference to the letter: {how}")
     if scored := details.get("n_first_token"):
         notes.append(f"{scored:,} scored by the first generated token")
     if outside := details.get("n_outside"):

@@ -1,0 +1,319 @@
+"""Extract the chosen letter from a generated answer to a question with lettered options, with or without reasoning.
+
+The last statement counts: a keyword and a letter ("the answer is (B)", "Antwort: B", "故选B"), "B is correct", "so B.",
+a box, a tag, JSON, or a line that is a letter alone. Without one, an answer that begins with a letter and its text
+("B) Lisbon") has that letter, and one in which a single letter stands in brackets has this. A rejected letter ("not
+A"), one of several ("A or B"), the article "A" and the pronoun "I" are no statements. What cannot be read, or is taken
+back ("B. No, wait"), is no answer: nothing is guessed, and reasoning that was cut off has none.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from assaymark.errors import MalformedSample
+from assaymark.limits.nesting import parse_json
+
+__all__ = ["ChosenLetter", "extract_choice_letter"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenLetter:
+    """The extracted choice and the rule that found it."""
+
+    index: int  # of the choice
+    rule: str  # stated | whole answer | bracketed
+    text: str  # the matching passage
+
+
+# after a letter these words go on with the sentence; others make "A" an article, and "C" a part of a name (C major)
+_GO_ON = (
+    "about|according|after|again|all|also|although|and|are|as|at|based|because|but|by|can|choice|"
+    "considering|correct|did|do|does|due|either|fits|for|from|given|gives|had|has|here|hence|"
+    "however|if|in|indeed|instead|is|it|its|looks|matches|may|might|must|not|of|on|only|or|"
+    "rather|remains|right|says|seems|should|since|so|than|that|the|then|there|therefore|these|this|"
+    "those|though|thus|to|too|under|was|we|were|when|where|which|while|will|with|without|would|"
+    "yes|you|car|parce|puisque|est|et|ou|da|denn|weil|ist|und|oder|porque|pues|ya|es|y|o|"
+    "perché|è|pois|é|want|omdat|bo|ponieważ|jest|çünkü|karena|adalah|vì|là"
+)
+_FRAMED = r"[(\[<{【]\s*(?P<f>[A-Za-z])\s*[)\]>}】]"
+_ENDS = r"(?![A-Za-zÀ-ɏ0-9_'’+#]|[-./]\w)"  # of C, not of C++, B12, A.M. or D'accord
+_CAPITAL = rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS})"  # a letter where nothing announces it
+_LOOSE = (  # a letter after a keyword
+    rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?:(?<=[AI])(?!\s+[^\W\d_])|(?<=I)(?=\s+(?:because|since|as|is|and|or|but|not)\b)"
+    rf"|(?<=[^I])(?=\s+(?:{_GO_ON})\b)|(?<=[B-HJ-Z])(?!\s+[a-zß-ɏ]))"
+    rf"|(?P<l>[a-z]){_ENDS}(?=\s*(?:[).:,;!\]}}\"']|\n|\Z)|\s+(?:because|since|as)\b))(?!\s*\?)"
+)
+_NOUN = (
+    r"(?i:(?:the\s+)?(?:options?|choices?|letters?|opción|opzione|opção|alternativa|lettera|letra|lettre|buchstabe))"
+)
+_KEY = unicodedata.normalize(
+    "NFKC",  # "answer" in the languages that models answer in
+    r"(?i:\b(?:answers?|ans|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
+    r"(?:correct|right|best)\s+one|richtig|korrekt|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
+    r"resposta|opção|antwoord|odpowiedź(?:\s+to)?|odpověď(?:\s+je)?|svaret|svar|vastaus(?:\s+on)?|válasz|răspuns(?:ul)?|cevap|yanıt|jawaban(?:nya)?|"
+    r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu)\b|答案|答え|答(?=\s*:)|回答|正解|正答|解答|"
+    r"[选選](?:择|擇|项|項)?|"
+    r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|คำตอบ)",
+)
+_IS = (
+    r"(?:[:=\-–—→]|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|seems\s+to|"
+    r"appears\s+to)\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
+    r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|है|คือ|选|選|[择擇]|項|项)"
+)
+_ADVERB = (
+    r"(?:(?i:\b(?:therefore|thus|hence|then|clearly|definitely|indeed|most|likely|probably|certainly|simply|just|"
+    r"obviously|in|fact|actually|really|still|again|now|be|by|the|donc|also|daher|so|only|always)\b[\s:,]+)"
+    r"|\b(?:la|le|el|die|der|das|a|o|il)\s+)"
+)
+_CHOOSE = (
+    r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|settle\s+on|say|guess|"
+    r"vote\s+for|leaves?|leaving|conclude|wähle|nehme|choisis|elijo|scelgo|escolho)\b)"
+)
+_SO = (
+    r"(?:(?i:\b(?:it\s+is|it['’]s|it\s+was|that\s+is|that['’]s|this\s+is|(?:must|has\s+to|should|can\s+only)\s+be|so|thus|"
+    r"hence|therefore|definitely|clearly|certainly|obviously|surely|only|also|no|"
+    r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b)|∴|⇒|=>|→|因此|所以|したがって)"
+)
+_IS_RIGHT = (
+    r"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)"
+    r"\s+)*(?:correct|right|true|best|accurate|appropriate|answer|choice|option|one)\b|remains\b|it\s+is\b|"
+    r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|(?:ist\s+(?:die\s+)?)?(?:richtige?|korrekt)\b|es\s+(?:la\s+)?(?:respuesta\s+)?"
+    r"correct[ao]|è\s+(?:la\s+)?(?:risposta\s+)?(?:corrett[ao]|giust[ao])|é\s+(?:a\s+)?(?:resposta\s+)?corret[ao]|"
+    r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
+)
+_STATED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # the answer to this question is therefore option (B); Answer:\n\nB
+        rf"{_KEY}(?:\s+(?!not\b)[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
+        rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
+        rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
+        rf"{_KEY}】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*(?:[.!,]?\s*(?:\n|\Z)|[^\x00-\u024f]))",  # Answer B
+        rf"{_CHOOSE}[\s:]+(?:{_NOUN}\s+)?{_LOOSE}",
+        rf"{_SO}[ \t:,]*(?:{_NOUN}\s+)?(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?=\s*(?:[.!;,)。]|\n|\Z)))",
+        rf"(?<![\w'’])(?:{_NOUN}\s+)?{_CAPITAL}\s*{_IS_RIGHT}",
+        rf"####\s*{_CAPITAL}",
+    )
+)
+_SECOND = re.compile(
+    rf"\s*(?:,|/|&|\b(?i:or|and|oder|und|ou|et|o|y|e)\b|或|和|、)\s*(?:{_NOUN}\s+)?{_LOOSE}"
+    r"(?!\s+(?i:is|was|looks?|seems?|would|can|are|has|fails?)\b)"
+)
+_UNSURE = re.compile(r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?)\Z")
+_GOES_ON = re.compile(r"\s+(?i:is|was|are|cannot|can|can't|seems|looks|would|could|might|may|has|isn't)\b")
+_RETRACTED = re.compile(
+    r"(?i:\b(?:wait\b|hmm+\b|no,\s+(?:that|it|i)\b|correct\s+myself|scratch\s+that|on\s+second\s+thoughts?|i\s+was\s+wrong|"
+    r"let\s+me\s+re-?(?:check|consider|think|evaluate|examine)))"
+)
+_NEGATED = re.compile(
+    r"(?i:\b(?:not|never|neither|nor|except|cannot|no|nicht|pas|non|não|niet)\b|n['’]t\b|不|ない|아니)"
+)
+_DOUBT = re.compile(
+    _NEGATED.pattern + r"|(?i:\b(?:wrong|incorrect|false|unlikely|eliminated?|rule|ruled|exclude[ds]?|fails?)\b)"
+)
+_LINE = re.compile(rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])\W*")
+_ALONE = re.compile(
+    rf"[\s\"'{{\[]*(?i:(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is)?[\s:]*)?"
+    rf"(?:{_FRAMED}|(?P<u>[A-Za-z]))[\s\"'.}}\]]*"
+)
+_LABEL = re.compile(
+    r"[\s>#*•✅]*[(\[]?(?P<u>[A-Za-z])(?:[)\]][.:,]?|[.:](?=\s|\Z|[^\x00-\u024f])|\s+[-–—](?=\s)|,(?=\s))(?P<text>.*)",
+    re.DOTALL,
+)
+_THOUGHT = re.compile(
+    r"<(?P<tag>think|thinking|thought|reasoning|reflection|seed:think|analysis|scratchpad)>.*?(?:</(?P=tag)>|(?P<open>\Z))"
+    r"|\[THINK\].*?(?:\[/THINK\]|(?P<open2>\Z))|◁think▷.*?(?:◁/think▷|(?P<open3>\Z))"
+    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))",
+    re.DOTALL | re.IGNORECASE,
+)
+_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|seed:think)>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_FINAL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w+)?<\|message\|>")
+_FENCE = re.compile(r"\s*```\w*\s*\n(?P<text>.*?)\n?\s*```\s*", re.DOTALL)
+_TAG = re.compile(
+    r"[<\[](?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans|final|output|solution|conclusion)[>\]](?P<text>.{0,400}?)"
+    r"(?:[<\[]/(?P=tag)[>\]]|(?=<)|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_NAME = (
+    r"[\w \-]*(?:answer|choice|option|letter|selection|selected|response|prediction|label|correct|result|答案)[\w \-]*"
+)
+_FIELD = re.compile(
+    rf"[\"']{_NAME}[\"']\s*:\s*"
+    r"(?P<text>\[[^\]]{0,200}\]|\"[^\"\n]{0,400}\"|'[^'\n]{0,400}')",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|texttt|bf|rm|mbox|operatorname)\b\s*"
+)
+_ONE = r"\s*\(?\s*([A-Za-z])\s*\)?\s*\.?\s*"
+_MARKED = re.compile(
+    rf"\*\*\*{_ONE}\*\*\*|\*\*{_ONE}\*\*|(?<!\w)__{_ONE}__(?!\w)|\*{_ONE}\*|(?<!\w)_{_ONE}_(?!\w)|`{{1,3}}{_ONE}`{{1,3}}|"
+    rf"\$\$?{_ONE}\$\$?|"
+    rf"\\\({_ONE}\\\)|\\\[{_ONE}\\\]|\"{_ONE}\"|“{_ONE}”|(?<!\w)'{_ONE}'(?!\w)|‘{_ONE}’|「{_ONE}」|«{_ONE}»"
+)
+
+
+def extract_choice_letter(answer: str, n_choices: int) -> ChosenLetter | None:
+    """Return the choice that an answer names; None where it names none of this question's choices, or several.
+
+    Raises: MalformedSample for a number of choices outside 2 to 26.
+    """
+    if not 2 <= n_choices <= 26:
+        raise MalformedSample(f"{n_choices} choices; expected 2 to 26 for letters")
+    text = _without_reasoning(answer)
+    found = None if text is None else _found(text)
+    if found is None or (index := ord(found[0].upper()) - ord("A")) >= n_choices:
+        return None
+    return ChosenLetter(index, found[1], found[2].strip())
+
+
+def _without_reasoning(answer: str) -> str | None:
+    """Return the text after the reasoning; None where the reasoning was cut off."""
+    if finals := list(_FINAL.finditer(answer)):
+        return answer[finals[-1].end() :]
+    if "<|channel|>" in answer:
+        return None
+    kept, at = [], 0
+    for match in _THOUGHT.finditer(answer):
+        if any(match[name] is not None for name in ("open", "open2", "open3", "open4")):
+            return None
+        kept.append(answer[at : match.start()])
+        at = match.end()
+    text = "".join([*kept, answer[at:]])
+    closed = list(_CLOSED.finditer(text))  # opened by the prompt
+    return text[closed[-1].end() :] if closed else text
+
+
+def _found(answer: str) -> tuple[str, str, str] | None:
+    """Return a letter, the rule and the passage."""
+    fenced = _FENCE.fullmatch(answer)
+    if (of_json := _of_json(fenced["text"] if fenced else answer)) is not None:
+        return of_json
+    text = _plain(answer)
+    statements = sorted(_statements(text), key=lambda each: each[0])
+    if statements:
+        end, letter, passage = statements[-1]
+        return None if letter is None or _RETRACTED.search(text, end) else (letter, "stated", passage)
+    return _whole(text) or _bracketed(text)
+
+
+def _of_json(text: str) -> tuple[str, str, str] | None:
+    """Return the letter of an answer that is one JSON object with a field for it."""
+    if not text.strip().startswith("{"):
+        return None
+    try:
+        value = parse_json(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, Mapping):
+        return None
+    fields = [each for key, each in value.items() if re.fullmatch(_NAME, key, re.IGNORECASE)]
+    letters = {letter for each in fields if isinstance(each, str) and (letter := _content(_plain(each)))}
+    return (letters.pop(), "stated", text) if len(letters) == 1 else None
+
+
+def _plain(text: str) -> str:
+    """Return a text with half-width characters, and a letter that is marked in any way as `(X)`."""
+    text = unicodedata.normalize("NFKC", text)
+    text = re.sub(r"(?<!~)~~(?!~).*?~~|<del>.*?</del>", " ", text, flags=re.DOTALL)
+    text = re.sub(r"</?(?:b|strong|i|em|u|code|p|span|mark|h\d)\b[^<>]*>|<br\s*/?>", "**", text)
+    text = _COMMAND.sub("", re.sub(r"<\|[^|<>]*\|>|</?s>|<eos>|<end_of_turn>", " ", text))
+    text = re.sub(rf"\{{{_ONE}\}}", lambda match: f"{{({match[1]})}}", text)
+    for _ in range(3):
+        text = _MARKED.sub(lambda match: f"({next(each for each in match.groups() if each)})", text)
+        text = re.sub(r"\(\(\s*([A-Za-z])\s*\)\)", r"(\1)", text)
+    return re.sub(r"\*\*|__|`|\$|~~~", "", text)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
+    """Yield the end, the letter, and the passage of each statement; no letter where it names several."""
+    for pattern in _STATED:
+        for match in pattern.finditer(text):
+            if _UNSURE.search(text[max(0, match.start() - 20) : match.start()]):
+                continue
+            if (between := match.groupdict().get("between")) and _NEGATED.search(between):
+                continue
+            letter = _named(match)
+            second = _SECOND.match(text, match.end())
+            yield match.end(), None if second and _named(second) != letter else letter, match[0]
+    contents = [(end, box, f"\\boxed{{{box}}}") for end, box in _boxes(text)]
+    contents += [
+        (match.end(), match["text"], match[0]) for pattern in (_TAG, _FIELD) for match in pattern.finditer(text)
+    ]
+    for end, content, passage in contents:
+        if (stated := _content(content)) or _several(content):
+            yield end, stated, passage
+    lines = text.rstrip().splitlines()
+    if len(lines) > 1 and (alone := _LINE.fullmatch(lines[-1])):
+        yield len(text), _named(alone), lines[-1]
+    elif (
+        len(lines) > 1
+        and (label := _LABEL.fullmatch(lines[-1]))
+        and label["u"].isupper()
+        and _labels(lines) == {label["u"]}
+    ):
+        yield len(text), label["u"], lines[-1]
+
+
+def _named(match: re.Match[str]) -> str:
+    return next(each for name in ("f", "u", "l") if (each := match.groupdict().get(name)))
+
+
+def _boxes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the end and the content of each LaTeX box."""
+    for match in re.finditer(r"\\f?boxed\s*\{", text):
+        depth, at = 1, match.end()
+        while depth and at < min(len(text), match.end() + 400):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        if not depth:
+            yield at, text[match.end() : at - 1]
+
+
+def _content(text: str) -> str | None:
+    """Return the letter that a text is, with the option's text after it or without."""
+    if match := _ALONE.fullmatch(text):
+        return _named(match)
+    label = _LABEL.fullmatch(text.strip(" \n\"'[]{}"))
+    return label["u"] if label and not _several(text) else None
+
+
+def _several(text: str) -> bool:
+    return bool(re.fullmatch(r"\W*[A-Za-z](?:\W+(?:(?:and|or)\W+)?[A-Za-z])+\W*", text))
+
+
+def _labels(lines: list[str]) -> set[str]:
+    """Return the letters with which lines begin."""
+    return {label["u"].upper() for line in lines if (label := _LABEL.fullmatch(line))}
+
+
+def _whole(text: str) -> tuple[str, str, str] | None:
+    """Return the letter of an answer that is a letter, or begins with one that labels its text."""
+    lines = text.strip().splitlines()
+    if not lines or len(_labels(lines)) > 1:
+        return None
+    first = lines[0]
+    if _several(first):
+        return None
+    if match := _LINE.fullmatch(first):
+        return _named(match), "whole answer", first
+    label = _LABEL.fullmatch(first)
+    if label is None or _SECOND.match(first, label.end("u")) or _RETRACTED.search(text):
+        return None
+    after = first[label.end("u") : label.start("text")]
+    if "," in after and (label["u"].islower() or label["u"] == "I"):
+        return None
+    if re.fullmatch(r"\s*[A-Za-z]\W*", label["text"]) or _GOES_ON.match(label["text"]):  # A: B; (A) is wrong
+        return None
+    return label["u"], "whole answer", first
+
+
+def _bracketed(text: str) -> tuple[str, str, str] | None:
+    """Return the only letter in brackets, where the answer rejects nothing."""
+    found = {match[1].upper(): match[0] for match in re.finditer(r"[(\[]([A-Za-z])[)\]]", text)}
+    if len(found) != 1 or _DOUBT.search(text):
+        return None
+    ((letter, passage),) = found.items()
+    return letter, "bracketed", passage

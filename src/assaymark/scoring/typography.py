@@ -1,0 +1,126 @@
+"""Compare texts without regard to how they are typed, and numbers as numbers.
+
+Only what cannot carry meaning is ignored: case, Unicode's several spellings of one character, typographic quotes,
+dashes and spaces, emphasis around the whole text, and sentence marks at its end. A sign, a decimal point or comma, `+`,
+`#`, `%` and a unit stay: 15 is not 1.5, C is not C++, 50 is not 50%.
+
+Source: Unicode Standard Annex 15 (normalisation forms), section 3.13 of the Unicode Standard (caseless matching).
+"""
+
+import re
+import unicodedata
+from decimal import Decimal
+from typing import Literal
+
+__all__ = ["EqualBy", "canonical", "equal_by", "folded", "number_of", "plain_text"]
+
+EqualBy = Literal["text", "case", "typography", "number"]
+
+_TYPED = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛ʼʹ′`´＇", "'"),
+        **dict.fromkeys("“”„‟″«»「」『』《》〝〞", '"'),
+        **dict.fromkeys("‐‑‒–—―−﹘﹣－", "-"),
+        **dict.fromkeys("\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f"
+                        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),  # marks without width
+        **dict.fromkeys("。．｡٫", "."), **dict.fromkeys("，、､﹐٬", ","), "¿": None, "¡": None,
+        "¼": " 1/4", "½": " 1/2", "¾": " 3/4",
+    }
+)  # fmt: skip
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
+_POWER = re.compile(f"[{_RAISED}]+")
+_UNRAISED = str.maketrans(_RAISED, "0123456789+-n")
+_EAST = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # scripts written without spaces
+_SPACE = re.compile(
+    rf"\s+(?=[{_EAST}])|(?<=[{_EAST}])\s+"
+    r"|(?<=[^\W\d])\s+(?=\d)|(?<=\d)\s+(?=[^\W\d])"  # 5 km
+    r"|\s+(?=[^\w\s.])|(?<=[^\w\s.,])\s+|(?<=[^\d],)\s+|(?<=,)\s+(?!\d)"  # - 5, 50 %, a, b
+)
+_WRAPPED = re.compile(r"""(\*\*|\*|["']|\$)(?![\s*"'$])((?:(?!\1).)+)\1""", re.DOTALL)
+_LETTER = re.compile(r"\(?([^\W\d_])\)")
+_BULLET = re.compile(r"\A[-*•]\s+(?=[^\W\d_]{2})")
+_END = re.compile(  # `5!` and `n!` are factorials, `cd ..` is a folder
+    r"(?:(?<=[^\s./\\])\.+|\s+\.{3,}|(?<=\S),|\s*[;:?]|(?<![\d)])(?<!\b[^\W\d_])\s*!)+\Z"
+)
+_GROUPED = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?|\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?"
+_EUROPEAN = r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?|\d{1,3}(?:\.\d{3})+,\d+"
+_SIMPLE = r"\d*[.,]\d+|\d+"
+_NUMBER = re.compile(
+    rf"(?P<before>[^\w.,+-]*)(?P<sign>[+-]?)(?P<digits>{_GROUPED}|{_EUROPEAN}|{_SIMPLE})"
+    r"(?:[eE](?P<exponent>[+-]?\d{1,4})(?!\w)|[x×*·⋅]10\^\{?(?P<power>[+-]?\d{1,4})\}?)?(?P<after>(?![\d.,]).*)",
+    re.DOTALL,
+)
+LONGEST_END = 100  # characters of sentence marks
+LONGEST = 1000  # characters of a text that may be a number
+
+
+def canonical(text: str) -> str:
+    """Return a text with each character in one spelling: Unicode's form C."""
+    return unicodedata.normalize("NFC", text)
+
+
+def folded(text: str) -> str:
+    """Return a text without regard to case, in form C."""
+    return canonical(canonical(text).casefold().replace("i\u0307", "i"))  # Turkish capital I with a dot
+
+
+def plain_text(text: str, *, ignore_case: bool = True) -> str:
+    """Return a text as `equal_by` compares it."""
+    text = canonical(text).translate(_TYPED)
+    text = _POWER.sub(lambda match: f"^{match[0].translate(_UNRAISED)}", text)  # x² is not x2
+    text = unicodedata.normalize("NFKC", text).translate(_TYPED)
+    text = folded(text) if ignore_case else text
+    text = _SPACE.sub("", _BULLET.sub("", " ".join(text.split())))
+    text = re.sub(r",\s+", ",", text) if re.search(r"[(\[{]", text) else text  # [1, 2], but not 1, 2 and 1,2
+    while (shorter := _shorter(text)) not in ("", text):
+        text = shorter
+    return text
+
+
+def _shorter(text: str) -> str:
+    """Return a text without the marks at its end and one pair of marks around it."""
+    if (letter := _LETTER.fullmatch(text)) is not None:  # (C)
+        return letter[1]
+    wrapped = _WRAPPED.fullmatch(text)
+    inner = wrapped[2] if wrapped else text
+    return (inner[:-LONGEST_END] + _END.sub("", inner[-LONGEST_END:])).strip()
+
+
+def equal_by(answer: str, reference: str, *, ignore_case: bool = True) -> EqualBy | None:
+    """Return what has to be ignored so that two texts are the same answer; None where they are not."""
+    if answer == reference:
+        return "text"
+    if ignore_case and folded(answer) == folded(reference):
+        return "case"
+    first, second = (plain_text(text, ignore_case=ignore_case) for text in (answer, reference))
+    if first == second:
+        return "typography"
+    quantity = _quantity(first)
+    return "number" if quantity is not None and quantity == _quantity(second) else None
+
+
+def number_of(text: str) -> Decimal | None:
+    """Return the number that a text is, with thousands in groups or without; None where it is none.
+
+    1,5 is one and a half; 1,500 is a thousand and a half: one comma before three digits separates thousands, unless the
+    number begins with 0.
+    """
+    quantity = _quantity(plain_text(text))
+    return None if quantity is None or quantity[0] or quantity[2] else quantity[1]
+
+
+def _quantity(text: str) -> tuple[str, Decimal, str] | None:
+    """Return what stands before a number (`$`), the number, and what stands after it (`km`); None for other texts."""
+    match = _NUMBER.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None:
+        return None
+    digits = match["digits"]
+    if re.fullmatch(r"0\d+", digits):  # 007 is no number
+        return None
+    if re.fullmatch(_EUROPEAN, digits):
+        digits = digits.replace(".", "").replace(",", ".")
+    elif re.fullmatch(_GROUPED, digits) and not digits.startswith("0"):
+        in_spaces = re.search("[ ']", digits) is not None  # so that a comma is the decimal one
+        digits = re.sub("[ ']", "", digits).replace(",", "." if in_spaces else "")
+    number = Decimal(f"{match['sign']}{digits.replace(',', '.')}").scaleb(int(match["exponent"] or match["power"] or 0))
+    return match["before"], number, match["after"]
