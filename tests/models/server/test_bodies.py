@@ -155,6 +155,9 @@ def test_an_answer_that_ended_during_reasoning_is_empty() -> None:
     [
         ({"message": {"content": "no"}, "finish_reason": "content_filter"}, "AnswerWithheld"),
         ({"message": {"content": None}, "finish_reason": "stop"}, "MalformedAnswer"),
+        ({"message": {"content": ""}, "finish_reason": None}, "MalformedAnswer"),
+        ({"message": {"content": ""}, "finish_reason": "error"}, "ServerFailed"),
+        ({"message": {"content": "1"}, "error": {"code": 502}, "finish_reason": "stop"}, "ServerFailed"),
         ({"text": "x"}, "MalformedAnswer"),
         ({"message": {"content": 7}}, "MalformedAnswer"),
         ({"message": {"content": {"text": "x"}}}, "MalformedAnswer"),
