@@ -8,7 +8,7 @@ import pytest
 
 import assaymark
 from assaymark.errors import DataError, UsageError
-from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, RollingQuery
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
@@ -385,3 +385,88 @@ def test_a_link_to_a_file_without_an_ending_is_read_by_its_own(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     run = assaymark.evaluate("fake", "questions.csv")
     assert run.estimate("questions").n == 1
+
+
+def lines(*rows: object) -> str:
+    """Return rows as JSON lines."""
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"choices": ["mat", "sun", "", ""], "answer": 0}, "line 1 has nothing in entry 3 of column 'choices'"),
+        ({"choices": ["mat", None, "sun"], "answer": "A"}, "line 1 has nothing in entry 2 of column 'choices'"),
+        ({"choices": ["mat", "  "], "answer": "mat"}, "line 1 has nothing in entry 2 of column 'choices'"),
+        ({"choices": {"text": ["x", "y", None], "label": ["A", "B", "C"]}, "answer": "B"}, "nothing in entry 3"),
+        ({"choices": {"A": "x", "B": None, "C": "y"}, "answer": "C"}, "line 1 has nothing in entry 2"),
+        ({"choices": [{"text": "x"}, {"text": "y"}], "answer": "A"}, "line 1 has an object in entry 1"),
+        ({"choices": ["x", ["y", "z"]], "answer": "A"}, "line 1 has a list in entry 2"),
+        ({"choices": ["x", "y"], "answer": ["x"]}, "line 1 has a list in column 'answer'; expected one option"),
+        ({"choices": "['x', 'y']", "answer": "x"}, "column 'choices' has .* expected a list of options"),
+        ({"answer": {"name": "z"}}, "line 1 has an object in column 'answer'; expected a text, or a list of right"),
+        ({"answer": ["z", None]}, "line 1 has nothing in entry 2 of column 'answer'"),
+        ({"answer": []}, "line 1 has nothing in column 'answer'"),
+        ({"question": {"text": "Who?"}, "answer": "x"}, "line 1 has an object in column 'question'; expected a text"),
+        ({"question": ["Who?"], "answer": "x"}, "line 1 has a list in column 'question'"),
+        ({"context": ["one", "two"], "answer": "x"}, "line 1 has a list in column 'context'"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, row: dict[str, object], said: str) -> None:
+    """No option is empty or `None`, and no value is written as Python writes it."""
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path, "my.jsonl", lines({"question": "Who?", **row}))
+
+
+def test_letters_without_an_option_at_the_end_are_not_options(tmp_path: Path) -> None:
+    """A mapping by letter may end with nothing, as Parquet fills it; the number 0 is an option."""
+    task, _ = opened(
+        tmp_path,
+        "my.jsonl",
+        lines(
+            {"question": "Which?", "choices": {"A": 0, "B": 1, "C": None}, "answer": "B"},
+            {"question": "Who?", "choices": {"A": 2, "B": 3, "C": 4}, "answer": "C"},
+        ),
+    )
+    assert [request.prompt for request in task.requests()] == [
+        "Which?\nA. 0\nB. 1\nAnswer:",
+        "Who?\nA. 2\nB. 3\nC. 4\nAnswer:",
+    ]
+
+
+@pytest.mark.parametrize("form", ["{}. ", "({}) ", "{})", "[{}] ", "{}: ", "{} - ", "{}、", "（{}）"])
+@pytest.mark.parametrize("is_lower", [False, True])
+def test_options_with_their_own_letters_are_not_lettered_twice(tmp_path: Path, form: str, is_lower: bool) -> None:
+    """In lists, mappings and columns the prompt has one letter before each option, in rows without their own too."""
+    letters = ["a", "b"] if is_lower else ["A", "B"]
+    options = [form.format(letter) + text for letter, text in zip(letters, ("cat", "Dr. B. Dog"), strict=True)]
+    expected = ["Which?\nA. cat\nB. Dr. B. Dog\nAnswer:", "Who?\nA. I\nB. we\nAnswer:"]
+    rows = [("Which?", options, "B"), ("Who?", ["I", "we"], "A")]
+    for made in (lambda texts: {"choices": texts}, lambda texts: {"choices": dict(zip("AB", texts, strict=True))},
+                 lambda texts: dict(zip("AB", texts, strict=True))):  # fmt: skip
+        text = lines(*({"question": question, **made(texts), "answer": answer} for question, texts, answer in rows))
+        task, _ = opened(tmp_path, "my.jsonl", text)
+        assert [request.prompt for request in task.requests()] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "right"),
+    [
+        ([{"answer": ["Rome", "Roma"]}, {"answer": "Oslo"}], [["Rome", "Roma"], ["Oslo"]]),
+        ([{"answer": "Oslo"}, {"answer": ["Rome", "Roma"]}], [["Oslo"], ["Rome", "Roma"]]),
+        ([{"answer": {"value": "Rome", "aliases": ["Roma"]}}], [["Rome", "Roma"]]),
+        ([{"answers": {"text": ["Rome", "Roma"], "answer_start": [0, 9]}}], [["Rome", "Roma"]]),
+        ([{"answer": "['Rome', 'Roma']"}, {"answer": '["Oslo"]'}], [["Rome", "Roma"], ["Oslo"]]),
+        ([{"answer": "[1, 2]"}, {"answer": "['Oslo']"}], ["[1, 2]", "['Oslo']"]),
+    ],
+)
+def test_aliases_are_references(tmp_path: Path, rows: list[dict[str, object]], right: list[object]) -> None:
+    """A list of texts, TriviaQA's and SQuAD's answers are references any of which is right; other texts are texts."""
+    task, note = opened(tmp_path, "my.jsonl", lines(*({"question": "Which?", **row} for row in rows)))
+    for request, sample, texts in zip(task.requests(), task.samples(), right, strict=True):
+        for text in texts if isinstance(texts, list) else [texts]:
+            output = Output(request.id, 0, text=str(text))
+            assert [score.value for score in task.score(request, sample, [output])] == [1.0]
+        wrong = Output(request.id, 0, text="elsewhere")
+        assert [score.value for score in task.score(request, sample, [wrong])] == [0.0]
+    assert ("any of whose texts is right" in note) == isinstance(right[0], list)
