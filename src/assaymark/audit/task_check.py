@@ -219,8 +219,8 @@ def _choices(task: CheckedTask) -> Iterator[Finding]:
     if blank:
         yield Finding(
             "error",
-            f"{len(blank)} row(s) have nothing in an entry of a list of texts, first sample {blank[0]}: as an option it "
-            "is 'None' or empty, and counts for the chance level; remove it",
+            f"{len(blank)} row(s) have nothing in an entry of a list of texts, first sample {blank[0]}: as an option "
+            "it is 'None' or empty, and counts for the chance level; remove it",
         )
 
 
