@@ -1,5 +1,6 @@
 """A stored run: its estimates, tables, samples and files."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
+from assaymark.results.numbers import counted
 from assaymark.runs.execute import RunResult
 from assaymark.runs.plan import PreparedRun
 from assaymark.store import Problem, RunRow, SampleRecord, Store
@@ -217,7 +219,6 @@ class Run:
         details: also the attention path if it is the usual one, and what an imported log counts.
         """
         from assaymark.models.cost.bill import cost_line
-        from assaymark.results.evidence.generated_texts import generated_lines
         from assaymark.results.evidence.rescoring import rescored_lines
 
         row = self.row  # read once: for an unfinished run its outputs are counted each time
@@ -229,8 +230,7 @@ class Run:
             lines.append(
                 f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
             )
-        scored = frozenset(estimate.task for estimate in self.estimates)
-        lines += generated_lines(self.answers, scored, is_finished=row.status == "finished")
+        lines += self.lines_on_texts()
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
@@ -249,6 +249,23 @@ class Run:
             lines.append("the run was already in the store; no request was sent")
         lines.append(f"run {row.short_id} in {location_of(self.store)}")
         return lines
+
+    def lines_on_texts(self) -> list[str]:
+        """Return lines on how generated texts ended, and on reasoning that is still part of them."""
+        from assaymark.results.evidence.generated_texts import generated_lines
+
+        scored = frozenset(estimate.task for estimate in self.estimates)
+        lines = generated_lines(self.answers, scored, is_finished=self.row.status == "finished")
+        unremoved: Counter[str] = Counter()
+        for attempt in self.store.attempts(self.id):
+            by_tag = attempt.summary.get("unremoved_reasoning")
+            if isinstance(by_tag, Mapping):
+                unremoved.update({tag: n for tag, n in by_tag.items() if isinstance(n, int)})
+        return lines + [
+            f"{counted(n, 'answer')} with {tag}: the reasoning before it was scored as part of the answer; remove it "
+            f"with think_end_token={tag} in --model_args"
+            for tag, n in unremoved.items()
+        ]
 
     def _task_with_failures(self) -> str:
         return next(
