@@ -356,6 +356,7 @@ class LocalModel:
             window_tokens=arguments.window_tokens,
             attention=arguments.attention,
             peft=adapter,
+            n_token_ids=len(self.tokenizer) if adapter else None,
             n_slots=arguments.n_slots,
             n_threads=arguments.n_threads,
             max_length=arguments.max_length,
