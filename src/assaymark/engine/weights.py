@@ -275,7 +275,7 @@ def _saved_rows(adapter: Path) -> int | None:
         return max((int(file.get_slice(name).get_shape()[0]) for name in whole), default=None)
 
 
-_WHOLE = re.compile(r"(embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)\.(modules_to_save\.\w+\.)?weight$")
+_WHOLE = re.compile(r"(embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(\.(?!lora_)\w+)*\.weight$")
 
 
 def probe_tokens(model: "PreTrainedModel", name: object) -> Sequence[int]:
