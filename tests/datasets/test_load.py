@@ -128,6 +128,14 @@ def test_pandas_json_is_read_in_its_forms(tmp_path: Path, orient: str, indent: i
     assert load_dataset(spec_of("json", "f.json", tmp_path)).splits["train"].to_list() == rows
 
 
+def test_the_file_that_cannot_be_read_is_named_alone(tmp_path: Path) -> None:
+    """Of several files the error names the one at fault."""
+    (tmp_path / "good.csv").write_text("question,answer\n2+2?,4\n")
+    (tmp_path / "bad.csv").write_bytes(b'question,answer\r\n2+2?,4\r\n"3\r3?,6\r\n')
+    with pytest.raises(DataError, match=r"^cannot read [^ ]*bad\.csv: "):
+        load_dataset(spec_of("csv", {"test": ["good.csv", "bad.csv"]}, tmp_path)).splits["test"]
+
+
 def test_a_single_row_with_lists_or_objects_is_a_row(tmp_path: Path) -> None:
     """One line of JSON lines is no table, whatever its columns have."""
     row = {"messages": [{"role": "user", "content": "Hi"}], "tools": [{"name": "f"}]}

@@ -470,3 +470,48 @@ def test_aliases_are_references(tmp_path: Path, rows: list[dict[str, object]], r
         wrong = Output(request.id, 0, text="elsewhere")
         assert [score.value for score in task.score(request, sample, [wrong])] == [0.0]
     assert ("any of whose texts is right" in note) == isinstance(right[0], list)
+
+
+def test_what_precedes_a_question_is_a_chat(tmp_path: Path) -> None:
+    """LLaMA-Factory's system and history are messages before the question, in rows that have them."""
+    alpaca: list[dict[str, object]] = [
+        {
+            "instruction": 'Is 1 < "2"?',
+            "input": "Say it.",
+            "output": "yes",
+            "system": "Be brief.",
+            "history": [["Hi", "Yo"]],
+        },
+        {"instruction": "Sky?", "input": "", "output": "blue", "system": "", "history": []},
+    ]
+    task, note = opened(tmp_path, "my.jsonl", lines(*alpaca))
+    first, second = ([(m.role, m.text) for m in request.messages] for request in task.requests())
+    assert first == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Yo"), ("user", 'Is 1 < "2"?\n\nSay it.')]
+    assert second == [("user", "Sky?")]
+    assert "'instruction' after 'system' and 'history' is a chat" in note
+    assert [request.target for request in task.requests()] == ["yes", "blue"]
+    turns = [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Yo"}]
+    task, _ = opened(tmp_path, "chat.jsonl", lines({"conversations": turns, "system": "Be brief.", "tools": ""}))
+    (request,) = task.requests()
+    assert [(m.role, m.text) for m in request.messages] == [("system", "Be brief."), ("user", "Hi?")]
+    with pytest.raises(DataError, match="column 'tools' has functions for the model, and no column has the expected"):
+        opened(tmp_path, "tools.jsonl", lines({"conversations": turns, "tools": '[{"name": "f"}]'}))
+    plain = [{**row, "system": "", "history": []} for row in alpaca]
+    task, _ = opened(tmp_path, "plain.jsonl", lines(*plain))
+    assert not next(task.requests()).messages
+
+
+def test_a_developers_message_is_a_system_message(tmp_path: Path) -> None:
+    """OpenAI's newer role is read as the older one, by which templates know it."""
+    messages = [{"role": role, "content": role} for role in ("developer", "user", "assistant")]
+    task, _ = opened(tmp_path, "my.jsonl", lines({"messages": messages}))
+    assert [message.role for message in next(task.requests()).messages] == ["system", "user"]
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "\ufeffsep=;\n"])
+def test_excels_line_that_states_the_delimiter_is_no_row(tmp_path: Path, line: str) -> None:
+    """The file is read after it, and errors name the lines that the file has."""
+    task, _ = opened(tmp_path, "my.csv", f"{line}question;answer\nOne, two, three?;4\n")
+    assert [request.prompt for request in task.requests()] == ["Question: One, two, three?\nAnswer:"]
+    with pytest.raises(DataError, match="line 4 has nothing in column 'answer'"):
+        opened(tmp_path, "bad.csv", f"{line}question;answer\n1+1?;2\n2+2?;\n")

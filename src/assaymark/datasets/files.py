@@ -91,6 +91,8 @@ def read_files(
             raise TypeError(f"field is {field!r:.60}, which is no key")
         return _read_jsons(paths, field, skip_bad_rows=skip_bad_rows)
     except _UNREADABLE as error:
+        for path in paths if len(paths) > 1 else ():
+            read_files([path], options, skip_bad_rows=skip_bad_rows)  # raises for the one that cannot be read
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
 

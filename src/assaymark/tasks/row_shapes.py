@@ -38,6 +38,7 @@ from assaymark.tasks.tool_use import fault_of_row
 __all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = Mapping[str, object]
+_BEFORE = ("system", "system_prompt", "history")  # columns of what precedes a question, as in LLaMA-Factory's files
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
 
 
@@ -100,9 +101,21 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
     columns = {name.strip().lower(): name for name in names}
     if (tools := find_tool_columns(columns)) is not None:
         return _with_tools(tools)
-    if (chat := find_chat_columns(columns, lambda name: _first(rows, name))) is not None:
-        return _with_chats(chat, rows)
     question_columns = find_columns(columns)
+    chat = find_chat_columns(columns, lambda name: _first(rows, name))
+    is_open = question_columns is not None and not question_columns.options and not question_columns.choices
+    if chat is not None or is_open:
+        if "tools" in columns and _has_values(rows, columns["tools"]):
+            raise DataError(
+                f"column '{columns['tools']}' has functions for the model, and no column has the expected calls; "
+                "name that column 'calls', or remove the functions"
+            )
+        given = {name: own for name, own in columns.items() if name in _BEFORE and _has_values(rows, own)}
+        if chat is None and given and question_columns is not None:
+            chat = _chat_of_texts(question_columns)
+        if chat is not None:
+            system = given.get("system") or given.get("system_prompt")
+            return _with_chats(replace(chat, system=system, history=given.get("history")), rows)
     if question_columns is None:
         if "text" not in columns:
             return None
@@ -131,18 +144,35 @@ def _first(rows: Rows, column: str) -> object:
     return next((value for value in rows.values(column) if value is not None), None)
 
 
+def _has_values(rows: Rows, column: str) -> bool:
+    return any(value not in (None, "", "[]", []) for value in rows.values(column))
+
+
+def _chat_of_texts(columns: QuestionColumns) -> ChatColumns:
+    """Return the chat of a question and an answer that are texts."""
+    asked = (
+        columns.asked
+        if columns.passage is None
+        else f"({columns.passage} ~ '\\n' if {columns.passage}) ~ {columns.asked}"
+    )
+    also = tuple(name for name in (columns.passage, columns.input) if name is not None)
+    return ChatColumns(columns.question, columns.answer, None, asked=asked, also=also)
+
+
 def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
     form = "a chat in ShareGPT's form" if text_key(_first(rows, used.messages)) == "value" else "a chat"
+    after = " and ".join(f"'{name}'" for name in (used.system, used.history) if name is not None)
+    form = f"after {after} is {form}" if after else f"is {form}"
     answer = f"'{used.answer}'" if used.answer else "its last answer"
     spec = {
         "output_type": "generate_until",
-        "doc_to_messages": used.messages,
+        "doc_to_messages": used.field,
         "doc_to_target": used.target,
         "generation_kwargs": dict(_LONG),
         **_compared(),
     }
     guess = (
-        f"'{used.messages}' is {form}, sent under the model's template, and the generated answer is compared with "
+        f"'{used.messages}' {form}, sent under the model's template, and the generated answer is compared with "
         f"{answer}, ignoring case and punctuation"
     )
     return Shape(spec, guess, used.used, chat=used)
