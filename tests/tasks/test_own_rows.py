@@ -418,6 +418,13 @@ def test_what_is_no_text_is_refused(tmp_path: Path, row: dict[str, object], said
         opened(tmp_path, "my.jsonl", lines({"question": "Who?", **row}))
 
 
+def test_options_of_another_form_are_refused(tmp_path: Path) -> None:
+    """A row whose options are a text, where others have lists, is no question without options."""
+    rows = [{"question": "Q?", "choices": choices, "answer": "x"} for choices in (["x", "y"], "x or y")]
+    with pytest.raises(DataError, match="line 2 has a text in column 'choices'; expected the options of the other"):
+        opened(tmp_path, "my.jsonl", lines(*rows))
+
+
 def test_letters_without_an_option_at_the_end_are_not_options(tmp_path: Path) -> None:
     """A mapping by letter may end with nothing, as Parquet fills it; the number 0 is an option."""
     task, _ = opened(

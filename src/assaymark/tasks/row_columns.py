@@ -277,18 +277,19 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
         empty = [column for column in needed if _is_empty(row[column])]
         if empty:
             return f" has nothing in column {', '.join(repr(column) for column in empty)}"
-        options = options_of(row, columns)
-        is_generated = options is None or not kind
         for column in columns.used:
             if (form := _not_text(row[column])) and column not in (columns.choices, columns.answer):
                 return f" has {form} in column '{column}'; expected a text"
-        parts, of = (references_in(row[columns.answer]), columns.answer) if is_generated else (options, columns.choices)
+        options = options_of(row, columns) if kind else None
+        of = (columns.choices if kind else columns.answer) or ""
+        parts = options if kind else references_in(row[columns.answer])
         if parts is None:
-            return f" has {_not_text(row[columns.answer])} in column '{of}'; expected a text, or a list of right texts"
-        for number, part in enumerate(parts or (), start=1):
+            expected = "the options of the other rows' form" if kind else "a text, or a list of right texts"
+            return f" has {_not_text(row[of]) or 'a text'} in column '{of}'; expected {expected}"
+        for number, part in enumerate(parts, start=1):
             if _is_empty(part) or _not_text(part):
                 return f" has {_not_text(part) or 'nothing'} in entry {number} of column '{of}'; expected a text"
-        if options is None or is_generated:
+        if options is None:
             return None
         if (form := _not_text(row[columns.answer])) is not None:
             return f" has {form} in column '{columns.answer}'; expected one option"
