@@ -146,12 +146,13 @@ def _only(of_model: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredR
 
 def _has_answers(connection: Connection, row: StoredRow) -> bool:
     """Return whether not all of a run's requests failed; an imported run that is closed may have results alone."""
+    if row.seal is not None:
+        counts = sealed_counts(row.seal)
+        return not 0 < counts["n_outputs"] == counts["n_failed"]
     requested = outputs.join(requests, requests.c.id == outputs.c.request)
     joined = requested.join(run_tasks, run_tasks.c.id == requests.c.run_task)
-    first = select(outputs.c.request).select_from(joined).where(run_tasks.c.run == row.id).limit(1)
-    if connection.execute(first.where(outputs.c.error.is_(None))).first() is not None:
-        return True
-    return row.seal is not None and connection.execute(first).first() is None
+    answered = select(outputs.c.request).select_from(joined).where(run_tasks.c.run == row.id, outputs.c.error.is_(None))
+    return connection.execute(answered.limit(1)).first() is not None
 
 
 def _with_short_ids(connection: Connection) -> list[tuple[StoredRow, str]]:
