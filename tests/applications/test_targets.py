@@ -193,6 +193,8 @@ class Application(JsonHandler):
             self.send_json(f"you sent {self.headers['Authorization']}")
         elif self.path.startswith("/refuses"):
             self.send_json({"error": f"bad key {self.headers['Authorization']}"}, 401)
+        elif self.path == "/lost":
+            self.send_json({"choices": [{"text": "4", "finish_reason": "error"}]})
         elif self.path == "/slow":
             time.sleep(30)
         elif self.path == "/moved":
@@ -247,6 +249,7 @@ def test_an_endpoint_without_a_body_gets_the_inputs(url: str) -> None:
         ("/refuses", "RequestRefused", "status 401"),
         ("/moved", "RequestRefused", "status 302"),
         ("/huge", "Permanent", "32 MiB"),
+        ("/lost", "ServerFailed", "broke off its answer (finish_reason error)"),
         ("/slow", "TimedOut", "did not answer within 2 s"),
         ("/answer", "Permanent", "the response has no choices[1].text"),
     ],

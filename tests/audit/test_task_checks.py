@@ -43,6 +43,14 @@ def test_a_sound_task_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, rows()) == ""
 
 
+def test_an_option_that_is_nothing_is_reported(tmp_path: Path) -> None:
+    """A task file's list with null or an empty text among its texts is an error, whether the choices are letters."""
+    padded = [{**row, "choices": [*row["choices"], None, ""]} for row in rows(2)]
+    said = "2 row(s) have nothing in an entry of a list of texts, first sample 0"
+    assert said in findings(tmp_path, [*padded, *rows()[2:]])
+    assert said in findings(tmp_path, [*padded, *rows()[2:]], doc_to_choice=["A", "B", "C", "D"])
+
+
 @pytest.mark.slow
 def test_skewed_golds_are_reported_with_the_score_of_a_constant_answer(tmp_path: Path) -> None:
     """If the gold answer is always third, the finding says so; if all samples share their choices, it names it."""

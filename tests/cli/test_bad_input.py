@@ -60,6 +60,13 @@ def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
         ([*FAKE, "--tasks", "demo_letters", "--log_samples"], 2, "--output_path"),
         ([*FAKE, "--tasks", "demo_letters", "--include_path", "/nowhere"], 2, "/nowhere"),
         ([*FAKE, "--tasks", "demo_letters", "--data_dir", "/nowhere"], 2, "/nowhere"),
+        (["run", "--model_args", "org/name", "--tasks", "demo_letters"], 2, "write --model_args pretrained=org/name"),
+        (
+            ["run", "org/name", "demo_letters", "--limit", "2"],
+            2,
+            "write assaymark run --model_args pretrained=org/name --tasks demo_letters --limit 2",
+        ),
+        ([*FAKE, "demo_letters"], 2, "--tasks demo_letters"),
         ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project"], 2, "wandb_args: 'project' is not name=value"),
         ([*FAKE, "--tasks", "demo_letters", "--gen_kwargs", "rubbish"], 2, "gen_kwargs: 'rubbish' is not name=value"),
         ([*FAKE, "--tasks", "gsm8k", "--gen_kwargs", "{rubbish"], 2, "--gen_kwargs: '{rubbish' is not JSON"),

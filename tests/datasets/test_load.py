@@ -110,6 +110,41 @@ def test_json_is_read_in_every_shape(tmp_path: Path, name: str) -> None:
     assert loaded.splits["test"].to_list() == ROWS
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "table", "records", "list"])
+def test_pandas_json_is_read_in_its_forms(tmp_path: Path, orient: str, indent: int | None) -> None:
+    """What `DataFrame.to_json` writes, column by column if nothing is said, is a table of the same rows."""
+    rows: list[dict[str, object]] = [{"question": "2+2?", "answer": ["4", "four"]}, {"question": "3+3?", "answer": "6"}]
+    by_column = {name: {str(i): row[name] for i, row in enumerate(rows)} for name in rows[0]}
+    forms: dict[str, object] = {
+        "columns": by_column,
+        "index": {str(i): row for i, row in enumerate(rows)},
+        "split": {"columns": [*rows[0]], "index": [0, 1], "data": [[*row.values()] for row in rows]},
+        "table": {"schema": {"fields": []}, "data": [{"index": i, **row} for i, row in enumerate(rows)]},
+        "records": rows,
+        "list": {name: [row[name] for row in rows] for name in rows[0]},
+    }
+    (tmp_path / "f.json").write_text(json.dumps(forms[orient], indent=indent))
+    assert load_dataset(spec_of("json", "f.json", tmp_path)).splits["train"].to_list() == rows
+
+
+def test_the_file_that_cannot_be_read_is_named_alone(tmp_path: Path) -> None:
+    """Of several files the error names the one at fault."""
+    (tmp_path / "good.csv").write_text("question,answer\n2+2?,4\n")
+    (tmp_path / "bad.csv").write_bytes(b'question,answer\r\n2+2?,4\r\n"3\r3?,6\r\n')
+    with pytest.raises(DataError, match=r"^cannot read [^ ]*bad\.csv: "):
+        load_dataset(spec_of("csv", {"test": ["good.csv", "bad.csv"]}, tmp_path)).splits["test"]
+
+
+def test_a_single_row_with_lists_or_objects_is_a_row(tmp_path: Path) -> None:
+    """One line of JSON lines is no table, whatever its columns have."""
+    row = {"messages": [{"role": "user", "content": "Hi"}], "tools": [{"name": "f"}]}
+    (tmp_path / "one.json").write_text(json.dumps(row))
+    (tmp_path / "one.jsonl").write_text(json.dumps({"question": ["a", "b"], "choices": ["c", "d"]}))
+    assert load_dataset(spec_of("json", "one.json", tmp_path)).splits["train"].to_list() == [row]
+    assert len(load_dataset(spec_of("json", "one.jsonl", tmp_path)).splits["train"]) == 1
+
+
 def test_json_fields_and_columns(tmp_path: Path) -> None:
     """A list under a key is found with `field`; a mapping of columns becomes rows."""
     (tmp_path / "f.json").write_text(json.dumps({"data": ROWS}, indent=1))

@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from assaymark.statistics.groups import compare_shares
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.groups import compare_shares, estimate_macro
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import mde_paired_binary
@@ -35,6 +37,24 @@ def test_the_coverage_of_two_intervals() -> None:
     ends = [wilson(k, n) for k in range(n + 1)]
     wilsons = binomial(n, p)[[each.low <= p <= each.high for each in ends]].sum()
     assert f"it covers {usual:.0%} where Wilson's covers {wilsons:.0%}" in PAGE
+
+
+@pytest.mark.parametrize("size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 20, 50, 100))])
+def test_the_coverage_of_a_mean_over_a_large_and_a_small_task(size: int) -> None:
+    """Summed over the outcomes, the interval of the macro average covers as often as the table says."""
+    parts = [[estimate_mean([1.0] * k + [0.0] * (n - k)) for k in range(n + 1)] for n in (100, size)]
+    row = []
+    for share in (0.02, 0.1, 0.3, 0.9):
+        probabilities = np.outer(binomial(100, 0.5), binomial(size, share))
+        covered = 0.0
+        for large, small in np.argwhere(probabilities > 1e-7):
+            interval = estimate_macro([parts[0][large], parts[1][small]])
+            assert interval.low is not None
+            assert interval.high is not None
+            if interval.low <= (0.5 + share) / 2 <= interval.high:
+                covered += probabilities[large, small]
+        row.append(f"{covered:.1%}")
+    assert f"| {size} | {' | '.join(row)} |" in PAGE
 
 
 def test_the_example_of_a_paired_comparison() -> None:

@@ -204,6 +204,21 @@ def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
     assert run.row.n_failed == 1
 
 
+def test_a_log_that_holds_fewer_samples_than_it_reports_shows_what_it_reports(tmp_path: Path) -> None:
+    """The value of the samples in the file is beside it, in a note."""
+    log = as_json_log(tmp_path, "capitals", model="m", first={"choice": {"value": "C"}})
+    whole = json.loads(log.read_text())
+    (reported,) = (score for score in whole["results"]["scores"] if score["name"] == "choice")
+    log.write_text(json.dumps({**whole, "samples": whole["samples"][:1]}))
+    result = import_run(str(tmp_path / "store.sqlite"), log)
+    estimate, value = result.run.estimate("capitals", "choice"), reported["metrics"]["accuracy"]["value"]
+    assert estimate.value == pytest.approx(value)
+    assert estimate.n == 6
+    assert value < 1
+    (note,) = (note for note in result.notes if "choice" in note)
+    assert f"the file reports {value:.6g} of 6 samples, and holds 1 of them, which give 1; the reported" in note
+
+
 def test_a_mean_that_is_not_finite_is_undefined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If the mean of an Inspect log is NaN, the value from the samples is shown, in JSON too."""
     log = as_json_log(tmp_path, "capitals", model="m", first={})

@@ -17,6 +17,7 @@ from assaymark.statistics.groups import (
     micro_stderr,
     rescale,
 )
+from assaymark.statistics.intervals import score_interval, wilson, wilson_size
 from assaymark.statistics.lm_eval_errors import pooled_stderr
 
 
@@ -83,6 +84,52 @@ def test_a_group_at_100_percent_is_not_a_point() -> None:
     assert micro.low is not None
     assert macro.low is not None
     assert macro.low < micro.low < 1.0
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 9, 10])
+def test_the_score_interval_is_wilsons_for_one_share(k: int) -> None:
+    """Of one part, and of equal parts together, the score interval of a mean is Wilson's."""
+    ours = score_interval(np.array([k / 10]), np.array([10.0]), np.array([1.0]))
+    assert (ours.low, ours.high) == pytest.approx((wilson(k, 10).low, wilson(k, 10).high), abs=1e-9)
+    three = score_interval(np.full(3, k / 10), np.full(3, 10.0), np.full(3, 1 / 3))
+    assert (three.low, three.high) == pytest.approx((wilson(3 * k, 30).low, wilson(3 * k, 30).high), abs=1e-9)
+    assert wilson_size(k / 10, wilson(k, 10).high - wilson(k, 10).low) == pytest.approx(10)
+
+
+def test_the_score_interval_has_the_likeliest_shares_at_its_ends() -> None:
+    """A search over all pairs of shares finds the same ends: the mean is z errors from the observed one."""
+    values, sizes, weights = np.array([0.5, 0.0]), np.array([100.0, 4.0]), np.array([0.5, 0.5])
+    ours = score_interval(values, sizes, weights)
+    for end in (ours.low, ours.high):
+        first = np.linspace(max(0, 2 * end - 1), min(1, 2 * end), 200_001)[1:-1]
+        second = 2 * end - first
+        likeliest = int(np.argmax(50 * np.log(first) + 50 * np.log1p(-first) + 4 * np.log1p(-second)))
+        p = np.array([first[likeliest], second[likeliest]])
+        assert abs(end - 0.25) == pytest.approx(1.959964 * math.sqrt(0.25 * float(p @ ((1 - p) / sizes))), rel=1e-3)
+    assert (ours.low, ours.high) == pytest.approx((0.2019, 0.4996), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shares"),
+    [
+        ((100, 4), (0.5, 0.1)),
+        ((100, 4), (0.95, 0.05)),
+        ((1000, 4, 4, 4), (0.7, 0.9, 0.9, 0.9)),
+        ((4,) * 20, (0.95,) * 20),
+    ],
+)
+def test_a_small_part_that_is_all_right_or_wrong_is_covered(sizes: tuple[int, ...], shares: tuple[float, ...]) -> None:
+    """Over 300 simulated runs the interval of the mean covers the truth at least 91 times in 100."""
+    rng = np.random.default_rng(0)
+    truth, covered = float(np.mean(shares)), 0
+    for _ in range(300):
+        counts = rng.binomial(sizes, shares).tolist()
+        parts = [estimate_mean([1.0] * k + [0.0] * (n - k)) for k, n in zip(counts, sizes, strict=True)]
+        estimate = estimate_macro(parts)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= truth <= estimate.high
+    assert covered >= 0.91 * 300
 
 
 def test_a_missing_member_refuses() -> None:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from assaymark.errors import UnknownName, UsageError
+from assaymark.records import Output
 from assaymark.results.console import as_text
 from assaymark.results.views.run_list import run_list_table
 from assaymark.store import Store
@@ -101,6 +102,19 @@ def test_the_last_run_is_the_latest_with_an_output(store: Store) -> None:
     store.close_run(again.run_id, again.attempt_id, "failed", {})
     assert store.runs()[0].run_id == refused.run_id
     assert store.run("last").run_id == started
+
+
+def test_a_run_whose_requests_all_failed_is_not_the_last(store: Store) -> None:
+    """Nothing was answered, so there is nothing to show; what was answered before it is meant."""
+    done = examples.fill(store, examples.plan())
+    opened = store.open_run(examples.plan(("words",)), facts={})
+    (request, *_) = requests = examples.requests("words", 1)
+    store.add_requests(opened.run_id, requests, [])
+    failed = Output(request.id, 0, error="no connection", error_kind="Unreachable")
+    store.add(opened.run_id, opened.attempt_id, [failed])
+    store.close_run(opened.run_id, opened.attempt_id, "incomplete", {})
+    assert store.run(opened.run_id).n_failed == 1
+    assert store.run("last").run_id == done
 
 
 def test_an_unknown_run_offers_the_nearest(store: Store) -> None:

@@ -400,3 +400,140 @@ def test_generated_answers_are_compared_by_what_carries_meaning(tmp_path: Path) 
     }
     assert right == {"2.5", "5°C"}
     assert note.endswith("ignoring case, typography and marks at the end")
+
+
+def lines(*rows: object) -> str:
+    """Return rows as JSON lines."""
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"choices": ["mat", "sun", "", ""], "answer": 0}, "line 1 has nothing in entry 3 of column 'choices'"),
+        ({"choices": ["mat", None, "sun"], "answer": "A"}, "line 1 has nothing in entry 2 of column 'choices'"),
+        ({"choices": ["mat", "  "], "answer": "mat"}, "line 1 has nothing in entry 2 of column 'choices'"),
+        ({"choices": {"text": ["x", "y", None], "label": ["A", "B", "C"]}, "answer": "B"}, "nothing in entry 3"),
+        ({"choices": {"A": "x", "B": None, "C": "y"}, "answer": "C"}, "line 1 has nothing in entry 2"),
+        ({"choices": [{"text": "x"}, {"text": "y"}], "answer": "A"}, "line 1 has an object in entry 1"),
+        ({"choices": ["x", ["y", "z"]], "answer": "A"}, "line 1 has a list in entry 2"),
+        ({"choices": ["x", "y"], "answer": ["x"]}, "line 1 has a list in column 'answer'; expected one option"),
+        ({"choices": "['x', 'y']", "answer": "x"}, "column 'choices' has .* expected a list of options"),
+        ({"answer": {"name": "z"}}, "line 1 has an object in column 'answer'; expected a text, or a list of right"),
+        ({"answer": ["z", None]}, "line 1 has nothing in entry 2 of column 'answer'"),
+        ({"answer": []}, "line 1 has nothing in column 'answer'"),
+        ({"question": {"text": "Who?"}, "answer": "x"}, "line 1 has an object in column 'question'; expected a text"),
+        ({"question": ["Who?"], "answer": "x"}, "line 1 has a list in column 'question'"),
+        ({"context": ["one", "two"], "answer": "x"}, "line 1 has a list in column 'context'"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, row: dict[str, object], said: str) -> None:
+    """No option is empty or `None`, and no value is written as Python writes it."""
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path, "my.jsonl", lines({"question": "Who?", **row}))
+
+
+def test_options_of_another_form_are_refused(tmp_path: Path) -> None:
+    """A row whose options are a text, where others have lists, is no question without options."""
+    rows = [{"question": "Q?", "choices": choices, "answer": "x"} for choices in (["x", "y"], "x or y")]
+    with pytest.raises(DataError, match="line 2 has a text in column 'choices'; expected the options of the other"):
+        opened(tmp_path, "my.jsonl", lines(*rows))
+
+
+def test_letters_without_an_option_at_the_end_are_not_options(tmp_path: Path) -> None:
+    """A mapping by letter may end with nothing, as Parquet fills it; the number 0 is an option."""
+    task, _ = opened(
+        tmp_path,
+        "my.jsonl",
+        lines(
+            {"question": "Which?", "choices": {"A": 0, "B": 1, "C": None}, "answer": "B"},
+            {"question": "Who?", "choices": {"A": 2, "B": 3, "C": 4}, "answer": "C"},
+        ),
+    )
+    assert [request.prompt for request in task.requests()] == [
+        "Which?\nA. 0\nB. 1\nAnswer:",
+        "Who?\nA. 2\nB. 3\nC. 4\nAnswer:",
+    ]
+
+
+@pytest.mark.parametrize("form", ["{}. ", "({}) ", "{})", "[{}] ", "{}: ", "{} - ", "{}、", "（{}）"])
+@pytest.mark.parametrize("is_lower", [False, True])
+def test_options_with_their_own_letters_are_not_lettered_twice(tmp_path: Path, form: str, is_lower: bool) -> None:
+    """In lists, mappings and columns the prompt has one letter before each option, in rows without their own too."""
+    letters = ["a", "b"] if is_lower else ["A", "B"]
+    options = [form.format(letter) + text for letter, text in zip(letters, ("cat", "Dr. B. Dog"), strict=True)]
+    expected = ["Which?\nA. cat\nB. Dr. B. Dog\nAnswer:", "Who?\nA. I\nB. we\nAnswer:"]
+    rows = [("Which?", options, "B"), ("Who?", ["I", "we"], "A")]
+    for made in (lambda texts: {"choices": texts}, lambda texts: {"choices": dict(zip("AB", texts, strict=True))},
+                 lambda texts: dict(zip("AB", texts, strict=True))):  # fmt: skip
+        text = lines(*({"question": question, **made(texts), "answer": answer} for question, texts, answer in rows))
+        task, _ = opened(tmp_path, "my.jsonl", text)
+        assert [request.prompt for request in task.requests()] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "right"),
+    [
+        ([{"answer": ["Rome", "Roma"]}, {"answer": "Oslo"}], [["Rome", "Roma"], ["Oslo"]]),
+        ([{"answer": "Oslo"}, {"answer": ["Rome", "Roma"]}], [["Oslo"], ["Rome", "Roma"]]),
+        ([{"answer": {"value": "Rome", "aliases": ["Roma"]}}], [["Rome", "Roma"]]),
+        ([{"answers": {"text": ["Rome", "Roma"], "answer_start": [0, 9]}}], [["Rome", "Roma"]]),
+        ([{"answer": "['Rome', 'Roma']"}, {"answer": '["Oslo"]'}], [["Rome", "Roma"], ["Oslo"]]),
+        ([{"answer": "[1, 2]"}, {"answer": "['Oslo']"}], ["[1, 2]", "['Oslo']"]),
+    ],
+)
+def test_aliases_are_references(tmp_path: Path, rows: list[dict[str, object]], right: list[object]) -> None:
+    """A list of texts, TriviaQA's and SQuAD's answers are references any of which is right; other texts are texts."""
+    task, note = opened(tmp_path, "my.jsonl", lines(*({"question": "Which?", **row} for row in rows)))
+    for request, sample, texts in zip(task.requests(), task.samples(), right, strict=True):
+        for text in texts if isinstance(texts, list) else [texts]:
+            output = Output(request.id, 0, text=str(text))
+            assert [score.value for score in task.score(request, sample, [output])] == [1.0]
+        wrong = Output(request.id, 0, text="elsewhere")
+        assert [score.value for score in task.score(request, sample, [wrong])] == [0.0]
+    assert ("any of whose texts is right" in note) == isinstance(right[0], list)
+
+
+def test_what_precedes_a_question_is_a_chat(tmp_path: Path) -> None:
+    """LLaMA-Factory's system and history are messages before the question, in rows that have them."""
+    alpaca: list[dict[str, object]] = [
+        {
+            "instruction": 'Is 1 < "2"?',
+            "input": "Say it.",
+            "output": "yes",
+            "system": "Be brief.",
+            "history": [["Hi", "Yo"]],
+        },
+        {"instruction": "Sky?", "input": "", "output": "blue", "system": "", "history": []},
+    ]
+    task, note = opened(tmp_path, "my.jsonl", lines(*alpaca))
+    first, second = ([(m.role, m.text) for m in request.messages] for request in task.requests())
+    assert first == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Yo"), ("user", 'Is 1 < "2"?\n\nSay it.')]
+    assert second == [("user", "Sky?")]
+    assert "'instruction' after 'system' and 'history' is a chat" in note
+    assert [request.target for request in task.requests()] == ["yes", "blue"]
+    turns = [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Yo"}]
+    task, _ = opened(tmp_path, "chat.jsonl", lines({"conversations": turns, "system": "Be brief.", "tools": ""}))
+    (request,) = task.requests()
+    assert [(m.role, m.text) for m in request.messages] == [("system", "Be brief."), ("user", "Hi?")]
+    with pytest.raises(DataError, match="column 'tools' has functions for the model, and no column has the expected"):
+        opened(tmp_path, "tools.jsonl", lines({"conversations": turns, "tools": '[{"name": "f"}]'}))
+    plain = [{**row, "system": "", "history": []} for row in alpaca]
+    task, _ = opened(tmp_path, "plain.jsonl", lines(*plain))
+    assert not next(task.requests()).messages
+
+
+def test_a_developers_message_is_a_system_message(tmp_path: Path) -> None:
+    """OpenAI's newer role is read as the older one, by which templates know it."""
+    messages = [{"role": role, "content": role} for role in ("developer", "user", "assistant")]
+    task, _ = opened(tmp_path, "my.jsonl", lines({"messages": messages}))
+    assert [message.role for message in next(task.requests()).messages] == ["system", "user"]
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "\ufeffsep=;\n"])
+def test_excels_line_that_states_the_delimiter_is_no_row(tmp_path: Path, line: str) -> None:
+    """The file is read after it, and errors name the lines that the file has."""
+    task, _ = opened(tmp_path, "my.csv", f"{line}question;answer\nOne, two, three?;4\n")
+    assert [request.prompt for request in task.requests()] == ["Question: One, two, three?\nAnswer:"]
+    with pytest.raises(DataError, match="line 4 has nothing in column 'answer'"):
+        opened(tmp_path, "bad.csv", f"{line}question;answer\n1+1?;2\n2+2?;\n")

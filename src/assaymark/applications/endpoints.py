@@ -32,7 +32,7 @@ from assaymark.errors import (
 )
 from assaymark.limits.addresses import NotPublic, checked_addresses
 from assaymark.limits.nesting import parse_json
-from assaymark.models.server.failures import HttpFailure, KeyHider
+from assaymark.models.server.failures import HttpFailure, KeyHider, failure_within
 from assaymark.models.server.http_calls import ACCEPT_ENCODING, ResponseBody, ResponseLimits
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
 from assaymark.records import JsonValue, canonical_json, content_hash
@@ -210,6 +210,7 @@ class _BoundEndpoint:
             raise ConnectionLost(f"{self.name}: the connection broke: {type(error).__name__}") from None
         if not response.is_success:
             raise _refused(self.name, response.status_code, self.keys.text(body.text))
+        _refuse_failure(self.name, self.keys.text(body.text))
         return body.text
 
     def read(self, value: str) -> Returned:
@@ -248,6 +249,16 @@ def _refused(name: str, status: int, text: str) -> ModelError:
     if status == httpx.codes.REQUEST_TIMEOUT or status >= httpx.codes.INTERNAL_SERVER_ERROR:
         return ServerFailed(line)
     return RequestRefused(line)
+
+
+def _refuse_failure(name: str, text: str) -> None:
+    """Raise the ModelError that a gateway reports in a chat completion although the status is 200."""
+    try:
+        content = parse_json(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(content, Mapping) and "choices" in content and (failure := failure_within(content)):
+        raise failure.error(f"{name}: {failure.message}")
 
 
 def _texts_of(template: JsonValue) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from assaymark.audit.items import AuditItem, items_of, with_shots, without_question
 from assaymark.audit.likelihoods import Answer, Likelihoods
 from assaymark.audit.prompts import VARIANTS, worded
-from assaymark.records import LoglikelihoodQuery, Output, Render, Request, Sample, Score, rotations_of
+from assaymark.records import IN_REASONING, LoglikelihoodQuery, Output, Render, Request, Sample, Score, rotations_of
 from assaymark.results.evidence.from_store import deciding_score
 from assaymark.scoring.choices import score_choices
 from assaymark.statistics.intervals import wilson
@@ -399,6 +399,8 @@ def _cause_of(
         return "truncated", f"{n_cut} tokens of the prompt did not fit the model's context"
     if any(output.finish_reason == "length" for output in record.outputs):
         return "truncated", "the answer ended at the token limit"
+    if any(output.finish_reason == IN_REASONING for output in record.outputs):
+        return "truncated", "the text ended while the model was reasoning"
     if not evidence.item.options and (why := _not_extracted(record, metric)) is not None:
         return "extraction failure", why
     positions = evidence.positions

@@ -8,7 +8,7 @@ equal, empty or share their first token. Each check yields findings as text.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -214,6 +214,28 @@ def _choices(task: CheckedTask) -> Iterator[Finding]:
         yield _warning(f"{len(equal)} sample(s) have the same choice twice, first {equal[0]}: these choices always tie")
     if empty:
         yield Finding("error", f"{len(empty)} sample(s) have an empty choice, first {empty[0]}: it cannot be scored")
+    blank = [sample.index for (_, queries), sample in zip(pairs, task.samples, strict=True)
+             if queries and any(map(_has_blank, _lists(sample.row)))]  # fmt: skip
+    if blank:
+        yield Finding(
+            "error",
+            f"{len(blank)} row(s) have nothing in an entry of a list of texts, first sample {blank[0]}: as an option "
+            "it is 'None' or empty, and counts for the chance level; remove it",
+        )
+
+
+def _has_blank(entries: Sequence[object]) -> bool:
+    """Return whether some entries of a list are texts and others are nothing."""
+    blank = [entry is None or (isinstance(entry, str) and not entry.strip()) for entry in entries]
+    return any(blank) and any(isinstance(entry, str) and entry.strip() for entry in entries)
+
+
+def _lists(value: object) -> Iterator[Sequence[object]]:
+    """Yield every list of a row that is a column or a part of one."""
+    for part in value.values() if isinstance(value, Mapping) else ():
+        if isinstance(part, list):
+            yield part
+        yield from _lists(part)
 
 
 def _unrendered(task: CheckedTask) -> Iterator[Finding]:

@@ -13,9 +13,11 @@ sub-command at all. These are converted on the list of words, so that the comman
 
 import atexit
 import gc
+import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -262,6 +264,22 @@ def yield_while_waiting() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
+LOG_LEVELS = {"TRANSFORMERS_VERBOSITY": "error", "VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+def quieten_libraries() -> None:
+    """Turn log lines and warnings of vLLM, transformers, torch and peft off, unless a variable or -W asks for them.
+
+    To be called before they are imported; processes that this one starts have it from the environment.
+    """
+    for name, level in LOG_LEVELS.items():
+        os.environ.setdefault(name, level)
+    if "TORCH_LOGS" not in os.environ:
+        logging.getLogger("torch").setLevel(logging.ERROR)
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", module=r"(torch|transformers|vllm|peft)(\.|$)")
+
+
 def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> int:
     """Run the command line and return the exit code.
 
@@ -280,6 +298,7 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
     words, is_cold = without_flag("--no_warm", words, AS_TYPED)
     if argv is None and not is_debug:
         os.environ["RUST_BACKTRACE"] = "0"  # a panic of a tokenizer's native code is one line of ours
+        quieten_libraries()
     try:
         if argv is None and may_hand_over and not is_cold and (code := run_warm(words, _say)) is not None:
             return code

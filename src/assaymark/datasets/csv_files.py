@@ -49,6 +49,7 @@ __all__ = [
     "open_packed_text",
     "read_csv",
     "sniff_delimiter",
+    "stated_delimiter",
 ]
 
 
@@ -302,10 +303,12 @@ class CsvLine:
 
 
 def sniff_delimiter(path: Path) -> str:
-    """Return the delimiter among `,` `;` tab `|` that splits the header into the most columns.
+    """Return the delimiter that the file names (`sep=;`), else the one of `,` `;` tab `|` with the most columns.
 
     Raises: DataError for a file that cannot be read or is not UTF-8.
     """
+    if (stated := stated_delimiter(path)) is not None:
+        return stated
     with _opened(path) as stream:
         beginning = _decoded(path, lambda: stream.read(SNIFFED))
     readers = {sign: csv.reader(io.StringIO(beginning, newline=""), delimiter=sign) for sign in DELIMITERS}
@@ -313,16 +316,24 @@ def sniff_delimiter(path: Path) -> str:
     return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma if none occurs
 
 
+def stated_delimiter(path: Path) -> str | None:
+    """Return the delimiter that a first line states for Excel (`sep=;`), which is no row; None without such a line."""
+    with _opened(path) as stream:
+        match = _decoded(path, lambda: re.fullmatch(r'"?sep=([^"\r\n])"?[\r\n]*', stream.readline(12), re.IGNORECASE))
+    return None if match is None else match[1]
+
+
 def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
-    """Yield the records of a file, the header first, without empty lines.
+    """Yield the records of a file, the header first, without empty lines and the one that states the delimiter.
 
     Raises: DataError for a file that cannot be read or is not UTF-8.
     """
+    n_before = int(stated_delimiter(path) is not None)
     with _opened(path) as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         while True:
             lines = _decoded(path, lambda: _next_lines(reader))
-            yield from (line for line in lines if line.cells)
+            yield from (line for line in lines if line.cells and line.number > n_before)
             if len(lines) < AT_ONCE:
                 return
 
@@ -407,7 +418,12 @@ def read_csv(
     for path in paths:
         if (encoding := _likely_encoding(path)) == "utf-16":
             raise ValueError(f"{path.name} is UTF-16; save it as UTF-8 (iconv -f {encoding} -t utf-8 {path.name})")
-    delimiter, read_options = _options(options, separator)
+    stated = {stated_delimiter(path) for path in paths}
+    if len(stated) > 1:
+        raise ValueError("some of the files begin with a line sep=, and others do not or with another sign")
+    delimiter, read_options = _options(options, next(iter(stated)) or separator)
+    if stated != {None}:
+        read_options["skip_rows"] = 1 + int(str(read_options["skip_rows"]))
     faults = _line_faults(paths, delimiter) if skip_bad_rows else Skipped()
     rejected = _Rejected()
     made_options = _csv_options(delimiter, read_options, rejected if skip_bad_rows else None)

@@ -91,6 +91,8 @@ def read_files(
             raise TypeError(f"field is {field!r:.60}, which is no key")
         return _read_jsons(paths, field, skip_bad_rows=skip_bad_rows)
     except _UNREADABLE as error:
+        for path in paths if len(paths) > 1 else ():
+            read_files([path], options, skip_bad_rows=skip_bad_rows)  # raises for the one that cannot be read
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
 
@@ -169,7 +171,15 @@ def _read_json(path: Path, field: str | None) -> tuple[list[Row], list[str], lis
     if not text.strip():
         return [], [], []
     if field is None and not text.lstrip().startswith("[") and _is_lines(text):
-        return _read_lines(text)
+        rows, places, faults = _read_lines(text)
+        if (
+            len(rows) == 1
+            and not faults
+            and ".jsonl" not in path.suffixes
+            and (whole := _by_column(rows[0])) is not None
+        ):
+            return whole, [f"row {number}" for number in range(1, len(whole) + 1)], []
+        return rows, places, faults
     try:
         rows = _read_whole(path, text, field)
     except ValueError as error:
@@ -185,16 +195,46 @@ def _read_whole(path: Path, text: str, field: str | None) -> list[Row]:
         if not isinstance(rows, dict) or field not in rows:
             raise ValueError(f"{path} has no field {field!r:.80}")
         rows = rows[field]
-    if isinstance(rows, Mapping):  # columns
-        if not all(isinstance(values, list) for values in rows.values()):
+    if isinstance(rows, Mapping):
+        by_column = _by_column(rows)
+        if by_column is None and all(isinstance(values, list) for values in rows.values()):
+            by_column = [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
+        if by_column is None:
             raise ValueError("an object with values that are not lists; expected rows, or a list for each column")
-        rows = [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
+        rows = by_column
     if not isinstance(rows, list):
         raise ValueError(f"{type(rows).__name__} instead of rows")  # noqa: TRY004 - the file is wrong
     bad = next((i for i, row in enumerate(rows) if not isinstance(row, dict)), None)
     if bad is not None:
         raise ValueError(f"row {bad} is {rows[bad]!r:.60}, not an object")
     return rows
+
+
+def _by_column(value: Mapping[str, JsonValue]) -> list[Row] | None:
+    """Return the rows of an object that is a whole table; None for one that may be a single row.
+
+    Source: pandas, DataFrame.to_json: its forms columns (the default), index, split and table; a list of texts for each
+        column is what `datasets.Dataset.to_dict` makes.
+    """
+    parts = list(value.values())
+    if {"columns", "data"} <= value.keys() <= {"columns", "index", "data"}:
+        names, lines = value["columns"], value["data"]
+        if isinstance(names, list) and isinstance(lines, list) and all(isinstance(line, list) for line in lines):
+            return [dict(zip(map(str, names), line, strict=True)) for line in lines if isinstance(line, list)]
+    if value.keys() == {"schema", "data"} and isinstance(value["data"], list):
+        return [{k: v for k, v in row.items() if k != "index"} for row in value["data"] if isinstance(row, dict)]
+    columns = [part for part in parts if isinstance(part, dict)]
+    if parts and len(columns) == len(parts) and all(part.keys() == columns[0].keys() for part in columns):
+        inner = list(columns[0])
+        if inner and all(map(str.isdigit, inner)):
+            return [{name: part[key] for name, part in zip(value, columns, strict=True)} for key in inner]
+        if all(map(str.isdigit, value)):
+            return columns
+    lists = [part for part in parts if isinstance(part, list)]
+    is_table = len(lists) == len(parts) > 1 and len({len(part) for part in lists}) == 1 and all(lists)
+    if is_table and any(all(isinstance(each, str) for each in part) for part in lists):
+        return [dict(zip(value, line, strict=True)) for line in zip(*lists, strict=True)]
+    return None
 
 
 def _read_lines(text: str) -> tuple[list[Row], list[str], list[str]]:

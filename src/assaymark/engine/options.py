@@ -34,6 +34,7 @@ class EngineSettings:
     window_tokens: trie nodes per forward pass, a power of two; None chooses it from memory and the model's shape.
     attention: "auto" checks the trie path against the plain one at load and falls back; "trie" and "plain" require it.
     peft: folder or Hub id of an adapter to apply to the model.
+    n_token_ids: of the tokenizer, to which embeddings are resized before an adapter is applied; None leaves them.
     n_slots: sequences generated at once; None chooses it from memory, lengths and the model's shape.
     n_threads: CPU threads; None keeps torch's own choice.
     max_length: positions to use although the configuration has fewer; None uses the configuration's.
@@ -53,6 +54,7 @@ class EngineSettings:
     window_tokens: int | None = None
     attention: AttentionPath = "auto"
     peft: str | None = None
+    n_token_ids: int | None = None
     n_slots: int | None = None
     n_threads: int | None = None
     max_length: int | None = None

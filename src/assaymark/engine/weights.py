@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -81,7 +82,7 @@ def load_model(path_or_model: object, settings: EngineSettings) -> LoadedModel:
     else:
         outer = _placed(_from_pretrained(str(path_or_model), settings), settings)
     if settings.peft is not None:
-        outer = _with_adapter(outer, settings.peft)
+        outer = _with_adapter(outer, settings.peft, settings.n_token_ids)
     outer.eval()
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
     return LoadedModel(
@@ -234,19 +235,47 @@ def _remedy(text: str, settings: EngineSettings) -> str:
     return "; check the spelling, the connection, and HF_HUB_OFFLINE"
 
 
-def _with_adapter(model: "PreTrainedModel", adapter: str) -> "PeftModel":
+def _with_adapter(model: "PreTrainedModel", adapter: str, n_token_ids: int | None) -> "PeftModel":
     """Return the model with a PEFT adapter.
 
+    The embeddings are first resized to what the adapter has of them, else to the tokenizer's ids, as an adapter with
+    added tokens needs it. Rows that the adapter does not bring are drawn as transformers draws them, from a fixed seed.
+
+    Source: lm-evaluation-harness 0.4.13, models/huggingface.py (_create_model), resize_token_embeddings.
     Raises: MissingExtra if peft is not installed; ModelUnavailable if the adapter cannot be loaded.
     """
     try:
         from peft import PeftModel
     except ImportError as error:
         raise MissingExtra("an adapter (peft=)", "hf") from error
+    n_rows = _saved_rows(Path(adapter)) or n_token_ids
     try:
+        if n_rows is not None and n_rows != model.get_input_embeddings().weight.shape[0]:
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                model.resize_token_embeddings(n_rows)
         return PeftModel.from_pretrained(model, adapter)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ModelUnavailable(f"adapter {adapter!r} cannot be applied to the model: {error}") from error
+    except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
+        n_own = int(model.get_input_embeddings().weight.shape[0])
+        raise ModelUnavailable(
+            f"adapter {adapter!r} cannot be applied to the model, whose embeddings have {n_own} rows: {error}; for one "
+            "with added tokens name its tokenizer with tokenizer=<the adapter's folder>"
+        ) from error
+
+
+def _saved_rows(adapter: Path) -> int | None:
+    """Return the rows of the embeddings or the head that an adapter replaces as a whole; None where it has none."""
+    from safetensors import safe_open
+
+    weights = adapter / "adapter_model.safetensors"
+    if not weights.is_file():
+        return None
+    with safe_open(weights, "pt") as file:
+        whole = [name for name in file.keys() if _WHOLE.search(name)]  # noqa: SIM118 - no mapping
+        return max((int(file.get_slice(name).get_shape()[0]) for name in whole), default=None)
+
+
+_WHOLE = re.compile(r"(embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(\.(?!lora_)\w+)*\.weight$")
 
 
 def probe_tokens(model: "PreTrainedModel", name: object) -> Sequence[int]:

@@ -20,6 +20,7 @@ import httpx
 
 from assaymark.errors import UsageError
 from assaymark.models.plain_prompts import STOP, transcript
+from assaymark.models.server.failures import failure_within
 
 __all__ = ["AskSettings", "Endpoint", "EndpointFailed", "read_endpoints", "stream_chat"]
 
@@ -181,12 +182,13 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
     is_complete = has_begun = False
     async for data in _data(endpoint, answer):
         if data == b"[DONE]":
-            return
+            is_complete = is_complete or has_begun  # some servers give no finish reason
+            break
         try:
             body = json.loads(data)
         except (ValueError, RecursionError):
             raise EndpointFailed(f"{endpoint.name} sent something that is not an answer") from None
-        if not isinstance(body, dict) or body.get("error"):
+        if not isinstance(body, dict) or failure_within(body):
             raise EndpointFailed(f"{endpoint.name} failed while it answered")
         choices = body.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}

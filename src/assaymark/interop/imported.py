@@ -200,7 +200,9 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     computed = summarise(perturbed.watch(rows), tasks, bootstrap_iters=0)
     results = perturbed.results(tasks, ())
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
-    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
+    partial = _of_more_samples(reported, computed)
+    shown = [estimate for estimate in computed if (estimate.task, estimate.metric, estimate.filter) not in partial]
+    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in shown}
     source: dict[str, JsonValue] = {"tool": run.tool, "version": run.version, "date": run.date}
     source |= {"files": origin, "config": dict(run.config)}
     if run.statistics:
@@ -219,7 +221,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
             for r in rows
         ),
         estimates=(
-            *computed,
+            *shown,
             *(estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known),
         ),
         extra={**facts, "imported": source},
@@ -240,6 +242,14 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
         counterpart = own.get((estimate.task, estimate.metric, estimate.filter))
         if counterpart is None or estimate.value is None:
             continue
+        if (estimate.task, estimate.metric, estimate.filter) in _of_more_samples(reported, computed):
+            n_held, given = counterpart.n + counterpart.n_failed, counterpart.value
+            lines.append(
+                f"{estimate.task} {estimate.metric}: the file reports {estimate.value:.6g} of {estimate.n:,} samples, "
+                f"and holds {n_held:,} of them, which give "
+                f"{'no value' if given is None else format(given, '.6g')}; the reported value is shown"
+            )
+            continue
         stated = counterpart.details.get("lm_eval_value", counterpart.value)
         value = float(stated) if isinstance(stated, SupportsFloat) else None
         if value is None or abs(value - estimate.value) > TOLERANCE * max(abs(estimate.value), 1.0):
@@ -248,6 +258,13 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
                 f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
             )
     return lines
+
+
+def _of_more_samples(reported: Sequence[Estimate], computed: Sequence[Estimate]) -> set[tuple[str, str, str]]:
+    """Return task, metric and filter of the reported values that are of more samples than the files hold."""
+    n_held = {(each.task, each.metric, each.filter): each.n + each.n_failed for each in computed}
+    of = ((each, (each.task, each.metric, each.filter)) for each in reported)
+    return {key for each, key in of if each.value is not None and key in n_held and each.n > n_held[key]}
 
 
 def _other_worst_cases(run: ForeignRun, results: Sequence[PerturbedScore]) -> Iterator[str]:

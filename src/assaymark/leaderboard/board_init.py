@@ -9,11 +9,17 @@ from pathlib import Path
 
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.leaderboard.board import TableFormat
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.columns import FACTS
 from assaymark.registry import nearest
 
-__all__ = ["number_headings", "write_board"]
+__all__ = ["number_headings", "table_format", "write_board"]
+
+_KNOWN: dict[TableFormat, frozenset[str]] = {
+    "open-llm-v1": frozenset({"fullname", "average", "arc", "hellaswag"}),
+    "open-llm-v2": frozenset({"model_name", "model_average_score", "evaluations_ifeval_value"}),
+}
 
 _REST = """
 # Everything below is optional, and nothing of it is shown until you write it.
@@ -45,9 +51,11 @@ _FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}
 
 
 def write_board(
-    path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, form: str, title: str | None
+    path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, form: str | None, title: str | None
 ) -> None:
     """Write a board's file; without suite, tasks and table it shows the suite open-llm-v1.
+
+    A table's layout, `form`, is recognised by its headings where it is None.
 
     Raises: UsageError where the file is there already; UnknownName for a suite; DataError for a table without columns.
     """
@@ -95,9 +103,20 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
     return "".join(lines) + rules + _REST.format(more=_OF_RUNS)
 
 
-def _table(path: Path, table: Path, form: str, title: str | None) -> str:
+def table_format(path: Path) -> TableFormat:
+    """Return the layout of a table by its headings: one of the published ones, else csv. Raises: DataError."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            headings = set(next(csv.reader(file), ()))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
+    return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
+
+
+def _table(path: Path, table: Path, form: str | None, title: str | None) -> str:
     if not table.is_file():
         raise UsageError(f"file not found: {table}; expected a CSV file")
+    form = form or table_format(table)
     quoted = json.dumps(relpath(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip

@@ -19,7 +19,7 @@ from assaymark.leaderboard import published_facts
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, TableFormat, TableSource, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites
-from assaymark.leaderboard.board_init import number_headings
+from assaymark.leaderboard.board_init import number_headings, table_format
 from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.prices import price_facts
 from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, Issue, RowScore, ScoreColumn
@@ -30,12 +30,6 @@ from assaymark.statistics.intervals import wilson
 __all__ = ["board_of_table", "read_published"]
 
 
-_KNOWN: dict[TableFormat, frozenset[str]] = {
-    "open-llm-v1": frozenset({"fullname", "average", "arc", "hellaswag"}),
-    "open-llm-v2": frozenset({"model_name", "model_average_score", "evaluations_ifeval_value"}),
-}
-
-
 def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
     """Return the board of a CSV file, its title the file's name; without `form` the layout is recognised.
 
@@ -43,19 +37,10 @@ def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
     """
     if not path.is_file():
         raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
-    layout = form or _table_format(path)
+    layout = form or table_format(path)
     columns = {name: name for name in number_headings(path)} if layout == "csv" else {}
     name = slug(path.stem)
     return Board(name=name, title=path.stem, table=TableSource(path.resolve(), layout, columns))
-
-
-def _table_format(path: Path) -> TableFormat:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            headings = set(next(csv.reader(file), ()))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
-    return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
 
 
 LARGEST_FILE = 200 << 20

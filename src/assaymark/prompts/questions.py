@@ -11,11 +11,14 @@ from dataclasses import dataclass
 
 from assaymark.errors import MalformedSample
 
-__all__ = ["LETTERS", "ChoiceQuestion", "are_letters", "blanked", "option_spans", "question_in", "read_question",
-           "strings_in", "words_of"]  # fmt: skip
+__all__ = ["LETTERS", "OWN_LETTER", "ChoiceQuestion", "are_letters", "blanked", "have_own_letters", "option_spans",
+           "question_in", "read_question", "strings_in", "words_of"]  # fmt: skip
 
 LETTERS = "ABCDEFGHIJ"  # enough for MMLU-Pro's ten choices
 SHORTEST_PART = 3  # characters: shorter strings of a row occur in a prompt by accident
+
+OWN_LETTER = ("(?i)^ *[(（[]?", " *([].):）．：、]| [-–—] ) *(?=[^ ])")
+"""What is around an option's own letter, as in "A. cat", "(a) cat" and "Ａ、cat"; without a backslash for templates."""
 
 _APART = str.maketrans(dict.fromkeys(".,;:!?\"'“”‘’()", " "))
 _CUE = "Answer:"
@@ -33,8 +36,11 @@ class ChoiceQuestion:
 
     @property
     def listed(self) -> str:
-        """The choices, one per line, each after its letter."""
-        return "\n".join(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))
+        """The choices, one per line, each after its letter, and not after one of their own too."""
+        pairs = list(zip(LETTERS, self.choices, strict=False))
+        if have_own_letters(self.choices):
+            pairs = [(letter, re.sub(letter.join(OWN_LETTER), "", text)) for letter, text in pairs]
+        return "\n".join(f"{letter}. {text}" for letter, text in pairs)
 
 
 def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
@@ -62,6 +68,14 @@ def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
 def are_letters(choices: Sequence[str]) -> bool:
     """Return whether the choices are the letters A, B, ..."""
     return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
+
+
+def have_own_letters(options: Sequence[object]) -> bool:
+    """Return whether the text of each option begins with its own letter: "A. cat", "B. dog"."""
+    return 1 < len(options) <= len(LETTERS) and all(
+        isinstance(option, str) and re.match(letter.join(OWN_LETTER), option)
+        for letter, option in zip(LETTERS, options, strict=False)
+    )
 
 
 def option_spans(row: Mapping[str, object], text: str, n_choices: int) -> list[tuple[int, int]] | None:

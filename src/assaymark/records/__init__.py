@@ -29,6 +29,7 @@ __all__ = [
     "AUDIT",
     "BOUND",
     "FIRST_TOKEN",
+    "IN_REASONING",
     "AuditPlan",
     "BlindScore",
     "CallPart",
@@ -297,6 +298,7 @@ def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
 
 
 FIRST_TOKEN = "first_token"  # noqa: S105 - total_nats is that of a letter as the first generated token
+IN_REASONING = "reasoning"  # a generated text ended before its reasoning did: it is no answer, and `text` is empty
 BOUND = "bound"  # as FIRST_TOKEN, and the server did not list the letter: total_nats is an upper bound
 
 
@@ -312,7 +314,7 @@ class Output:
     text: str | None = None
     reasoning: str | None = None  # a thinking block that was removed before scoring
     tool_calls: str | None = None  # JSON
-    finish_reason: str | None = None  # stop | eos | length; of a choice: None, FIRST_TOKEN or BOUND
+    finish_reason: str | None = None  # stop | eos | length | IN_REASONING; of a choice: None, FIRST_TOKEN or BOUND
     n_context_tokens: int = 0
     n_tokens: int = 0  # scored or generated
     n_cut_tokens: int = 0  # dropped from the left of the context so that it fits

@@ -4,7 +4,8 @@ In records, JSON and lm-eval's formats a proportion stays in [0, 1]; only what i
 """
 
 import math
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from assaymark.records import Estimate
 
@@ -108,7 +109,7 @@ def names_apart(names: Collection[str]) -> dict[str, str]:
     for name in names:
         parts = name.rstrip("/").split("/")
         others = {other.rstrip("/") for other in names} - {name.rstrip("/")}
-        for length in range(1, len(parts) + 1):
+        for length in range(min(_n_named(parts), len(parts)), len(parts) + 1):
             tail = "/".join(parts[-length:])
             if "+" in name or not any(other == tail or other.endswith(f"/{tail}") for other in others):
                 break
@@ -131,6 +132,21 @@ def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:
 
 
 def short_model_name(name: str) -> str:
-    """Return the last part of a model's path or hub id; of `BASE+ADAPTER` the last parts of both."""
-    parts = [part.rstrip("/") for part in name.split("+") if part.strip("/")]
-    return " + ".join(part.rpartition("/")[2] for part in parts) or name
+    """Return the last part of a model's path or hub id; of `BASE+ADAPTER` the last parts of both.
+
+    A folder whose name says nothing of the model (`hf`, `checkpoint-500`, ...) has its parents' names before it.
+    """
+    parts = [part.rstrip("/").split("/") for part in name.split("+") if part.strip("/")]
+    return " + ".join("/".join(part[-_n_named(part) :]) for part in parts) or name
+
+
+_SAYS_NOTHING = re.compile(
+    r"\.{0,2}|hf|(pre)?trained|models?|checkpoints?|final|best|last|latest|outputs?|export(ed)?|merged|weights|snapshots?"
+    r"|[0-9a-f]{40}|(checkpoint|ckpt|step|epoch|iter|global_step)[-_]?\d+|\d+",
+    re.IGNORECASE,
+)
+
+
+def _n_named(parts: Sequence[str]) -> int:
+    """Return how many of the last parts of a path name a model: up to the first, from the end, that says something."""
+    return next((n for n, part in enumerate(reversed(parts), 1) if not _SAYS_NOTHING.fullmatch(part)), len(parts))

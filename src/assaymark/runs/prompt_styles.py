@@ -56,9 +56,12 @@ class PromptStyles:
         return style_table(self._lines())
 
     def remarks(self) -> list[str]:
-        """Return the ids of the runs."""
+        """Return lines on each run's generated texts, and the ids of the runs."""
         named = [f"{run.prompt_style} {run.num_fewshot}-shot {run.run.short_id}" for run in self.runs]
-        return [f"runs: {', '.join(named)}"]
+        texts = [
+            f"{name}: {line}" for name, run in zip(named, self.runs, strict=True) for line in run.run.lines_on_texts()
+        ]
+        return [*texts, f"runs: {', '.join(named)}"]
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the lines and the runs with stable names."""

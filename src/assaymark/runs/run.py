@@ -1,5 +1,6 @@
 """A stored run: its estimates, tables, samples and files."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
+from assaymark.results.numbers import counted
 from assaymark.runs.execute import RunResult
 from assaymark.runs.plan import PreparedRun
-from assaymark.store import Problem, RunRow, SampleRecord, Store
+from assaymark.store import AttemptRow, Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
@@ -217,7 +219,6 @@ class Run:
         details: also the attention path if it is the usual one, and what an imported log counts.
         """
         from assaymark.models.cost.bill import cost_line
-        from assaymark.results.evidence.generated_texts import generated_lines
         from assaymark.results.evidence.rescoring import rescored_lines
 
         row = self.row  # read once: for an unfinished run its outputs are counted each time
@@ -229,8 +230,8 @@ class Run:
             lines.append(
                 f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
             )
-        scored = frozenset(estimate.task for estimate in self.estimates)
-        lines += generated_lines(self.answers, scored, is_finished=row.status == "finished")
+        attempts = self.store.attempts(self.id)
+        lines += self._lines_on_texts(row, attempts)
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
@@ -239,7 +240,7 @@ class Run:
             has_reason = any("first_error" in estimate.details for estimate in self.estimates)
             if not has_reason and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
-        lines += self._how_run(details=details)
+        lines += _how_run(attempts, details=details)
         for task, numbers in (self._statistics() if details else {}).items():
             counted = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
             lines.append(f"{task}, as the log counts: {counted}")
@@ -250,22 +251,31 @@ class Run:
         lines.append(f"run {row.short_id} in {location_of(self.store)}")
         return lines
 
+    def lines_on_texts(self) -> list[str]:
+        """Return lines on how generated texts ended, and on reasoning that is still part of them."""
+        return self._lines_on_texts(self.row, self.store.attempts(self.id))
+
+    def _lines_on_texts(self, row: RunRow, attempts: Sequence[AttemptRow]) -> list[str]:
+        from assaymark.results.evidence.generated_texts import generated_lines
+
+        scored = frozenset(estimate.task for estimate in self.estimates)
+        lines = generated_lines(self.answers, scored, is_finished=row.status == "finished")
+        unremoved: Counter[str] = Counter()
+        for attempt in attempts:
+            by_tag = attempt.summary.get("unremoved_reasoning")
+            if isinstance(by_tag, Mapping):
+                unremoved.update({tag: n for tag, n in by_tag.items() if isinstance(n, int)})
+        return lines + [
+            f"{counted(n, 'answer')} with {tag}: the reasoning before it was scored as part of the answer; remove it "
+            f"with think_end_token={tag} in --model_args"
+            for tag, n in unremoved.items()
+        ]
+
     def _task_with_failures(self) -> str:
         return next(
             (estimate.task for estimate in self.estimates if estimate.n_failed and estimate.task in self.row.tasks),
             self.row.tasks[0],
         )
-
-    def _how_run(self, *, details: bool) -> Iterator[str]:
-        """Yield the engine's warning, and its attention path with the reason if it is not the usual one."""
-        for attempt in reversed(self.store.attempts(self.id)):
-            facts = attempt.summary.get("model")
-            if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
-                if details or _is_unusual(facts["attention"], facts["why"]):
-                    yield f"attention: {facts['attention']} path ({facts['why']})"
-                if facts.get("note"):
-                    yield f"warning: {facts['note']}"
-                return
 
     def _statistics(self) -> Mapping[str, Mapping[str, float]]:
         """Return an imported log's numbers that are no scores, by task."""
@@ -440,3 +450,15 @@ def _is_unusual(attention: str, why: str) -> bool:
 def location_of(store: Store) -> str:
     """Return the path of a store's file, or the URL of its database."""
     return store.url.removeprefix("sqlite:///")
+
+
+def _how_run(attempts: Sequence[AttemptRow], *, details: bool) -> Iterator[str]:
+    """Yield the engine's warning, and its attention path with the reason if it is not the usual one."""
+    for attempt in reversed(attempts):
+        facts = attempt.summary.get("model")
+        if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
+            if details or _is_unusual(facts["attention"], facts["why"]):
+                yield f"attention: {facts['attention']} path ({facts['why']})"
+            if facts.get("note"):
+                yield f"warning: {facts['note']}"
+            return

@@ -20,8 +20,8 @@ import numpy as np
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import normal_cdf, t_cdf
-from assaymark.statistics.estimate import IntervalEstimate, effective_wilson
-from assaymark.statistics.intervals import as_floats, t_interval, wilson
+from assaymark.statistics.estimate import IntervalEstimate
+from assaymark.statistics.intervals import as_floats, score_interval, t_interval, wilson, wilson_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,11 @@ def estimate_composite(
 ) -> IntervalEstimate:
     """Return Σ w_t value_t with its error and interval.
 
-    Degrees of freedom after Satterthwaite 1946. For scores between 0 and 1 and weights that sum to 1 the interval is
-    Wilson's with the effective sample size of the error (`effective_wilson`), so it stays within [0, 1] and has
-    positive width at 100%; otherwise it is Student's. A single member with weight 1 keeps its own interval. Pass
-    `bounds=None` for metrics other than shares (bits per byte, perplexities).
+    For scores between 0 and 1 and weights that sum to 1 the interval is the score interval of proportions
+    (`score_interval`), where each member counts as as many right or wrong answers as give its own interval's width
+    (`wilson_size`): it stays within [0, 1], and a small member that is all right or all wrong widens it, although its
+    standard error is 0. Otherwise it is Student's, with degrees of freedom after Satterthwaite 1946. A single member
+    with weight 1 keeps its own interval. Pass `bounds=None` for metrics that are no shares (bits per byte).
 
     Raises: DataError for a missing member: an incomplete composite is never averaged over the members it has.
     """
@@ -151,14 +152,15 @@ def estimate_composite(
         return members[0]
     value = float(sum(w * part.value for w, part in zip(weights, members, strict=True)))
     n = sum(part.n for part in members)
-    n_floor = 1.0 / sum(w * w / (part.n_clusters or part.n) for w, part in zip(weights, members, strict=True) if w)
     shares = [w * w * _variance(part, value) for w, part in zip(weights, members, strict=True)]
     if any(not math.isfinite(share) for share in shares):
         return IntervalEstimate(value, None, None, None, f"none: a part of this {name} has no error", n, confidence)
     stderr, df = math.sqrt(sum(shares)), _satterthwaite(shares, members)
     averaging = abs(sum(weights) - 1.0) < 1e-9 and min(weights) >= 0
     if bounds == (0.0, 1.0) and averaging and all(0.0 <= part.value <= 1.0 for part in members):
-        interval, method = effective_wilson(value, stderr, n_floor, df, confidence), f"{name} wilson"
+        values = np.array([part.value for part in members])
+        sizes = np.array([_size(part) for part in members])
+        interval, method = score_interval(values, sizes, np.array(weights), confidence), f"{name} score"
     else:
         interval, method = t_interval(value, stderr, df, confidence), f"{name} t"
     return IntervalEstimate(value, interval.low, interval.high, stderr, method, n, confidence, df=df)
@@ -211,6 +213,13 @@ def _variance(part: IntervalEstimate, overall: float) -> float:
     if part.stderr is not None:
         return part.stderr**2
     return overall * (1.0 - overall) / part.n if 0.0 <= overall <= 1.0 else math.nan
+
+
+def _size(part: IntervalEstimate) -> float:
+    """Return the number of right or wrong answers that would give a part's interval, else its samples."""
+    if part.low is None or part.high is None:
+        return float(part.n_clusters or part.n)
+    return min(wilson_size(part.value, part.high - part.low, part.confidence), 1e12)
 
 
 def _satterthwaite(shares: Sequence[float], members: Parts) -> float:

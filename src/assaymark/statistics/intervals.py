@@ -62,6 +62,59 @@ def wilson(successes: float, n: float, confidence: float = 0.95, *, z: float | N
     return Interval(0.0 if p == 0 else max(centre - half, 0.0), 1.0 if p == 1 else min(centre + half, 1.0))
 
 
+def wilson_size(p: float, width: float, confidence: float = 0.95) -> float:
+    """Return the number of trials, an effective one, at which Wilson's interval of a proportion p has a width.
+
+    With h half the width, x = 1/n solves z⁴(1/4 - h²)x² + z²(p(1-p) - 2h²)x - h² = 0; infinite for a width of 0.
+    """
+    z2, h = two_sided_z(confidence) ** 2, min(width / 2.0, 0.499)
+    linear = 2.0 * h * h - p * (1.0 - p)
+    x = (linear + math.sqrt(linear**2 + 4.0 * h * h * (0.25 - h * h))) / (2.0 * z2 * (0.25 - h * h))
+    return 1.0 / x if x > 0 else math.inf
+
+
+def score_interval(values: Floats, sizes: Floats, weights: Floats, confidence: float = 0.95) -> Interval:
+    """Return the score interval of Σ w_t p_t for independent proportions; with one of weight 1 it is Wilson's.
+
+    An end is the mean M = Σ w_t p_t that is z errors from the observed one, where the p_t are the most likely ones with
+    that mean and the error is theirs: (Σ w_t v_t - M)² = z² Σ w_t² p_t (1-p_t) / n_t. So a part that is all right or
+    all wrong has the error that it may have. By Lagrange, p_t solves λw_t p² - (n_t + λw_t) p + n_t v_t = 0.
+
+    Args:
+        values: the observed proportions v_t.
+        sizes: the n_t; effective, fractional numbers, at most 1e12.
+        weights: the w_t, not negative.
+        confidence: of the interval.
+
+    Source: Miettinen and Nurminen 1985 (two proportions), Martin Andres, Alvarez Hernandez and Herranz Tejedor 2011.
+    """
+    z, observed = two_sided_z(confidence), float(weights @ values)
+
+    def likeliest(multiplier: float) -> Floats:
+        a = multiplier * weights
+        b = sizes + a
+        root = np.sqrt(np.maximum(b * b - 4.0 * a * sizes * values, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):  # the branch that is not chosen
+            p = np.where(b > 0, 2.0 * sizes * values / (b + root), (b - root) / (2.0 * a))
+        return np.asarray(np.clip(p, 0.0, 1.0), dtype=np.float64)
+
+    def is_within(multiplier: float) -> bool:
+        p = likeliest(multiplier)
+        error = math.sqrt(float(weights**2 @ (p * (1.0 - p) / sizes)))
+        return abs(observed - float(weights @ p)) <= z * error + 1e-12
+
+    def end(sign: float) -> float:
+        near, far = 0.0, 1.0
+        while is_within(sign * far) and far < 1e15:
+            near, far = far, 2.0 * far
+        for _ in range(60):
+            middle = (near + far) / 2.0
+            near, far = (middle, far) if is_within(sign * middle) else (near, middle)
+        return float(weights @ likeliest(sign * far))
+
+    return Interval(min(max(end(1.0), 0.0), observed), max(min(end(-1.0), 1.0), observed))
+
+
 def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Return the exact interval of a proportion: its coverage is never below the confidence.
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from sqlalchemy import Connection, func, select
 
@@ -33,7 +33,7 @@ def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False)
 
 
 def run(database: Database, name: str) -> RunRow:
-    """Return the run or audit with this name; `last` is the latest run with an output, if any has one.
+    """Return the run or audit with this name; `last` is the latest run with an answer, if any has one.
 
     A model's name stands for its run if it has only one.
 
@@ -41,9 +41,10 @@ def run(database: Database, name: str) -> RunRow:
     """
     with database.reading() as connection:
         listed = _with_short_ids(connection)
-        if _LAST.fullmatch(name):  # a refused run without outputs is not what a user means
+        if match := _LAST.fullmatch(name):  # a run that was refused, or whose requests all failed, is not meant
             listed = [item for item in listed if plan_from_json(unpack_text(item[0].plan)).audit is None]
-            listed = [item for item in listed if _has_answers(connection, item[0])] or listed
+            n_wanted = 1 + int(match[1] or 0)
+            listed = list(islice((item for item in listed if _has_answers(connection, item[0])), n_wanted)) or listed
         row, short = _find(listed, name)
         return _run_row(connection, row, short)
 
@@ -112,7 +113,7 @@ def _of_model(listed: Sequence[tuple[StoredRow, str]], name: str) -> list[tuple[
     models = [(item, plan.model.name.rstrip("/")) for item in listed
               if (plan := plan_from_json(unpack_text(item[0].plan))).audit is None]  # fmt: skip
     wanted = name.rstrip("/")
-    matches = [item for item, model in models if wanted and wanted in (model, model.rpartition("/")[2])]
+    matches = [item for item, model in models if wanted and f"/{model}".endswith(f"/{wanted}")]
     start, ellipsis, end = wanted.replace("...", "…").partition("…")
     if matches or not ellipsis or not start + end:
         return matches
@@ -144,12 +145,14 @@ def _only(of_model: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredR
 
 
 def _has_answers(connection: Connection, row: StoredRow) -> bool:
+    """Return whether not all of a run's requests failed; an imported run that is closed may have results alone."""
     if row.seal is not None:
-        return True
+        counts = sealed_counts(row.seal)
+        return not 0 < counts["n_outputs"] == counts["n_failed"]
     requested = outputs.join(requests, requests.c.id == outputs.c.request)
     joined = requested.join(run_tasks, run_tasks.c.id == requests.c.run_task)
-    first = select(outputs.c.request).select_from(joined).where(run_tasks.c.run == row.id).limit(1)
-    return connection.execute(first).first() is not None
+    answered = select(outputs.c.request).select_from(joined).where(run_tasks.c.run == row.id, outputs.c.error.is_(None))
+    return connection.execute(answered.limit(1)).first() is not None
 
 
 def _with_short_ids(connection: Connection) -> list[tuple[StoredRow, str]]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, select, tuple_
 
 from assaymark.errors import HashMismatch
-from assaymark.records import JsonValue, ScoreStatus
+from assaymark.records import IN_REASONING, JsonValue, ScoreStatus
 from assaymark.store import leases
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_hash, unpack_json
@@ -86,7 +86,7 @@ _ended = (
     select(
         outputs.c.request,
         func.max(outputs.c.n_cut_tokens),
-        func.sum(case((outputs.c.finish_reason == "length", 1), else_=0)),
+        func.sum(case((outputs.c.finish_reason.in_(("length", IN_REASONING)), 1), else_=0)),
         func.count(outputs.c.error),
     )
     .where(outputs.c.request.in_(bindparam("ids", expanding=True)))

@@ -9,11 +9,12 @@ model sees its own earlier answers without their reasoning, as chat templates ex
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.prompter import PromptFields
-from assaymark.prompts.templates import Row
+from assaymark.prompts.templates import Row, compile_template
 from assaymark.records import Message, Output, Render, Request
 
 __all__ = [
@@ -57,25 +58,56 @@ def reference_of(layout: PromptFields, target: object, turn: int) -> str:
 
 MessagesOf = Callable[[Row], list[tuple[str, str]]]
 _ROLES: Mapping[str, str] = {
-    **dict.fromkeys(("system",), "system"),
+    **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bard", "bing"), "assistant"),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bard", "bing", "ai"), "assistant"),
 }
-"""Role, also in ShareGPT's words -> role."""
+"""Role, also in ShareGPT's, OpenAI's newer (developer) and LangChain's (ai) words -> role."""
+
+
+_TURN = (("user", "asked"), ("assistant", "said"))
 
 
 @dataclass(frozen=True, slots=True)
 class ChatColumns:
-    """The columns of a chat, as the file spells them."""
+    """The columns of a chat, as the file spells them.
+
+    before: those of a system message and of earlier turns, as LLaMA-Factory's files have them, and what is `asked` with
+    them: an expression of the user's message; None: the messages of the chat follow them.
+    """
 
     messages: str
     answer: str | None  # the expected answer; None: the chat's last message
     answer_key: str | None  # key of the text in the messages that the answer is; None: it is a text
+    system: str | None = None
+    history: str | None = None
+    asked: str | None = None
+    also: tuple[str, ...] = ()  # further columns in `asked`
 
     @property
     def used(self) -> tuple[str, ...]:
         """All of these columns."""
-        return (self.messages,) if self.answer is None else (self.messages, self.answer)
+        named = (self.system, self.history, self.messages, *self.also, self.answer)
+        return tuple(name for name in named if name is not None)
+
+    @property
+    def field(self) -> str:
+        """The value of `doc_to_messages`: the column, or a template of the messages as JSON."""
+        if self.system is None and self.history is None:
+            return self.messages
+        parts = []
+        if self.system is not None:
+            message = f"{{'role': 'system', 'content': {self.system}}}"
+            parts.append(f"{{% if {self.system} %}}{{{{ {message} | tojson }}}},{{% endif %}}")
+        if self.history is not None:
+            turn = (f"{{{{ {{'role': '{role}', 'content': {name}}} | tojson }}}}," for role, name in _TURN)
+            parts.append(f"{{% for asked, said in {self.history} or [] %}}{''.join(turn)}{{% endfor %}}")
+        if self.asked is None:
+            each = "{{ message | tojson }}{{ ',' if not loop.last }}"
+            last = f"{{% for message in {self.messages} %}}{each}{{% endfor %}}"
+        else:
+            last = f"{{{{ {{'role': 'user', 'content': {self.asked}}} | tojson }}}}"
+        return f"[{''.join(parts)}{last}]"
 
     @property
     def target(self) -> str:
@@ -106,11 +138,11 @@ def read_messages(value: object) -> list[tuple[str, str]]:
             raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
         names = ("role", "content") if "role" in each else ("from", "value")
         role, content = (each.get(name) for name in names)
-        if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
+        if not isinstance(role, str) or role.lower() not in _ROLES or not isinstance(content, str):
             raise MalformedSample(
                 f"a message has role {role!r:.40}, content {content!r:.40}; expected text by system, user, assistant"
             )
-        messages.append((_ROLES[role], content))
+        messages.append((_ROLES[role.lower()], content))
     return messages
 
 
@@ -133,13 +165,19 @@ def resolve_messages(field: object, columns: Collection[str], *, ends_with_answe
 
     `ends_with_answer`: whether answers after the user's last message are left out, as they are what is expected.
 
-    Raises: DataError for a field that is neither a column nor a function.
+    Raises: DataError for a field that is neither a column, nor a template of JSON, nor a function.
     """
-    if not callable(field) and (not isinstance(field, str) or field not in columns):
-        raise DataError(f"doc_to_messages is {field!r:.80}; expected a column or a function")
+    if callable(field):
+        read: Callable[[Row], object] = field
+    elif isinstance(field, str) and field in columns:
+        read = itemgetter(field)
+    elif isinstance(field, str) and "{{" in field:
+        read = compile_template(field, "doc_to_messages")
+    else:
+        raise DataError(f"doc_to_messages is {field!r:.80}; expected a column, a template of JSON, or a function")
 
     def messages(row: Row) -> list[tuple[str, str]]:
-        value = field(row) if callable(field) else row[field]
+        value = read(row)
         conversation = read_messages(value)
         while ends_with_answer and conversation and conversation[-1][0] == "assistant":
             conversation.pop()
@@ -153,7 +191,7 @@ def resolve_messages(field: object, columns: Collection[str], *, ends_with_answe
 def fault_of_chat(row: Row, used: ChatColumns) -> str | None:
     """Return what is wrong with a row's chat or answer, to be written after its location; None for a good row."""
     try:
-        asked = resolve_messages(used.messages, row.keys(), ends_with_answer=True)(row)
+        asked = resolve_messages(used.field, row.keys(), ends_with_answer=True)(row)
         if used.answer_key is None:
             answer = row[str(used.answer)]
         else:

@@ -33,6 +33,7 @@ __all__ = [
     "find_tool_columns",
     "options_of",
     "plain_name",
+    "references_in",
     "refuse_faulty_lines",
     "refuse_faulty_rows",
     "row_check",
@@ -43,6 +44,7 @@ _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instru
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion", "response"),
+    *("answers", "references"),
 )
 _CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
@@ -275,9 +277,22 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
         empty = [column for column in needed if _is_empty(row[column])]
         if empty:
             return f" has nothing in column {', '.join(repr(column) for column in empty)}"
-        options = options_of(row, columns)
-        if options is None or not kind:
+        for column in columns.used:
+            if (form := _not_text(row[column])) and column not in (columns.choices, columns.answer):
+                return f" has {form} in column '{column}'; expected a text"
+        options = options_of(row, columns) if kind else None
+        of = (columns.choices if kind else columns.answer) or ""
+        parts = options if kind else references_in(row[columns.answer])
+        if parts is None:
+            expected = "the options of the other rows' form" if kind else "a text, or a list of right texts"
+            return f" has {_not_text(row[of]) or 'a text'} in column '{of}'; expected {expected}"
+        for number, part in enumerate(parts, start=1):
+            if _is_empty(part) or _not_text(part):
+                return f" has {_not_text(part) or 'nothing'} in entry {number} of column '{of}'; expected a text"
+        if options is None:
             return None
+        if (form := _not_text(row[columns.answer])) is not None:
+            return f" has {form} in column '{columns.answer}'; expected one option"
         if len(options) < 2:
             return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
         if not _is_option(row[columns.answer], options, kind):
@@ -290,9 +305,26 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
     return fault
 
 
+def references_in(value: object) -> Sequence[object] | None:
+    """Return the texts any of which is a right answer: a list, or what TriviaQA's and SQuAD's files have; else None."""
+    if isinstance(value, Mapping):
+        texts = value.get("text") if "text" in value else [value.get("value"), *(value.get("aliases") or ())]
+        return texts if isinstance(texts, list) and ("text" in value or "value" in value) else None
+    if isinstance(value, list):
+        return value
+    return [value] if _not_text(value) is None else None
+
+
+def _not_text(value: object) -> str | None:
+    """Return what a value is that is no text, and would be written in Python's notation; None for others."""
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else "bytes" if isinstance(value, bytes) else None
+
+
 def _is_empty(value: object) -> bool:
-    if isinstance(value, str):
-        return not value.strip()
+    if isinstance(value, str | list):
+        return not (value.strip() if isinstance(value, str) else value)
     return value is None or (isinstance(value, float) and isnan(value))
 
 
@@ -302,7 +334,10 @@ def options_of(row: Mapping[str, object], columns: QuestionColumns) -> Sequence[
         return [row[column] for column in columns.options]
     value = row[columns.choices] if columns.choices else None
     if isinstance(value, Mapping):
-        value = value["text"] if "text" in value else [value[key] for key in LETTERS if value.get(key) is not None]
+        if "text" in value:
+            return value["text"] if isinstance(value["text"], list) else None
+        by_letter = [value.get(key) for key in LETTERS]  # with a letter missing in between, the others are not options
+        return by_letter[: max((i for i, each in enumerate(by_letter, start=1) if not _is_empty(each)), default=0)]
     return value if isinstance(value, list) else None
 
 

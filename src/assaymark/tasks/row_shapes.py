@@ -4,12 +4,14 @@ Shapes: options in columns of their own, in a list, in a mapping by letter or wi
 a question with an answer to generate; a question with tools; a text.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from assaymark.datasets import Rows
 from assaymark.errors import DataError
+from assaymark.prompts.questions import OWN_LETTER, have_own_letters
+from assaymark.python_source import python_value
 from assaymark.scoring.metrics import metric_item
 from assaymark.tasks.answer_readings import (
     FROM_0,
@@ -36,6 +38,7 @@ from assaymark.tasks.tool_use import fault_of_row
 __all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = Mapping[str, object]
+_BEFORE = ("system", "system_prompt", "history")  # columns of what precedes a question, as in LLaMA-Factory's files
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
 _IGNORING = "ignoring case, typography and marks at the end"
 
@@ -99,9 +102,21 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
     columns = {name.strip().lower(): name for name in names}
     if (tools := find_tool_columns(columns)) is not None:
         return _with_tools(tools)
-    if (chat := find_chat_columns(columns, lambda name: _first(rows, name))) is not None:
-        return _with_chats(chat, rows)
     question_columns = find_columns(columns)
+    chat = find_chat_columns(columns, lambda name: _first(rows, name))
+    is_open = question_columns is not None and not question_columns.options and not question_columns.choices
+    if chat is not None or is_open:
+        if "tools" in columns and _has_values(rows, columns["tools"]):
+            raise DataError(
+                f"column '{columns['tools']}' has functions for the model, and no column has the expected calls; "
+                "name that column 'calls', or remove the functions"
+            )
+        given = {name: own for name, own in columns.items() if name in _BEFORE and _has_values(rows, own)}
+        if chat is None and given and question_columns is not None:
+            chat = _chat_of_texts(question_columns)
+        if chat is not None:
+            system = given.get("system") or given.get("system_prompt")
+            return _with_chats(replace(chat, system=system, history=given.get("history")), rows)
     if question_columns is None:
         if "text" not in columns:
             return None
@@ -117,14 +132,12 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
         return _labelled(question_columns)
     if isinstance(first, Mapping) and {"A", "B"} <= first.keys():
         return _by_key(question_columns, rows, answers)
-    return _generated(
-        QuestionColumns(
-            question_columns.question,
-            question_columns.answer,
-            passage=question_columns.passage,
-            input=question_columns.input,
+    if first is not None:
+        raise DataError(
+            f"column '{question_columns.choices}' has {first!r:.60}; expected a list of options or a mapping by "
+            "letter, as JSON lines have them, or a column for each option; rename it where it has no options"
         )
-    )
+    return _generated(replace(question_columns, choices=None), rows)
 
 
 def _first(rows: Rows, column: str) -> object:
@@ -132,18 +145,35 @@ def _first(rows: Rows, column: str) -> object:
     return next((value for value in rows.values(column) if value is not None), None)
 
 
+def _has_values(rows: Rows, column: str) -> bool:
+    return any(value not in (None, "", "[]", []) for value in rows.values(column))
+
+
+def _chat_of_texts(columns: QuestionColumns) -> ChatColumns:
+    """Return the chat of a question and an answer that are texts."""
+    asked = (
+        columns.asked
+        if columns.passage is None
+        else f"({columns.passage} ~ '\\n' if {columns.passage}) ~ {columns.asked}"
+    )
+    also = tuple(name for name in (columns.passage, columns.input) if name is not None)
+    return ChatColumns(columns.question, columns.answer, None, asked=asked, also=also)
+
+
 def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
     form = "a chat in ShareGPT's form" if text_key(_first(rows, used.messages)) == "value" else "a chat"
+    after = " and ".join(f"'{name}'" for name in (used.system, used.history) if name is not None)
+    form = f"after {after} is {form}" if after else f"is {form}"
     answer = f"'{used.answer}'" if used.answer else "its last answer"
     spec = {
         "output_type": "generate_until",
-        "doc_to_messages": used.messages,
+        "doc_to_messages": used.field,
         "doc_to_target": used.target,
         "generation_kwargs": dict(_LONG),
         **_compared(),
     }
     guess = (
-        f"'{used.messages}' is {form}, sent under the model's template, and the generated answer is compared with "
+        f"'{used.messages}' {form}, sent under the model's template, and the generated answer is compared with "
         f"{answer}, ignoring case and punctuation"
     )
     return Shape(spec, guess, used.used, chat=used)
@@ -202,9 +232,10 @@ def _are_whole(rows: Rows, column: str) -> bool:
 def _in_columns(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     answer, columns = roles.answer, roles.options
     letters = list(LETTERS[: len(columns)])
-    lines = "\n".join(f"{letter}. {{{{{column}}}}}" for letter, column in zip(letters, columns, strict=True))
-    options = zip(*(rows.values(column) for column in columns), strict=True)
-    counts = counted_answers(zip(rows.values(answer), options, strict=True))
+    counts = counted_answers(zip(rows.values(answer), _beside(rows, columns), strict=True))
+    strip = _unlettered if any(map(have_own_letters, _beside(rows, columns))) else _as_it_is
+    pairs = zip(letters, columns, strict=True)
+    lines = "\n".join(f"{letter}. {{{{{strip(column, repr(letter))}}}}}" for letter, column in pairs)
     kind, listed = counts.reading(answer, answers), f"[{', '.join(columns)}]"
     target = _target(roles, kind, listed, counts, all_whole=_are_whole(rows, answer))
     if kind == LETTER:
@@ -220,13 +251,27 @@ def _in_columns(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shap
     return Shape(spec, guess, roles.used, roles, kind=kind, question=roles.asked, options=listed, target=target)
 
 
+def _beside(rows: Rows, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    return zip(*(rows.values(column) for column in columns), strict=True)
+
+
+def _as_it_is(option: str, _letter: str) -> str:
+    return option
+
+
+def _unlettered(option: str, letter: str) -> str:
+    """Return the expression of an option without the letter that its text begins with."""
+    before, after = OWN_LETTER
+    return f"{option} | string | regex_replace('{before}' ~ {letter} ~ '{after}', '')"
+
+
 def _in_list(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     answer, choices = roles.answer, str(roles.choices)
     pairs = ((value, options or ()) for value, options in zip(rows.values(answer), rows.values(choices), strict=True))
     counts = counted_answers(pairs, is_typed=True)
     kind = counts.reading(answer, answers)
     if kind == LETTER:
-        return _lettered(roles, f"'{choices}'", choices, f"{choices}|length")
+        return _lettered(roles, rows, f"'{choices}'", choices, f"{choices}|length")
     target = _target(roles, kind, choices, counts, all_whole=_are_whole(rows, answer))
     spec = {
         "output_type": "multiple_choice",
@@ -257,12 +302,10 @@ def _labelled(roles: QuestionColumns) -> Shape:
 def _by_key(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     """Return the shape of options in a mapping by letter; a letter without an option is not an option."""
     choices = str(roles.choices)
-    present = f"{choices}.values() | select | list"
-    shape = _lettered(roles, f"'{choices}' by letter", present, f"({present}) | length")
+    present = f"{choices}.values() | reject('in', [none, '']) | list"
+    shape = _lettered(roles, rows, f"'{choices}' by letter", present, f"({present}) | length")
     pairs = zip(rows.values(roles.answer), rows.values(choices), strict=True)
-    counts = counted_answers(
-        ((value, [each for each in (row or {}).values() if each is not None]) for value, row in pairs), is_typed=True
-    )
+    counts = counted_answers(((value, _given(row)) for value, row in pairs), is_typed=True)
     kind = counts.reading(roles.answer, answers)
     if kind == LETTER:
         return shape
@@ -274,13 +317,22 @@ def _by_key(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     return Shape(spec, guess, roles.used, roles, kind=kind, question=roles.asked, options=shape.options, target=target)
 
 
-def _lettered(roles: QuestionColumns, choices: str, options: str, n_options: str) -> Shape:
+def _given(options: object) -> Sequence[object]:
+    """Return the options of one row, of a list or a mapping by letter."""
+    values = options.values() if isinstance(options, Mapping) else options or ()
+    return [each for each in values if each not in (None, "")] if isinstance(values, Iterable) else ()
+
+
+def _lettered(roles: QuestionColumns, rows: Rows, choices: str, options: str, n_options: str) -> Shape:
     """Return the shape of questions with a varying number of options, answered by letter."""
+    letter = f"'{LETTERS}'[loop.index0]"
+    has_letters = any(have_own_letters(_given(row)) for row in rows.values(str(roles.choices)))
+    option = _unlettered("option", letter) if has_letters else "option"
     target = f"{{{{'{LETTERS}'.index({roles.answer}.strip().upper())}}}}"
     spec = {
         "output_type": "multiple_choice",
         "doc_to_text": f"{_asked(roles)}\n{{% for option in {options} %}}"
-        f"{{{{'{LETTERS}'[loop.index0]}}}}. {{{{option}}}}\n{{% endfor %}}Answer:",
+        f"{{{{{letter}}}}}. {{{{{option}}}}}\n{{% endfor %}}Answer:",
         "doc_to_choice": f"{{{{'{LETTERS}'[:{n_options}] | list}}}}",
         "doc_to_target": target,
         "metric_list": [metric_item("acc")],
@@ -289,27 +341,55 @@ def _lettered(roles: QuestionColumns, choices: str, options: str, n_options: str
     return Shape(spec, guess, roles.used, roles, kind=LETTER, question=roles.asked, options=options, target=target)
 
 
-def _generated(roles: QuestionColumns) -> Shape:
+def _reference(rows: Rows, answer: str) -> tuple[str, bool]:
+    """Return the target of generated answers, and whether it is a list of texts any of which is right."""
+    first = _first(rows, answer)
+    if isinstance(first, Mapping):
+        by_name = f"{answer}.text" if "text" in first else f"[{answer}.value] + ({answer}.aliases or [])"
+        return f"{{{{{by_name}}}}}", True
+    if any(isinstance(value, list) for value in rows.values(answer)):
+        return f"{{{{{answer} if {answer} is iterable and {answer} is not string else [{answer}]}}}}", True
+    if not any(isinstance(value, str) and value.startswith("[") for value in rows.values(answer)):
+        return f"{{{{{answer}}}}}", False
+    # a CSV file has lists as texts: a template that renders one is several references, and a column is a text
+    are_lists = all(map(_is_list_as_text, rows.values(answer)))
+    return (f"{{{{{answer}}}}}" if are_lists else answer), are_lists
+
+
+def _is_list_as_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        parsed = python_value(value)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return isinstance(parsed, list) and bool(parsed) and all(isinstance(each, str) for each in parsed)
+
+
+def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
     question, answer = roles.question, roles.answer
+    reference, are_several = _reference(rows, answer)
     spec = {
         "output_type": "generate_until",
         "doc_to_text": _asked(roles),
-        "doc_to_target": f"{{{{{answer}}}}}",
+        "doc_to_target": reference,
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
         **_compared(),
     }
     if roles.input is not None:
         spec["generation_kwargs"] = dict(_LONG)
     if question.lower() == "prompt" or roles.input is not None:
-        guess = f"{_about(roles)} is the prompt as it is, the generated answer is compared with '{answer}'"
+        guess = f"{_about(roles)} is the prompt as it is"
     else:
         spec["doc_to_text"] = f"{_before_question(roles)}Question: {{{{{roles.asked}}}}}\nAnswer:"
-        guess = f"{_about(roles)} is a question, the generated answer is compared with '{answer}'"
+        guess = f"{_about(roles)} is a question"
+    guess += f", the generated answer is compared with '{answer}'"
+    guess += ", any of whose texts is right" if are_several else ""
     return Shape(
         spec,
         f"{guess}, {_IGNORING}",
         roles.used,
         roles,
         question=roles.asked,
-        target=f"{{{{{answer}}}}}",
+        target=f"{{{{{answer}}}}}" if reference == answer else reference,
     )

@@ -100,6 +100,57 @@ def test_spans_come_in_any_order(receiver: Receiver) -> None:
     assert (row.name, row.n_spans, row.n_orphans) == ("root", 5, 1)
 
 
+def step(
+    number: int, parent: int | None, kind: str, usage: tuple[int, int] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return a span of a kind with the tokens that it read and generated."""
+    given = {} if usage is None else {"input_tokens": usage[0], "output_tokens": usage[1]}
+    attributes = {"operation.name": kind, **{f"usage.{name}": n for name, n in given.items()}, **more}
+    return span(number, parent, start=number, attributes={f"gen_ai.{name}": each for name, each in attributes.items()})
+
+
+CHAT, TOOL, AGENT = "chat", "execute_tool", "invoke_agent"
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # a call of a model below a tool of another call
+        ([step(1, None, CHAT, (100, 10)), step(2, 1, TOOL), step(3, 2, "embeddings", (5, 0))], (105, 10)),
+        ([step(1, None, CHAT, (100, 10)), step(2, 1, TOOL), step(3, 2, CHAT, (100, 20))], (200, 30)),
+        ([step(1, None, CHAT, (100, 10)), step(2, 1, CHAT, (7, 1))], (107, 11)),
+        # spans that sum what is below them
+        ([step(1, None, AGENT, (300, 30)), step(2, 1, CHAT, (100, 10)), step(3, 1, CHAT, (200, 20))], (300, 30)),
+        ([step(1, None, AGENT, (400, 40)), step(2, 1, AGENT, (300, 30)), step(3, 2, CHAT, (300, 30)),
+          step(4, 1, CHAT, (100, 10))], (400, 40)),
+        ([step(1, None, CHAT, (300, 30)), step(2, 1, CHAT, (100, 10)), step(3, 1, TOOL),
+          step(4, 3, "embeddings", (5, 0)),
+          step(5, 1, CHAT, (200, 20))], (305, 30)),
+        # one call that two packages recorded, one below the other and one beside the other
+        ([step(1, None, CHAT, (100, 10)), step(2, 1, CHAT, (100, 10))], (100, 10)),
+        ([step(1, None, AGENT), step(2, 1, CHAT, (100, 10), **{"response.id": "r1"}),
+          step(3, 1, CHAT, (100, 10), **{"response.id": "r1"})], (100, 10)),
+        # an agent above calls without usage, and one above searches alone
+        ([step(1, None, AGENT, (100, 10)), step(2, 1, CHAT)], (100, 10)),
+        ([step(1, None, AGENT, (100, 10)), step(2, 1, TOOL), step(3, 2, "embeddings", (5, 0))], (105, 10)),
+    ],
+)  # fmt: skip
+def test_tokens_are_the_sum_over_the_calls_of_models(
+    receiver: Receiver, steps: list[dict[str, Any]], expected: tuple[int, int]
+) -> None:
+    """Whatever is nested in what, each call counts once, and spans that sum calls do not."""
+    receiver.send(*steps)
+    row = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
+    assert (row.n_input, row.n_output) == expected
+
+
+def test_a_cost_that_only_a_sum_reports_counts(receiver: Receiver) -> None:
+    """The tokens are those of the calls, the cost is the agent's."""
+    receiver.send(step(1, None, AGENT, (100, 10), **{"usage.cost": 0.25}), step(2, 1, CHAT, (100, 10)))
+    row = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
+    assert (row.n_input, row.n_output, row.cost) == (100, 10, 0.25)
+
+
 def test_one_bad_span_does_not_cost_the_others(receiver: Receiver) -> None:
     """Spans with invalid ids are rejected and counted with their reason; the rest is stored."""
     bad = [

@@ -31,6 +31,20 @@ def board(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.parametrize(
+    ("headings", "form"),
+    [
+        ("fullname,average,arc,hellaswag,mmlu", "open-llm-v1"),
+        ("model_name,model_average_score,evaluations_ifeval_value", "open-llm-v2"),
+    ],
+)
+def test_init_recognises_published_tables(tmp_path: Path, headings: str, form: str) -> None:
+    """Their columns say which of them it is; nobody has to know the name of the format."""
+    (tmp_path / "table.csv").write_text(f"{headings}\n")
+    assert main(["board", "init", str(tmp_path / "board.yaml"), "--table", str(tmp_path / "table.csv")]) == 0
+    assert f"  format: {form}\n" in (tmp_path / "board.yaml").read_text()
+
+
 def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What init writes is checked and searched; the search is the page's."""
     assert main(["board", "check", str(board)]) == 0

@@ -299,6 +299,50 @@ def test_an_adapters_scores_equal_lm_evals(tmp_path: Path) -> None:
     assert abs((answers(opened("stories260K"), sent)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("names_tokenizer", [True, False])
+@pytest.mark.parametrize(
+    "trained", [{"modules_to_save": ["embed_tokens", "lm_head"]}, {"trainable_token_indices": [512, 513]}, {}], ids=str
+)
+def test_an_adapter_with_added_tokens_resizes_the_embeddings(
+    tmp_path: Path, trained: dict[str, Any], names_tokenizer: bool
+) -> None:
+    """The scores of a text with an added token are those of the model that was saved, to which rows were added.
+
+    Without the adapter's tokenizer the saved rows say how many there are.
+    """
+    peft = pytest.importorskip("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
+    tokenizer.add_tokens(["<call>", "<ret>"])
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        base.resize_token_embeddings(len(tokenizer))
+        config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False, **trained)
+        adapted = peft.get_peft_model(base, config).eval()
+        with torch.no_grad():
+            for name, parameter in adapted.named_parameters():
+                if "modules_to_save" in name or "trainable_tokens" in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.02)
+    adapted.save_pretrained(tmp_path / "adapter", save_embedding_layers=bool(trained))
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    tokens = tokenizer("Once <call> upon a time", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        nats = adapted(tokens).logits.log_softmax(-1)[0, :-1].gather(1, tokens[0, 1:, None])[:, 0]
+    model = create_model(
+        "hf",
+        {"pretrained": folder("stories260K"), "peft": str(tmp_path / "adapter"), "dtype": "float32", "device": "cpu"}
+        | ({"tokenizer": str(tmp_path / "adapter")} if names_tokenizer else {}),
+    )
+    assert isinstance(model, LocalModel)
+    sent = [request(0, "Once", *choices(" <call> upon a time" if names_tokenizer else " upon a time"))]
+    ours = answers(model, sent)["task/0/0", 0].total_nats
+    assert ours is not None
+    assert model.engine.info.vocab_size == (514 if trained or names_tokenizer else 512)
+    if trained and names_tokenizer:  # else the new rows are not the saved ones
+        assert ours == pytest.approx(float(nats[1:].sum()), abs=1e-4)
+
+
 def test_options_for_loading_are_refused_on_a_loaded_model() -> None:
     """A loaded model's dtype can no longer be chosen."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)

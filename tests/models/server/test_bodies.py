@@ -155,6 +155,9 @@ def test_an_answer_that_ended_during_reasoning_is_empty() -> None:
     [
         ({"message": {"content": "no"}, "finish_reason": "content_filter"}, "AnswerWithheld"),
         ({"message": {"content": None}, "finish_reason": "stop"}, "MalformedAnswer"),
+        ({"message": {"content": ""}, "finish_reason": None}, "MalformedAnswer"),
+        ({"message": {"content": ""}, "finish_reason": "error"}, "ServerFailed"),
+        ({"message": {"content": "1"}, "error": {"code": 502}, "finish_reason": "stop"}, "ServerFailed"),
         ({"text": "x"}, "MalformedAnswer"),
         ({"message": {"content": 7}}, "MalformedAnswer"),
         ({"message": {"content": {"text": "x"}}}, "MalformedAnswer"),
@@ -176,9 +179,10 @@ def test_an_answer_without_text_is_one_where_the_model_might_have_called_a_tool(
         choice = {"message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
         return read_text({"choices": [choice]}, is_chat=True, may_call=may_call)
 
-    for message in ({}, {"tool_calls": []}, {"tool_calls": None}):
+    messages: list[Json] = [{}, {"tool_calls": []}, {"tool_calls": None}]
+    for message in messages:
         result = read("stop", may_call=True, **message)
         assert (result.text, result.tool_calls) == ("", None)
         for finish, may_call in (("stop", False), ("tool_calls", True), ("error", True)):
-            with pytest.raises(HttpFailure, match=r"contains no text|neither calls nor a text"):
+            with pytest.raises(HttpFailure, match=r"contains no text|neither calls nor a text|broke off its answer"):
                 read(finish, may_call=may_call, **message)

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from assaymark.models.server.failures import failure_of_answer, failure_of_transport
+from assaymark.models.server.failures import failure_of_answer, failure_of_transport, failure_within
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,46 @@ def test_a_status_decides_what_follows(
     result = failure_of_answer(status, headers, body)
     assert (result.error.__name__, result.was_accepted, result.may_retry) == expected
     assert str(status) in result.message
+
+
+def beside(**choice: object) -> dict[str, object]:
+    """Return an answer whose only choice also has these fields."""
+    return {"choices": [{"message": {"content": "1"}, "finish_reason": "stop", **choice}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (beside(finish_reason="error"), ("ServerFailed", True, True)),
+        (beside(finish_reason="insufficient_system_resource"), ("ServerFailed", True, True)),
+        (beside(finish_reason="network_error"), ("ServerFailed", True, True)),
+        (beside(finish_reason="abort"), ("ServerFailed", True, True)),
+        (beside(native_finish_reason="error"), ("ServerFailed", True, True)),
+        (beside(error={"code": 502, "message": "lost"}), ("ServerFailed", True, True)),
+        (beside(error={"code": 401, "message": "of the upstream"}), ("ServerFailed", True, True)),
+        (beside(error={"code": 429, "message": "slow down"}), ("RateLimited", False, True)),
+        (beside(message={"content": "", "error": "lost"}), ("ServerFailed", True, True)),
+        ({**beside(), "error": {"message": "lost"}}, ("ServerFailed", True, True)),
+        ({"error": {"type": "rate_limit_error", "message": "slow down"}}, ("RateLimited", False, True)),
+        ({"error": {"code": "402", "message": "no credits"}}, ("ModelUnavailable", True, False)),
+        ({"error": "lost"}, ("ServerFailed", True, True)),
+        (beside(finish_reason="content_filter"), ("AnswerWithheld", True, True)),
+        (beside(finish_reason="content_filter: RECITATION"), ("AnswerWithheld", True, True)),
+        (beside(finish_reason="SAFETY"), ("AnswerWithheld", True, True)),
+        (beside(finish_reason="sensitive"), ("AnswerWithheld", True, True)),
+    ],
+)
+def test_an_accepted_request_may_report_a_failure(answer: object, expected: tuple[str, bool, bool]) -> None:
+    """An error or a finish reason in an answer with status 200 decides as a status does."""
+    failure = failure_within(answer)
+    assert failure is not None
+    assert (failure.error.__name__, failure.was_accepted, failure.may_retry) == expected
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "eos_token", "stop_sequence", "tool_calls", "max_tokens", None])
+def test_an_ordinary_end_is_no_failure(reason: str | None) -> None:
+    """The finish reasons of whole and of truncated answers, and an error that is null, are none."""
+    assert failure_within({**beside(finish_reason=reason, error=None), "error": None}) is None
 
 
 def test_the_servers_message_is_quoted_in_short() -> None:

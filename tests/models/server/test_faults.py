@@ -19,6 +19,7 @@ from tests.conftest import ROOT
 
 pytest.importorskip("torch")
 from tests.models.server.behind_server import (
+    QUICK,
     TASK,
     answers,
     behind,
@@ -99,16 +100,18 @@ def test_the_wait_for_a_slow_server_is_limited(server: TestServer) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_a_refused_request_and_a_withheld_answer_fail_permanently(server: TestServer) -> None:
-    """Neither is retried, and neither is a wrong answer."""
+def test_a_refused_request_and_a_withheld_answer_fail(server: TestServer) -> None:
+    """Neither is a wrong answer; a refused one is not sent again, a withheld one is, as another draw may pass."""
     model = behind(server)
     answers(model, [choices(9)])
     server.reset(refused=1)
     output = answers(model, [choices(0, "The sky is", " blue")])["task/0/0", 0, 0]
     assert (output.error_kind, len(server.seen.bodies)) == ("RequestRefused", 1)
-    server.reset(filtered=1)
+    server.reset(filtered=QUICK.attempts)
     output = answers(model, [text_request(0)])["task/0/0", 0, 0]
     assert (output.error_kind, output.text) == ("AnswerWithheld", None)
+    server.reset(filtered=1)
+    assert answers(model, [text_request(1)])["task/1/0", 0, 0].text
 
 
 def test_a_run_with_failures_is_incomplete_and_repeats_only_those(server: TestServer) -> None:

@@ -129,7 +129,7 @@ def test_what_is_outside_is_bounded(top: dict[str, float], expected: list[tuple[
     """A letter that is not given has the lowest given log-probability as its bound; without a sure winner all fail."""
     (asked,) = questions_of([question(" A", " B")], is_chat=False)
     tally = FirstTokenTally()
-    result = tally.outputs(asked, FirstToken(top, 7))
+    result = tally.outputs(asked, FirstToken(top, min(top.values()), 7))
     if expected is None:
         assert all(output.error is not None and "undecided" in output.error for output in result)
         assert tally.n_undecided == 1
@@ -146,9 +146,50 @@ CHAT = {"choices": [{"logprobs": {"content": [{"token": "A", "logprob": -0.1, "t
 
 def test_both_forms_are_read() -> None:
     """A chat has a list of tokens, a completion a mapping; of two tokens with one text the more probable one counts."""
-    assert read_first_token(CHAT, is_chat=True) == FirstToken({"A": -0.1, "B": -2.5}, 9)
+    assert read_first_token(CHAT) == FirstToken({"A": -0.1, "B": -2.5}, -2.5, 9)
     completion = {"choices": [{"text": "A", "logprobs": {"top_logprobs": [{" A": -0.1, " B": -2}]}}]}
-    assert read_first_token(completion, is_chat=False) == FirstToken({" A": -0.1, " B": -2.0}, 0)
+    assert read_first_token(completion) == FirstToken({" A": -0.1, " B": -2.0}, -2.0, 0)
+
+
+def of_chat(token: str, nats: float, top: dict[str, float]) -> dict[str, Any]:
+    """Return the log-probabilities of a chat's first token."""
+    listed = [{"token": text, "logprob": own} for text, own in top.items()]
+    return {"content": [{"token": token, "logprob": nats, "top_logprobs": listed}]}
+
+
+def of_completion(token: str, nats: float, top: dict[str, float]) -> dict[str, Any]:
+    """Return the log-probabilities of a completion's first token."""
+    return {"tokens": [token], "token_logprobs": [nats], "top_logprobs": [top]}
+
+
+@pytest.mark.parametrize("form", [of_chat, of_completion])
+@pytest.mark.parametrize(
+    ("token", "nats", "top", "expected"),
+    [
+        ("B", -0.1, {"A": -9.8, "x": -13.0}, [(-9.8, FIRST_TOKEN), (-0.1, FIRST_TOKEN)]),
+        ("B", -0.1, {"x": -9.8, "y": -13.0}, [(-13.0, BOUND), (-0.1, FIRST_TOKEN)]),
+        ("\u0120B", -0.1, {"\u0120B": -0.1, "\u0120A": -2.8, "A": -6.0}, [(-2.8, FIRST_TOKEN), (-0.1, FIRST_TOKEN)]),
+        ("\u2581B", -0.1, {"\u2581B": -0.1, "\u2581A": -2.8}, [(-2.8, FIRST_TOKEN), (-0.1, FIRST_TOKEN)]),
+        ("<0x42>", -0.1, {"<0x42>": -0.1, "\u010aA": -2.8}, [(-2.8, FIRST_TOKEN), (-0.1, FIRST_TOKEN)]),
+        ("x", -20.0, {"A": -0.1, "y": -3.0, "x": -20.0}, [(-0.1, FIRST_TOKEN), (-3.0, BOUND)]),  # B: below -3, not -20
+        ("B", -20.0, {"A": -0.1, "y": -3.0}, [(-0.1, FIRST_TOKEN), (-3.0, BOUND)]),
+    ],
+)
+def test_the_generated_token_counts_and_bounds_nothing(
+    form: Any, token: str, nats: float, top: dict[str, float], expected: list[tuple[float, str]]
+) -> None:
+    """It may be absent from its alternatives, or be one that was drawn; a piece is the text after its marks."""
+    first = read_first_token({"choices": [{"logprobs": form(token, nats, top)}]})
+    (asked,) = questions_of([question(" A", " B")], is_chat=False)
+    outputs = FirstTokenTally().outputs(asked, first)
+    assert [(output.total_nats, output.finish_reason) for output in outputs] == expected
+
+
+def test_a_tokens_id_is_read_by_its_bytes() -> None:
+    """A server may name tokens by their ids (vLLM), with the bytes beside them."""
+    token = {"token": "token_id:33", "logprob": -0.1, "bytes": [32, 66]}
+    answer = {"choices": [{"logprobs": {"content": [{**token, "top_logprobs": [token]}]}}]}
+    assert read_first_token(answer).top == {" B": -0.1}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +210,7 @@ def test_both_forms_are_read() -> None:
 def test_a_malformed_answer_is_a_failure(logprobs: Any) -> None:
     """An answer without usable log-probabilities fails; it never scores a choice."""
     with pytest.raises(HttpFailure):
-        read_first_token({"choices": [{"logprobs": logprobs}]}, is_chat=True)
+        read_first_token({"choices": [{"logprobs": logprobs}]})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assaymark.cli.main import main
-from assaymark.errors import UsageError
+from assaymark.errors import ModelError, UsageError
 from assaymark.models.server.arguments import openai_arguments
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.server.http_calls import ResponseBody, ResponseLimits, parse_json
@@ -145,6 +145,43 @@ def test_values_of_other_types_fail_alone(server: HostileServer) -> None:
         result = answers(server)
         assert result["t/2/0"].text == "fine"
         assert 0 <= result["t/1/0"].n_context_tokens < 2**31
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Reply(b'{"choices": [{"text": "", "finish_reason": "error", "error": {"code": 502, "message": "lost"}}]}'),
+        Reply(b'{"choices": [{"text": "4", "finish_reason": "stop"}], "error": {"message": "lost"}}'),
+        Reply(completion().body[:-9]),  # type: ignore[index]
+        Reply(b"", headers={"Content-Type": "text/event-stream"}),
+        Reply(iter([zlib.compress(completion("well" * 9).body, wbits=31)[:-30]]), headers={"Content-Encoding": "gzip"}),  # type: ignore[arg-type]
+    ],
+)
+def test_an_answer_that_broke_off_is_sent_for_again(server: HostileServer, broken: Reply) -> None:
+    """An error inside a 200, a truncated body and an empty one are repeated, and the next answer counts."""
+    replies = iter([broken, completion("again")])
+    make_trouble(server, lambda: next(replies))
+    assert answers(server)["t/1/0"].text == "again"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [b"data: [DONE]\n\n"],
+        [b'data: {"choices": [{"text": "4", "finish_reason": null}]}\n\n'],
+        [b'data: {"choices": [{"text": "4", "finish_reason": "error"}]}\n\n', b"data: [DONE]\n\n"],
+        [b'data: {"choices": [{"text": "", "finish_reason": "content_filter"}]}\n\n', b"data: [DONE]\n\n"],
+        [b'data: {"choices": [{"text": "4"}], "error": {"code": 502, "message": "lost"}}\n\n'],
+    ],
+)
+def test_a_stream_without_a_whole_answer_fails(server: HostileServer, events: list[bytes]) -> None:
+    """An empty stream, one that broke off, and one that reports a failure give no answer."""
+    make_trouble(server, lambda: Reply(events, headers={"Content-Type": "text/event-stream"}))
+    values = {"model": "m", "base_url": server.url, "tokenizer_backend": "none"}
+    model = OpenAIModel(openai_arguments("local-completions", values), RULES)
+    request = Request("t", 0, "", ("trouble",), (GenerateQuery(0, GenerationSettings(max_tokens=8)),))
+    with pytest.raises(ModelError):
+        list(model.stream(request))
 
 
 def test_a_list_of_models_is_read_within_the_limits(server: HostileServer) -> None:

@@ -291,8 +291,12 @@ def trace_page(
     first = 0 if is_whole else at // STEPS_AT_ONCE * STEPS_AT_ONCE
     visible_nodes = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
     scores = tuple(TraceLog(store).scores(token.project, trace_id))
-    tree = _tree(spans, visible_nodes, counted_spans(spans, nodes), row)
+    tree = _tree(spans, visible_nodes, _counted(spans, nodes), row)
     return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
+
+
+def _counted(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> set[int]:
+    return set().union(*counted_spans(spans, nodes).values())
 
 
 def trace_of(store: Store, token: Token, trace: str) -> bytes:

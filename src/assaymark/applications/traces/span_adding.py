@@ -45,7 +45,7 @@ _INSERT_SPAN = insert(spans)
 LIGHT = (
     *(spans.c.trace_id, spans.c.span_id, spans.c.parent_id, spans.c.name, spans.c.started, spans.c.ended),
     *(spans.c.is_error, spans.c.kind, spans.c.model, spans.c.n_input, spans.c.n_output, spans.c.cost),
-    *(spans.c.user, spans.c.session, spans.c.service, spans.c.version),
+    *(spans.c.user, spans.c.session, spans.c.service, spans.c.version, spans.c.response_id),
     func.length(spans.c.body).label("n_bytes"),
 )
 

@@ -1,7 +1,9 @@
 """Records of traces, and the summary of a trace: a pure function of its spans, whatever order they came in."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -108,6 +110,7 @@ class SpanRow:
     session: str | None
     service: str | None
     version: str | None
+    response_id: str | None
     n_conflicts: int
     received: float
     source: bytes
@@ -305,25 +308,66 @@ def _on_circle(index: int, spans: Sequence[Any], position: Mapping[bytes, int]) 
     return min(circle, key=lambda each: (spans[each].started, spans[each].span_id))
 
 
-def counted_spans(spans: Sequence[Any], nodes: Iterable[TreeNode]) -> set[int]:
-    """Return the positions of spans whose usage counts: those of which no descendant reports any.
+_QUANTITIES = ("n_input", "n_output", "cost")
+_MODEL_KINDS = frozenset({"llm", "embedding", "reranker"})
+_APART = frozenset({"tool", "agent"})  # a call of a model below one of these is another call than the one above it
 
-    Spans of agents and chains repeat the sum of the calls below them.
+
+@dataclass(slots=True)
+class _Below:
+    """What counts below a span, by quantity: in all, and without what is below a tool or an agent."""
+
+    everything: Counter[str] = field(default_factory=Counter)
+    near: Counter[str] = field(default_factory=Counter)
+    has_llm: bool = False
+
+
+def counted_spans(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> dict[str, set[int]]:
+    """Return the positions of the spans that count, by quantity: tokens read and generated, cost.
+
+    Each call of a model counts, whatever is nested in what. A span that sums what is below it does not: one of an agent
+    or chain above a call of a language model, and a call whose usage equals that of the calls below it (two packages
+    recorded one call, or one that has several steps). Where such a span alone reports a quantity, it counts for it.
     """
-    path: list[int] = []  # positions from the root to the present span
-    shadowed: set[int] = set()
-    reporting: list[int] = []
-    for node in nodes:
+    counted: dict[str, set[int]] = {name: set() for name in _QUANTITIES}
+    path: list[int] = []
+    parents: list[int | None] = []
+    for position, node in enumerate(nodes):
         del path[node.depth :]
-        span = spans[node.at]
-        if span.n_input is not None or span.n_output is not None or span.cost is not None:
-            reporting.append(node.at)
-            for above in reversed(path):
-                if above in shadowed:  # and so is all above it
-                    break
-                shadowed.add(above)
-        path.append(node.at)
-    return {index for index in reporting if index not in shadowed}
+        parents.append(path[-1] if path else None)
+        path.append(position)
+    below = [_Below() for _ in nodes]
+    responses: set[str] = set()
+    for position in reversed(range(len(nodes))):  # children before their parents
+        at, found = nodes[position].at, below[position]
+        span = spans[at]
+        own = {name: value for name in _QUANTITIES if (value := getattr(span, name)) is not None}
+        is_model = span.kind in _MODEL_KINDS
+        is_repeated = is_model and span.response_id is not None and span.response_id in responses
+        if is_model:
+            is_sum = _are_equal(own, found.near) or _are_equal(own, found.everything)
+            responses |= {span.response_id} if span.response_id is not None and own else set()
+        else:
+            is_sum = found.has_llm or _are_equal(own, found.everything)
+        if is_repeated and not found.everything:  # another package's record of the same call
+            own = {}
+        elif is_sum or is_repeated:
+            own = {name: value for name, value in own.items() if name not in found.everything}
+        for name in own:
+            counted[name].add(at)
+        if (parent := parents[position]) is not None:
+            of_parent = below[parent]
+            for sums, shown in ((of_parent.everything, found.everything), (of_parent.near, found.near)):
+                if sums is of_parent.everything or span.kind not in _APART:
+                    sums.update(shown)
+                    sums.update(own)
+            of_parent.has_llm |= found.has_llm or (span.kind == "llm" and bool(own))
+    return counted
+
+
+def _are_equal(own: Mapping[str, float], sums: Mapping[str, float]) -> bool:
+    known = own.keys() & sums.keys()
+    return bool(known) and all(math.isclose(own[name], sums[name], rel_tol=1e-6) for name in known)
 
 
 def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
@@ -334,7 +378,7 @@ def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
         received: when its last span came, in seconds.
     """
     nodes = tree_of(spans)
-    counted = [spans[index] for index in sorted(counted_spans(spans, nodes))]
+    counted = counted_spans(spans, nodes)
     first = spans[next((node.at for node in nodes if not node.is_orphan), nodes[0].at)]
     started = min(span.started for span in spans)
     is_open = any(span.ended is None for span in spans)
@@ -348,9 +392,9 @@ def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
         "n_errors": sum(bool(span.is_error) for span in spans),
         "n_orphans": sum(node.is_orphan for node in nodes),
         "models": _lines_of_models(span.model for span in spans),
-        "n_input": _total(span.n_input for span in counted),
-        "n_output": _total(span.n_output for span in counted),
-        "cost": _total(span.cost for span in counted),
+        "n_input": _total(spans[at].n_input for at in sorted(counted["n_input"])),
+        "n_output": _total(spans[at].n_output for at in sorted(counted["n_output"])),
+        "cost": _total(spans[at].cost for at in sorted(counted["cost"])),
         **{
             name: next((value for span in [first, *spans] if (value := getattr(span, name)) is not None), None)
             for name in ("user", "session", "service", "version")

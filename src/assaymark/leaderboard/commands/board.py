@@ -34,12 +34,12 @@ def board() -> None:
     "--format",
     "form",
     type=click.Choice(["csv", "open-llm-v1", "open-llm-v2"]),
-    default="csv",
-    show_default=True,
-    help="With --table: the format of the file.",
+    help="With --table: the format of the file (default: recognised by its columns).",
 )
 @click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
-def init(path: str, suite: str | None, tasks: str | None, table: str | None, form: str, title: str | None) -> None:
+def init(
+    path: str, suite: str | None, tasks: str | None, table: str | None, form: str | None, title: str | None
+) -> None:
     """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
     from assaymark.leaderboard.board_init import write_board
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Literal, TypeVar, cast, get_args
 
 from assaymark.engine.options import AttentionPath, DTypeName, Numerics
@@ -201,6 +202,8 @@ def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = 
     for part in split_outside_brackets(arguments):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
+            if option == "model_args" and ("/" in part or Path(part).is_dir()):
+                raise UsageError(f"model_args: '{part}' is not name=value; write --model_args pretrained={arguments}")
             raise UsageError(f"{option}: '{part}' is not name=value; expected e.g. {_EXAMPLES[option]}")
         values[name.strip()] = typed_value(value)
     return values

@@ -73,6 +73,11 @@ def name_with_adapter(model: str, adapter: str | None) -> str:
     return f"{model}+{adapter}" if adapter else model
 
 
+def _named(place: str) -> str:
+    """Return a model's name: as it was given, and the whole path of a folder that was given as `.`, `..` or so."""
+    return str(Path(place).resolve()) if set(Path(place).parts) <= {"..", "."} and Path(place).is_dir() else place
+
+
 def arguments_of_name(name: str) -> dict[str, str]:
     """Return the model arguments `pretrained` and, for a run with an adapter, `peft` from a model's name.
 
@@ -259,7 +264,7 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
     template = template_text(folders.tokenizer)
     trained = folders.trained
     return ModelIdentity(
-        name=name_with_adapter(arguments.pretrained, arguments.peft),
+        name=name_with_adapter(_named(arguments.pretrained), arguments.peft and _named(arguments.peft)),
         kind=kind,
         content_hash=files.combined_digest(parts),
         tokenizer_hash=files.combined_digest(tokenizer_parts),

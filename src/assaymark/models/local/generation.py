@@ -15,13 +15,15 @@ from assaymark.engine.spans import WindowReport
 from assaymark.errors import ModelError, NonFiniteLogits, Permanent, PromptTooLong, UsageError
 from assaymark.models.model import OutputCache
 from assaymark.models.text.generation_prompts import ConfigChoice, GenerationInput, prompt_of
-from assaymark.models.text.stops import REPLACEMENT, StopTexts, final_text
+from assaymark.models.text.reasoning import ends_in_reasoning, opened_reasoning
+from assaymark.models.text.stops import REPLACEMENT, FinalText, StopTexts, final_text
 from assaymark.models.token_engine import TokenEngine
 from assaymark.records import GenerateQuery, JsonValue, Output, Request
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+LONGEST_TAG = 32  # tokens of a prompt's end that may open the reasoning, with white space after it
 CHUNK = 64_000_000  # characters: bounds memory; slots become idle at the end of each piece
 
 
@@ -130,7 +132,12 @@ class Generation:
         if isinstance(result, GenerationFailure):
             yield from (prepared.failure(repeat, result.reason, result.kind.__name__) for prepared, repeat in waiting)
             return
-        final = final_text(self._rules.tokenizer, result.tokens, waiting[0][0].stops, self._rules.think_end)
+        tokenizer, first = self._rules.tokenizer, waiting[0][0]
+        final = final_text(tokenizer, result.tokens, first.stops, self._rules.think_end)
+        opened = opened_reasoning(str(tokenizer.decode(first.tokens[-LONGEST_TAG:].tolist())))
+        if ends_in_reasoning(final, self._rules.think_end, is_cut=result.finish_reason == "length", opened=opened):
+            whole = str(tokenizer.decode(list(result.tokens), skip_special_tokens=True))
+            final = FinalText("", whole, is_unfinished=True)
         for prepared, repeat in waiting:
             yield prepared.output(repeat, final, len(result.tokens), result.finish_reason)
 

@@ -35,6 +35,7 @@ from assaymark.models.model import OutputCache
 from assaymark.models.progress import ProgressObserver, ProgressTally
 from assaymark.models.read_ahead import read_ahead
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
+from assaymark.models.text.reasoning import refuse_opened_reasoning
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import CHUNK, QueryReader, chunks_of, fingerprint_of
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
@@ -296,6 +297,7 @@ class LocalModel:
         return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, self._is_seq2seq)
 
     def _refuse_thinking(self, requests: Sequence[Request]) -> None:
+        refuse_opened_reasoning(requests)
         if self.arguments.enable_thinking and any(
             isinstance(a, LoglikelihoodQuery) for r in requests for a in r.queries
         ):
@@ -354,6 +356,7 @@ class LocalModel:
             window_tokens=arguments.window_tokens,
             attention=arguments.attention,
             peft=adapter,
+            n_token_ids=len(self.tokenizer) if adapter else None,
             n_slots=arguments.n_slots,
             n_threads=arguments.n_threads,
             max_length=arguments.max_length,

@@ -324,6 +324,7 @@ class ImageTextModel:
             numerics=arguments.numerics,
             trust_remote_code=arguments.trust_remote_code,
             peft=None if self._folders.adapter is None else str(self._folders.adapter),
+            n_token_ids=None if self._folders.adapter is None else len(self.processor.tokenizer),
             n_threads=arguments.n_threads,
             max_length=arguments.max_length,
             model_kwargs=arguments.model_kwargs,

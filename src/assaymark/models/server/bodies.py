@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assaymark.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
+from assaymark.errors import MalformedAnswer, NonFiniteLogits
 from assaymark.models.server.arguments import REASONING, OpenAIArguments
-from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider
+from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider, failure_within
 from assaymark.models.text.generation_prompts import GenerationInput
 
 __all__ = [
@@ -229,8 +229,6 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_ca
     if not isinstance(message, Mapping):
         raise HttpFailure(MalformedAnswer, "the answer contains no message")
     finish = choice.get("finish_reason")
-    if finish == "content_filter":
-        raise HttpFailure(AnswerWithheld, "the server withheld the answer (finish_reason content_filter)")
     content = message.get("content") if is_chat else message.get("text")
     content = message.get("refusal") if content is None else content  # a refusal replaces the answer
     calls = message.get("tool_calls") or _older_call(message)
@@ -240,6 +238,8 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_ca
     is_silent = may_call and finish == "stop"
     if content is None and calls is None and reasoning is None and finish != "length" and not is_silent:
         raise HttpFailure(MalformedAnswer, "the answer contains no text")
+    if not (content or calls or reasoning or finish):
+        raise HttpFailure(MalformedAnswer, "the answer is empty, and no finish_reason says that it ended")
     return ServerText(
         text=_text(content, keys),
         reasoning=None if reasoning is None else _text(reasoning, keys),
@@ -277,12 +277,12 @@ def _text(content: object, keys: KeyHider) -> str:
 
 
 def choice_of(answer: object) -> Mapping[str, object]:
-    """Return the single choice of an answer. Raises: HttpFailure."""
+    """Return the single choice of an answer. Raises: HttpFailure if there is none, or the answer reports a failure."""
+    if failure := failure_within(answer):
+        raise failure
     choices = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        error = answer.get("error") if isinstance(answer, Mapping) else None
-        said = f": {str(error)[:200]}" if error else ""
-        raise HttpFailure(MalformedAnswer, f"the answer contains no choices{said}")
+        raise HttpFailure(MalformedAnswer, "the answer contains no choices")
     return choices[0]
 
 

@@ -11,6 +11,9 @@ could a retry succeed (otherwise the request fails, or the whole run ends with o
 | 408, 409, 425, 5xx; malformed answer | ServerFailed, MalformedAnswer | yes | yes |
 | 400, 403, 413, 422 and other 4xx | RequestRefused, PromptTooLong | yes | no |
 | 400 by a content filter | AnswerWithheld | yes | no |
+| 200 with an error instead of an answer | as the status that it names, else ServerFailed | | |
+| 200 with an error beside an answer, or a finish reason that is a failure | ServerFailed | yes | yes |
+| 200 with an answer that a content filter ended | AnswerWithheld | yes | yes |
 | 401, 402, 404, 405, 3xx, quota used up, key not valid | ModelUnavailable | yes | no: the run ends |
 
 If no request has succeeded yet, a failure may show more: a first 403, or a first answer without the requested values,
@@ -50,7 +53,16 @@ from assaymark.errors import (
     Unreachable,
 )
 
-__all__ = ["HIDDEN", "LONGEST_QUOTE", "NO_KEYS", "HttpFailure", "KeyHider", "failure_of_answer", "failure_of_transport"]
+__all__ = [
+    "HIDDEN",
+    "LONGEST_QUOTE",
+    "NO_KEYS",
+    "HttpFailure",
+    "KeyHider",
+    "failure_of_answer",
+    "failure_of_transport",
+    "failure_within",
+]
 
 
 HIDDEN = "(key)"
@@ -141,6 +153,14 @@ FOR_NOW = "RESOURCE_EXHAUSTED"  # Gemini's limits per minute; its message names 
 NO_KEY = ("API_KEY_INVALID", "API key not valid")  # Gemini's, with status 400
 FILTERED = ("content_filter", "content management policy")  # Azure's, with status 400
 OVERLOADED = 529  # Anthropic's
+WITHHELD = re.compile(  # in a finish reason
+    "content_filter|safety|sensitive|recitation|prohibited|blocklist|blocked|spii|guardrail|toxic|moderation|refusal",
+    re.IGNORECASE,
+)
+BROKEN_OFF = re.compile(  # in a finish reason
+    "error|abort|cancel|fail|timeout|timed_out|insufficient_system_resource|unavailable|overloaded|interrupt",
+    re.IGNORECASE,
+)
 RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')  # Gemini's, in the body
 
 
@@ -153,11 +173,12 @@ class HttpFailure(Exception):
     was_accepted: bool = True  # the server accepted the request: an attempt is spent
     retry_after_s: float | None = None
     shows_all: bool = False  # as a server's first response, it shows that no request can succeed
+    is_repeated: bool = False  # sent again although the error is no Retryable: another draw may pass a filter
 
     @property
     def may_retry(self) -> bool:
         """Whether the same request may succeed later."""
-        return issubclass(self.error, Retryable)
+        return self.is_repeated or issubclass(self.error, Retryable)
 
     @property
     def is_overload(self) -> bool:
@@ -196,6 +217,47 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
         return HttpFailure(AnswerWithheld, said)
     is_too_long = any(word in body.lower() for word in TOO_LONG)
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
+
+
+def failure_within(answer: object, keys: KeyHider = NO_KEYS) -> HttpFailure | None:
+    """Return the failure that an answer with status 200, or an event of a stream, reports; None if it reports none.
+
+    A gateway has accepted the request before its upstream fails. It then says so in an `error`, of the answer, its
+    first choice or the message, or only in the finish reason.
+
+    Source: OpenRouter, errors (finish_reason "error", `error` in a choice); DeepSeek ("insufficient_system_resource");
+        Z.AI ("sensitive", "network_error"); vLLM and SGLang ("abort"); Gemini ("SAFETY", "RECITATION", ...).
+    """
+    if not isinstance(answer, Mapping):
+        return None
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    message = choice.get("message") or choice.get("delta")
+    for holder in (answer, choice, message if isinstance(message, Mapping) else {}):
+        if error := holder.get("error"):
+            status, said = _status_in(error), json.dumps({"error": error})
+            if status is None or (choice and status != httpx.codes.TOO_MANY_REQUESTS):
+                return HttpFailure(ServerFailed, f"the server failed while it answered{_quoted(said, keys)}")
+            return failure_of_answer(status, {}, said, keys)
+    for reason in (choice.get("finish_reason"), choice.get("native_finish_reason")):
+        stated = str(reason or "")
+        if WITHHELD.search(stated):
+            said = keys.text(f"the server withheld the answer (finish_reason {stated[:80]})")
+            return HttpFailure(AnswerWithheld, said, is_repeated=True)
+        if BROKEN_OFF.search(stated):
+            return HttpFailure(
+                ServerFailed, keys.text(f"the server broke off its answer (finish_reason {stated[:80]})")
+            )
+    return None
+
+
+def _status_in(error: object) -> int | None:
+    """Return the HTTP status that an error names, by its code or its kind; None if it names none."""
+    given = (
+        [error.get(name) for name in ("code", "status", "status_code", "type")] if isinstance(error, Mapping) else []
+    )
+    stated = next((int(str(each)) for each in given if re.fullmatch(r"[45]\d\d", str(each))), None)
+    return stated or next((429 for each in given if "rate_limit" in str(each) or FOR_NOW in str(each)), None)
 
 
 def _quoted(body: str, keys: KeyHider) -> str:

@@ -2,17 +2,22 @@
 
 One request per question asks for one token with its `top_logprobs` most probable alternatives. A choice's
 log-probability is that of its letter as the first token, with or without a space before it, whichever is more probable.
-A letter that is not among the alternatives is less probable than all of them: its output has the lowest given
-log-probability as an upper bound, marked as such, and no probability is made up. If no choice of a question is among
-them, or the best one may be tied with one that is not, nothing decides the question, and it fails.
+Some servers list the generated token among the alternatives, some do not, and vLLM adds it to the list where it is none
+of the most probable ones: it counts with its own log-probability.
 
-Source: OpenAI's API reference (chat: `logprobs`, `top_logprobs`; completions: `logprobs`).
+A letter that is not among the alternatives is less probable than all of them: its output has the lowest given
+log-probability as an upper bound, marked as such, and no probability is made up. The generated token is no alternative
+there, because one that was drawn may be less probable than a letter that is not listed. If no choice of a question is
+among the alternatives, or the best one may be tied with one that is not, nothing decides the question, and it fails.
+
+Source: OpenAI's API reference (chat: `logprobs`, `top_logprobs`; completions: `logprobs`); llama.cpp's server (chat's
+    form for completions too); vLLM (`return_tokens_as_token_ids`: `token_id:33`, with `bytes` beside it).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from assaymark.errors import MalformedAnswer, NonFiniteLogits, UsageError
 from assaymark.models.server.arguments import OpenAIArguments
@@ -24,6 +29,10 @@ from assaymark.models.text.spans import failed
 from assaymark.records import BOUND, FIRST_TOKEN, JsonValue, LoglikelihoodQuery, Output, Request, RollingQuery
 
 __all__ = ["FirstToken", "FirstTokenTally", "LetterQuestion", "first_token_call", "questions_of", "read_first_token"]
+
+
+_MARKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # of byte-level BPE and SentencePiece
+_BYTE = re.compile(r"<0x([0-7][0-9A-Fa-f])>")  # SentencePiece's token of an ASCII character that it does not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,14 @@ class LetterQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The most probable first tokens: text -> log-probability in nats. n_context: tokens of the prompt; 0: unknown."""
+    """The most probable first tokens.
+
+    top: text -> log-probability in nats, with the generated token. bound: what no other token exceeds, in nats.
+    n_context: tokens of the prompt; 0: unknown.
+    """
 
     top: Mapping[str, float]
+    bound: float
     n_context: int
 
 
@@ -95,8 +109,7 @@ def first_token_call(prompts: PromptMaker, question: LetterQuestion) -> HttpCall
     """Return the call that asks a question: its context as text, or as messages."""
     arguments = prompts.arguments
     prompt = prompts.context_of(question.request) if arguments.is_chat else question.text
-    read = partial(read_first_token, is_chat=arguments.is_chat)
-    return HttpCall(question, _body(arguments, prompt), read)
+    return HttpCall(question, _body(arguments, prompt), read_first_token)
 
 
 def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, object]:
@@ -111,14 +124,14 @@ def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, object]:
     return {"model": arguments.model, "temperature": 0, **seed, **body}
 
 
-def read_first_token(answer: object, *, is_chat: bool) -> FirstToken:
+def read_first_token(answer: object) -> FirstToken:
     """Return the most probable first tokens in an answer.
 
     Raises: HttpFailure if there are none.
     """
     logprobs = choice_of(answer).get("logprobs")
-    pairs = list(_pairs(logprobs, is_chat=is_chat)) if isinstance(logprobs, Mapping) else []
-    if not pairs:
+    generated, listed = _pairs(logprobs) if isinstance(logprobs, Mapping) else ([], [])
+    if not listed:
         raise HttpFailure(
             MalformedAnswer,
             "the answer contains no log-probabilities of the first token; omit top_logprobs, and have the questions "
@@ -126,7 +139,7 @@ def read_first_token(answer: object, *, is_chat: bool) -> FirstToken:
             shows_all=True,
         )
     top: dict[str, float] = {}
-    for text, nats in pairs:
+    for text, nats in (*listed, *generated):
         if not isinstance(text, str) or isinstance(nats, bool) or not isinstance(nats, int | float):
             raise HttpFailure(MalformedAnswer, f"top_logprobs contains {text!r:.40}: {nats!r:.40}")
         if not math.isfinite(nats):
@@ -134,20 +147,44 @@ def read_first_token(answer: object, *, is_chat: bool) -> FirstToken:
         if nats > ROUNDING:
             raise HttpFailure(MalformedAnswer, f"top_logprobs contains {text!r:.40}: {nats}; expected at most 0")
         top[text] = max(float(nats), top.get(text, -math.inf))  # parts of characters may share one text
-    return FirstToken(top, count_of(answer, "prompt_tokens"))
+    drawn = {text for text, _ in generated}
+    others = [top[text] for text, _ in listed if isinstance(text, str) and text not in drawn]
+    return FirstToken(top, min(others, default=max(top.values())), count_of(answer, "prompt_tokens"))
 
 
-def _pairs(logprobs: Mapping[str, object], *, is_chat: bool) -> Iterator[tuple[object, object]]:
-    """Yield text and log-probability of each alternative; nothing where the answer has another form."""
-    tokens = logprobs.get("content" if is_chat else "top_logprobs")
-    first = tokens[0] if isinstance(tokens, list) and tokens else None
-    if is_chat:
-        alternatives = first.get("top_logprobs") if isinstance(first, Mapping) else None
-        for alternative in alternatives if isinstance(alternatives, list) else ():
-            if isinstance(alternative, Mapping):
-                yield alternative.get("token"), alternative.get("logprob")
-    elif isinstance(first, Mapping):
-        yield from first.items()
+Pairs = list[tuple[object, object]]  # text and log-probability
+
+
+def _pairs(logprobs: Mapping[str, object]) -> tuple[Pairs, Pairs]:
+    """Return the generated token, if it is given, and its alternatives; none where the answer has another form."""
+    of_chat = _first(logprobs.get("content"))
+    if isinstance(of_chat, Mapping):
+        alternatives = of_chat.get("top_logprobs")
+        generated = [_pair(of_chat)] if of_chat.get("logprob") is not None else []
+    else:
+        alternatives = _first(logprobs.get("top_logprobs"))
+        text, nats = _first(logprobs.get("tokens")), _first(logprobs.get("token_logprobs"))
+        generated = [] if text is None or nats is None else [_pair({"token": text, "logprob": nats})]
+    if isinstance(alternatives, Mapping):
+        return generated, [_pair({"token": text, "logprob": nats}) for text, nats in alternatives.items()]
+    listed = alternatives if isinstance(alternatives, list) else []
+    return generated, [_pair(each) for each in listed if isinstance(each, Mapping)]
+
+
+def _first(values: object) -> object:
+    return values[0] if isinstance(values, list) and values else None
+
+
+def _pair(token: Mapping[str, object]) -> tuple[object, object]:
+    """Return a token's text without its tokenizer's marks, and its log-probability."""
+    text, content = token.get("token"), token.get("bytes")
+    if not isinstance(text, str):
+        return text, token.get("logprob")
+    if text.startswith("token_id:") and isinstance(content, list):
+        text = bytes(content).decode("utf-8", "replace")
+    elif byte := _BYTE.fullmatch(text):
+        text = chr(int(byte[1], 16))
+    return text.translate(_MARKS), token.get("logprob")
 
 
 @dataclass(slots=True)
@@ -160,9 +197,11 @@ class FirstTokenTally:
 
     def outputs(self, question: LetterQuestion, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
-        letter_nats = [_nats_of(letter, first.top) for letter in question.letters]
+        # a drawn token below the bound leaves open how probable its letter's other spelling is
+        found = (_nats_of(letter, first.top) for letter in question.letters)
+        letter_nats = [None if nats is None or nats < first.bound else nats for nats in found]
         inside = [nats for nats in letter_nats if nats is not None]
-        n_outside, lowest, highest = len(letter_nats) - len(inside), min(first.top.values()), max(first.top.values())
+        n_outside, lowest, highest = len(letter_nats) - len(inside), first.bound, max(first.top.values())
         self.n_questions += 1
         self.n_choices_outside += n_outside
         plain = [
@@ -193,8 +232,8 @@ class FirstTokenTally:
 
 
 def _nats_of(letter: str, top: Mapping[str, float]) -> float | None:
-    """Return the log-probability of a letter, with or without a space before it; None if neither is given."""
-    return max((top[text] for text in (letter, f" {letter}") if text in top), default=None)
+    """Return the log-probability of a letter, with or without white space before it; None if neither is given."""
+    return max((nats for text, nats in top.items() if text.lstrip() == letter), default=None)
 
 
 def _scored(plain: Output, nats: float | None, *, lowest: float, highest: float) -> Output:

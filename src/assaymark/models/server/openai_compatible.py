@@ -34,9 +34,10 @@ from assaymark.models.server.probe import find_server
 from assaymark.models.server.prompts import PromptMaker
 from assaymark.models.server.streaming import stream_text
 from assaymark.models.text.generation_prompts import GenerationInput
+from assaymark.models.text.reasoning import ends_in_reasoning, opened_reasoning, refuse_opened_reasoning
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, chunks_of, fingerprint_of, known_outputs
-from assaymark.models.text.stops import final_of_text, until_stop
+from assaymark.models.text.stops import FinalText, final_of_text, until_stop
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import (
@@ -245,6 +246,7 @@ class OpenAIModel:
     def _outputs(self, requests: Sequence[Request], cache: OutputCache | None, tally: AnswerTally) -> Iterator[Output]:
         pending = Pending()
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
+        refuse_opened_reasoning(scored)
         if self.arguments.top_logprobs is not None and scored:
             yield from self._by_first_token(scored, tally)
             scored = []
@@ -342,15 +344,28 @@ class OpenAIModel:
         server_text = answered.value
         for prepared, repeat in answered.about:
             final = final_of_text(server_text.text, prepared.stops, self.arguments.think_end_token)
+            if self._has_no_answer(server_text, final, prepared):
+                final = FinalText("", server_text.text or None, is_unfinished=True)
             output = prepared.output(repeat, final, server_text.n_tokens, server_text.finish_reason or "")
             thoughts = [each for each in (server_text.reasoning, final.reasoning) if each]
             yield replace(
                 output,
                 reasoning="\n".join(thoughts) or None,
                 tool_calls=server_text.tool_calls,
-                finish_reason=server_text.finish_reason,
+                finish_reason=output.finish_reason or None,
                 n_context_tokens=server_text.n_context or output.n_context_tokens,
             )
+
+    def _has_no_answer(self, server_text: ServerText, final: FinalText, prepared: GenerationInput) -> bool:
+        """Return whether a text ended before its reasoning did, which the server may return apart from the answer."""
+        is_cut = server_text.finish_reason == "length"
+        if server_text.tool_calls is not None and not final.text.strip():
+            return False
+        if server_text.reasoning is not None:
+            return is_cut and not final.text.strip()
+        prompt = self._prompts.prompt_of(prepared)
+        opened = opened_reasoning(prompt) if isinstance(prompt, str) else None
+        return ends_in_reasoning(final, self.arguments.think_end_token, is_cut=is_cut, opened=opened)
 
     def stream(self, request: Request) -> Iterator[str]:
         """Yield pieces of the text generated for the request's first generate query, as the server sends them.

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from assaymark.errors import ModelUnavailable, RequestRefused
+from assaymark.errors import ModelUnavailable, RequestRefused, Retryable
 from assaymark.models.server.failures import HttpFailure
 
 __all__ = ["Pace", "Patience", "RetryRules", "Tries"]
@@ -114,7 +114,7 @@ class Patience:
     def failed(self, failure: HttpFailure) -> None:
         """Record a failed attempt; a refusal does not count as silence."""
         self.n_refused += failure.error is RequestRefused and not self.has_answered
-        if failure.may_retry and self._silent_since is None:
+        if issubclass(failure.error, Retryable) and self._silent_since is None:
             self._silent_since = time.monotonic()
 
     def is_hopeless(self, failure: HttpFailure) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import httpx
 
-from assaymark.errors import MalformedAnswer, ServerFailed, TimedOut
+from assaymark.errors import MalformedAnswer, TimedOut
 from assaymark.models.server.bodies import read_text
-from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport
+from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport, failure_within
 from assaymark.models.server.http_calls import LONGEST_CONNECT_S, MIB, ResponseBody, Server, parse_json
 from assaymark.models.server.pace import Patience, Tries
 
@@ -92,16 +92,17 @@ def _pieces(server: Server, body: Mapping[str, object], *, is_chat: bool) -> Ite
 
 def _events(server: Server, answer: httpx.Response, deadline: float, *, is_chat: bool) -> Iterator[str]:
     """Yield the texts of the events of one answer. Raises: HttpFailure for an error, or an end before the end."""
-    is_complete = False
+    is_complete = has_text = False
     for data in _data_of(server, answer, deadline):
         if data == b"[DONE]":
-            return
+            is_complete = is_complete or has_text  # some servers give no finish reason
+            break
         event, _ = parse_json(data, server.limits, server.keys)
-        if isinstance(event, Mapping) and event.get("error"):
-            said = event["error"].get("message") if isinstance(event["error"], Mapping) else event["error"]
-            raise HttpFailure(ServerFailed, f"the server failed while it answered: {str(said)[:300]}")
+        if failure := failure_within(event, server.keys):
+            raise failure
         piece, finish = _piece_of(event, is_chat=is_chat)
         is_complete = is_complete or finish
+        has_text = has_text or bool(piece)
         if piece:
             yield piece
     if not is_complete:

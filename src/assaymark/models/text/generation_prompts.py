@@ -21,7 +21,15 @@ from assaymark.models.text.shorter_prompts import refuse_chat, shorter_prompts
 from assaymark.models.text.spans import failed
 from assaymark.models.text.stops import FinalText, stop_texts
 from assaymark.models.text.tokens import EMPTY, Encoder
-from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Output, Request, canonical_json
+from assaymark.records import (
+    IN_REASONING,
+    GenerateQuery,
+    GenerationSettings,
+    JsonValue,
+    Output,
+    Request,
+    canonical_json,
+)
 from assaymark.records.json_values import float_of, int_of
 
 DEFAULT_MAX_TOKENS = 256  # lm-eval's max_gen_toks
@@ -58,7 +66,7 @@ class GenerationInput:
             repeat=repeat,
             text=final.text,
             reasoning=final.reasoning,
-            finish_reason=finish_reason,
+            finish_reason=IN_REASONING if final.is_unfinished else finish_reason,
             n_context_tokens=int(self.tokens.size),
             n_tokens=n_tokens,
             n_cut_tokens=self.n_cut_tokens,

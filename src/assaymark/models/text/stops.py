@@ -35,10 +35,11 @@ REPLACEMENT = "\ufffd"  # the result of decoding an incomplete character
 
 @dataclass(frozen=True, slots=True)
 class FinalText:
-    """The answer, and the reasoning that preceded it."""
+    """The answer, and the reasoning that preceded it; is_unfinished: the text ended before its reasoning did."""
 
     text: str
     reasoning: str | None = None
+    is_unfinished: bool = False
 
 
 def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:

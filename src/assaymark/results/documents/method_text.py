@@ -27,6 +27,8 @@ WORKS = {
     "bca": "Efron, B. (1987). Better bootstrap confidence intervals. Journal of the American Statistical Association "
     "82(397), 171-185",
     "strata": "Cochran, W. G. (1977). Sampling Techniques, 3rd edition. Wiley",
+    "score": "Martin Andres, A., Alvarez Hernandez, M., Herranz Tejedor, I. (2011). Inferences about a linear "
+    "combination of proportions. Statistical Methods in Medical Research 20(4), 369-387",
     "mcnemar": "McNemar, Q. (1947). Note on the sampling error of the difference between correlated proportions or "
     "percentages. Psychometrika 12(2), 153-157",
     "tango": "Tango, T. (1998). Equivalence test and confidence interval for the difference in proportions for the "
@@ -165,8 +167,8 @@ _INTERVALS = (
     ("t", "Student's t intervals for the means of graded scores", ("student",)),
     ("bca", "bias-corrected and accelerated bootstrap intervals if graded scores are few or skewed", ("bca",)),
     ("ratio t", "intervals from the delta method for ratios such as bits per byte and perplexities", ()),
-    ("micro", "groups pool the samples of their tasks, with the variance of the strata added", ("strata",)),
-    ("macro", "macro averages weight their tasks equally, with the variance of the strata added", ("strata",)),
+    ("micro", "groups pool the samples of their tasks, with score intervals over the strata", ("strata", "score")),
+    ("macro", "macro averages weight their tasks equally, with score intervals over the strata", ("strata", "score")),
 )
 
 

@@ -7,7 +7,7 @@ scores (a conversation that needs a judge) there is nothing else to show.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from assaymark.records import JsonValue
+from assaymark.records import IN_REASONING, JsonValue
 from assaymark.results.numbers import counted
 from assaymark.store.rows import GeneratedRow
 
@@ -18,6 +18,7 @@ ENDS: Mapping[str, str] = {
     "eos": "ended by the model",
     "stop": "at a stop text",
     "length": "cut off at the limit of tokens",
+    IN_REASONING: "ended while reasoning",
 }
 
 
@@ -66,20 +67,28 @@ def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, i
     Answers of a run that has not ended are not scored yet; those of one that has need a judge.
     """
     why = "scoring them needs a judge" if is_finished else "the same command continues and scores them"
-    lines, cut = [], []
+    lines: list[str] = []
+    cut: list[tuple[str, int, int]] = []
+    thinking: list[tuple[str, int, int]] = []
     for task in dict.fromkeys(each.task for each in answers):
         turns = [each for each in answers if each.task == task]
         if task not in scored:
             lines.append(f"{task}: answers are stored and not scored; {why}")
             lines += [f"  turn {each.turn + 1}: {_described(each)}" for each in turns]
-        elif n_cut := sum(each.ends.get("length", 0) for each in turns):
-            cut.append((task, n_cut, sum(each.n for each in turns)))
-    return lines + _cut_lines(cut)
+            continue
+        for found, reason in ((cut, "length"), (thinking, IN_REASONING)):
+            if n_found := sum(each.ends.get(reason, 0) for each in turns):
+                found.append((task, n_found, sum(each.n for each in turns)))
+    unfinished = "ended while reasoning, and nothing in them was graded; raise max_gen_toks"
+    return [
+        *lines,
+        *_cut_lines(cut, "cut off at the limit of tokens (max_gen_toks)"),
+        *_cut_lines(thinking, unfinished),
+    ]
 
 
-def _cut_lines(cut: Sequence[tuple[str, int, int]]) -> list[str]:
-    """Return a line for each (task, answers cut off, answers), or one for all where there are many."""
-    how = "cut off at the limit of tokens (max_gen_toks)"
+def _cut_lines(cut: Sequence[tuple[str, int, int]], how: str) -> list[str]:
+    """Return a line for each (task, answers that ended so, answers), or one for all where there are many."""
     if len(cut) <= MOST_LINES:
         return [f"{task}: {n_cut:,} of {counted(n, 'answer')} {how}" for task, n_cut, n in cut]
     n_cut, n = sum(entry[1] for entry in cut), sum(entry[2] for entry in cut)

@@ -13,6 +13,7 @@ from rich.padding import Padding
 
 from assaymark.records import (
     BOUND,
+    IN_REASONING,
     ImagePart,
     JsonValue,
     LoglikelihoodQuery,
@@ -31,6 +32,8 @@ from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store.rows import SampleRecord
 
 __all__ = ["conversations", "dialogue_view", "is_scored_as_a_whole"]
+
+_ENDINGS = {"length": " (truncated)", IN_REASONING: " (ended while reasoning)"}
 
 
 def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
@@ -62,7 +65,7 @@ def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None =
             if output.error is not None:
                 parts.append(_line("failed", output.error, "red"))
             else:
-                ending = "" if output.finish_reason != "length" else " (truncated)"
+                ending = _ENDINGS.get(output.finish_reason or "", "")
                 parts.append(_line(f"model{ending}", answer_text(output) or "(empty)", ""))
         if record.request.target:
             parts.append(_line("reference", record.request.target, "green"))

@@ -1,5 +1,6 @@
 """`assaymark run`: evaluate a model on benchmarks."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
@@ -66,6 +67,40 @@ class ConfiguredCommand(click.Command):
         known = {parameter.name for parameter in self.params if parameter.name}
         defaults = read_config(_config_path(args), known)
         return super().make_context(info_name, args, parent, default_map=defaults or None, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options. Words that belong to none are answered with the command that was probably meant."""
+        typed = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            _, words, _ = self.make_parser(ctx).parse_args(list(typed))
+            if not words or not error.message.startswith("Got unexpected extra"):
+                raise
+            raise UsageError(f"{', '.join(words)}: belongs to no option; write {_meant(typed, words)}") from None
+
+
+def _meant(typed: Sequence[str], words: Sequence[str]) -> str:
+    """Return the command with its loose words as options: the first folder or Hub id as model, the others as tasks."""
+    rest = list(typed)
+    for word in reversed(words):
+        del rest[len(rest) - 1 - rest[::-1].index(word)]
+    given = {word.partition("=")[0] for word in rest}
+    is_model = [not given & {"--model", "--model_args", "-a"} and _may_be_model(word) for word in words]
+    at = is_model.index(True) if True in is_model else None
+    model = [] if at is None else ["--model_args", f"pretrained={words[at]}"]
+    tasks = [word for number, word in enumerate(words) if number != at]
+    if tasks and "--tasks" in rest[:-1]:
+        rest[rest.index("--tasks") + 1] += f",{','.join(tasks)}"
+        tasks = []
+    named = ["--tasks", ",".join(tasks)] if tasks else []
+    return shlex.join(["assaymark", "run", *model, *named, *rest])
+
+
+def _may_be_model(word: str) -> bool:
+    return Path(word).is_dir() or ("/" in word and not Path(word).is_file() and Path(word).suffix != ".csv")
 
 
 def _config_path(args: list[str]) -> Path | None:
