@@ -171,6 +171,6 @@ def is_panic(error: BaseException) -> bool:
 
 
 def panic_line(error: BaseException) -> str:
-    """Return what is said about a panic: it is the tokenizer that has native code in Rust."""
+    """Return the message for a panic: it is the tokenizer that has native code in Rust."""
     text = " ".join(str(error).split())[:300]
     return f"the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER"

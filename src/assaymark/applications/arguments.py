@@ -121,7 +121,7 @@ class TargetBinding:
     is_promptfoo: bool = False
 
     def arguments(self, row: Row, repeat: int = 0, parent: str = "") -> Arguments:
-        """Return what the target is called with for a row; the values are copies, which it may change.
+        """Return the target's arguments for a row; the values are copies, which it may change.
 
         parent: the call's traceparent, which promptfoo's functions get in their context.
         """
@@ -141,7 +141,7 @@ class TargetBinding:
         return Arguments(tuple(positional), {**self._rest(row, named), **named})
 
     def shown(self, row: Row) -> JsonValue:
-        """Return what a target is called with, as JSON: the value of a single argument, else values by name."""
+        """Return a target's arguments as JSON: the value of a single argument, else values by name."""
         if self.is_promptfoo:
             return {"prompt": prompt_of(row), "vars": variables_of(row)}
         values = {
@@ -154,12 +154,12 @@ class TargetBinding:
         return next(iter(values.values())) if len(values) == 1 else values
 
     def text(self, row: Row) -> str:
-        """Return what a target is called with as text: a text itself, else canonical JSON."""
+        """Return a target's arguments as text: a text itself, else canonical JSON."""
         content = self.shown(row)
         return content if isinstance(content, str) else canonical_json(content)
 
     def _rest(self, row: Row, named: Mapping[str, object]) -> dict[str, object]:
-        """Return what `**kwargs` gets."""
+        """Return the values for `**kwargs`."""
         if not self.takes_rest or any(each.source in ("inputs", "row", "only") for each in self.parameters):
             return {}
         if isinstance(row.inputs, Mapping):
@@ -169,7 +169,7 @@ class TargetBinding:
 
 
 def bind_target(function: Callable[..., object], rows: Sequence[Row], name: str) -> TargetBinding:
-    """Return what each parameter of a function is bound to in these rows.
+    """Return the field of these rows that each parameter of a function is bound to.
 
     Raises: UsageError naming a parameter that nothing fits, and what there is.
     """

@@ -162,7 +162,7 @@ def _some(names: Mapping[str, str]) -> str:
 
 
 def _callable_of(function: object, what: str) -> Callable[..., object]:
-    """Return what is called: a class is constructed, an object that wraps a function (Phoenix's) is unwrapped."""
+    """Return the callable itself: a class is constructed, an object that wraps a function (Phoenix's) is unwrapped."""
     if inspect.isclass(function):
         try:
             function = function()
@@ -232,7 +232,7 @@ def row_view(row: Row) -> _View:
 
 
 def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
-    """Return what is available of an answered row, as far as it is wanted."""
+    """Return the values of an answered row by name, as far as it is wanted."""
     row = answered.row
     made: dict[str, Callable[[], object]] = {
         "inputs": lambda: _own(row.inputs),
@@ -319,7 +319,7 @@ def _promptfoo_context(row: Row) -> dict[str, object]:
 
 
 def results_of(returned: object, name: str) -> list[Result]:
-    """Return what a scorer's function returned as results.
+    """Read a scorer function's return value as results.
 
     A number or bool is a value, a text a label, None or NaN is not scored; a mapping or an object has
     value|score|pass, label, name|key, comment|reason|explanation|rationale and metadata; a list is several of these,
@@ -605,7 +605,7 @@ def _where(function: object) -> str:
 
 
 def _code_of(function: Any) -> Any:
-    """Return what has a source file: the function, or the class of an object."""
+    """Return the object with a source file: the function, or the class of an object."""
     if isinstance(function, functools.partial):
         return _code_of(function.func)
     inner = inspect.unwrap(function) if hasattr(function, "__wrapped__") else _wrapped_in(function) or function

@@ -136,7 +136,7 @@ class EndpointTarget:
             return
 
     def _secrets(self, headers: Mapping[str, str]) -> KeyHider:
-        """Return what removes keys from responses: values of headers that hold one, and credentials in the URL."""
+        """Return a function that removes keys from responses: values of headers with one, and credentials in the URL."""
         values = [
             value
             for name, value in headers.items()
@@ -312,7 +312,7 @@ def _steps(path: str) -> tuple[str | int, ...]:
 
 
 def _inside(value: JsonValue, step: str | int) -> JsonValue:
-    """Return what is at a key or a position. Raises: LookupError where there is nothing."""
+    """Return the value at a key or a position. Raises: LookupError where there is nothing."""
     if isinstance(value, Mapping):
         return value[step]
     if isinstance(value, list | str) and isinstance(step, int):

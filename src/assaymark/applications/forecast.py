@@ -40,7 +40,7 @@ class JudgeForecast:
 
 
 def plan_application(target: object, rows: object, **keywords: Any) -> TargetForecast:
-    """Return what `evaluate_application` would ask for with these arguments; nothing is called, sent or stored.
+    """Forecast the requests of `evaluate_application` with these arguments; nothing is called, sent or stored.
 
     Raises: UsageError and DataError for whatever does not fit, as `evaluate_application` before its first call.
     """

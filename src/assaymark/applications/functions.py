@@ -100,7 +100,7 @@ class BoundFunction:
         return self.target.is_async
 
     def text(self, row: Row) -> str:
-        """Return what it is called with, as text."""
+        """Return its arguments as text."""
         return self.binding.text(row)
 
     def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:  # noqa: ARG002
@@ -116,7 +116,7 @@ class BoundFunction:
         return call
 
     def read(self, value: object) -> Returned:
-        """Return what it returned. Raises: Permanent."""
+        """Return its result. Raises: Permanent."""
         if self.binding.is_promptfoo and isinstance(value, dict) and not value.get("error") and "output" in value:
             read = read_returned(value)
             return (
@@ -146,7 +146,7 @@ def is_reference(text: str) -> bool:
 
 
 def load_named(text: str, what: str = "target") -> tuple[Callable[..., Any], str]:
-    """Return what `FILE.py:NAME` or `module:name` names, and the name under which it is shown.
+    """Return the object that `FILE.py:NAME` or `module:name` names, and the name under which it is shown.
 
     Raises: UsageError where it cannot be imported; UnknownName, with the nearest, for a name that is not in it.
     """

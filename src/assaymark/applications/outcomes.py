@@ -144,7 +144,7 @@ class OutcomeReport:
 
 
 def read_outcomes(path: str, columns: OutcomeColumns) -> Outcomes:
-    """Return what a file of outcomes says: CSV, TSV, JSON lines, JSON or Parquet, one row for each outcome.
+    """Read a file of outcomes: CSV, TSV, JSON lines, JSON or Parquet, one row for each outcome.
 
     Raises: DataError naming file, row and what was expected; UsageError where there is no such file or column.
     """
@@ -234,7 +234,7 @@ class _Reader:
         return number
 
     def outcomes(self) -> Outcomes:
-        """Return what was gathered. Raises: DataError for fewer than two variants."""
+        """Return the gathered outcomes. Raises: DataError for fewer than two variants."""
         if len(self._variants) < 2:
             name = next(iter(self._variants))
             raise DataError(

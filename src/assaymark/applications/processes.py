@@ -122,7 +122,7 @@ class _BoundCommand:
             return _text_of(printed, self.name)
 
     def read(self, value: str) -> Returned:
-        """Return what it printed; JSON in promptfoo's shape (`output`, `cost`, `tokenUsage`) is read as such."""
+        """Return its output; JSON in promptfoo's shape (`output`, `cost`, `tokenUsage`) is read as such."""
         text = value.rstrip("\r\n")
         if text.lstrip().startswith("{"):
             try:

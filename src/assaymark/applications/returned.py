@@ -41,7 +41,7 @@ class Returned:
 
 
 def read_returned(value: object) -> Returned:
-    """Return what a target returned, from its value.
+    """Read a target's return value.
 
     A mapping is the output as a whole; what it says of the call is read beside. Only promptfoo's shape, `output` beside
     nothing but such facts, stands for its `output`.
@@ -92,7 +92,7 @@ def _plain(value: object) -> JsonValue:
 
 
 def _encoded(value: object) -> object:
-    """Return what stands for an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
+    """Return the plain value of an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     for method, arguments in (("model_dump", {"mode": "json"}), ("isoformat", {}), ("tolist", {})):

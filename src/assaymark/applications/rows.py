@@ -282,7 +282,7 @@ def shown_value(value: object, longest: int = _SHOWN) -> str:
 
 
 def _encoded(value: object) -> object:
-    """Return what stands for a value of a table that JSON has no type for: of dates texts, of arrays lists."""
+    """Return a JSON value for one of a table's that JSON has no type for: dates become texts, arrays lists."""
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):
             return getattr(value, method)()

@@ -25,7 +25,7 @@ class ScorerCalls:
         self._loop: LoopThread | None = None
 
     def results(self, scorer: Scorer, answered: Answered) -> list[Result]:
-        """Return what a scorer says of one answer. Raises: what it raises; TimeoutError; WrongResult."""
+        """Return a scorer's results for one answer. Raises: what it raises; TimeoutError; WrongResult."""
         if isinstance(scorer, PlainScorer) and (now := _without_exit(lambda: scorer.score_now(answered))) is not None:
             return [checked_result(each) for each in now]
         if self._loop is None:
@@ -50,7 +50,7 @@ class ScorerCalls:
 
 
 async def _scored(scorer: Scorer, answered: Answered) -> Sequence[Result]:
-    """Return what a scorer says. SystemExit would end the loop's thread, and with it every other call."""
+    """Return a scorer's results. SystemExit would end the loop's thread, and with it every other call."""
     try:
         return await scorer.score(answered)
     except SystemExit as error:

@@ -82,7 +82,7 @@ def _digest(path: Path) -> str:
 
 
 def _value(value: object, name: str, depth: int) -> JsonValue:
-    """Return what stands for a function, or for a value that one holds, in a hash."""
+    """Return the stand-in for a function, or for a value that one holds, in a hash."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

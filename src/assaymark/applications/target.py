@@ -65,13 +65,13 @@ class BoundTarget(Protocol):
         """Whether a call ends by itself when its time is over."""
 
     def text(self, row: Row) -> str:
-        """Return what it is called with, as text."""
+        """Return its arguments as text."""
 
     def start(self, row: Row, repeat: int, timeout_s: float, trace_id: str) -> Callable[[], object]:
         """Return the call for a row."""
 
     def read(self, value: Any) -> Returned:
-        """Return what a call returned. Raises: ModelError."""
+        """Return a call's result. Raises: ModelError."""
 
 
 class Target(Protocol):

@@ -247,7 +247,7 @@ def _score(request_id: str, name: str, results: Sequence[Sequence[Result]], *, i
 
 
 def _detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, JsonValue]:
-    """Return what a scorer said beside its value, as JSON."""
+    """Return a scorer's comment and parts as JSON."""
     detail: dict[str, JsonValue] = {}
     if label := next((each.label for each in own if each.label is not None), None):
         detail["label"] = label

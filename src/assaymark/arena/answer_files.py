@@ -175,7 +175,7 @@ def _shared_task(
 
 
 def _prompt_text(record: SampleRecord) -> str:
-    """Return what the models were asked: the last message of the request, or its text after the examples."""
+    """Return the models' question: the last message of the request, or its text after the examples."""
     request = record.request
     if not request.messages:
         return str(request.segments[-1]).strip()

@@ -83,7 +83,7 @@ def vote_hash(previous: bytes, record: Mapping[str, object]) -> bytes:
 
 
 def first_break(records: Iterable[Mapping[str, object]], head: bytes | None = None) -> str | None:
-    """Return what is wrong with the first record that does not continue the chain; None if all do.
+    """Describe the first record that does not continue the chain; None if all do.
 
     Args:
         records: RECORD_FIELDS and `hash` (bytes) of each vote, from the first one.
@@ -284,7 +284,7 @@ class ArenaLog:
         return None if row is None else _battle_row(row)
 
     def activity(self, voter: str, origin: str, since: float) -> Activity:
-        """Return what a voter and his network did since a time."""
+        """Count the acts of a voter and his network since a time."""
         values = {"voter": voter, "origin": origin, "since": since}
         with self._database.reading() as connection:
             n_own, last = connection.execute(ACTIVITY_OF_VOTER, values).one()
@@ -357,7 +357,7 @@ class ArenaLog:
             return {bytes(row.commitment).hex(): unpack_text(row.content) for row in connection.execute(kept)}
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the log: a broken chain, another head, a text that is not the committed one."""
+        """Describe the fault of the log: a broken chain, another head, a text that is not the committed one."""
         problems = []
         head = self.head()
         records = (
@@ -455,7 +455,7 @@ def _vote(connection: Connection, statement: Select[Any], **values: object) -> V
 
 
 def _record(values: Mapping[str, object]) -> dict[str, JsonValue]:
-    """Return what the chain covers, as JSON's kinds of value."""
+    """Return the content that the chain covers, as JSON values."""
     covered = {name: values[name] for name in RECORD_FIELDS}
     for name in ("is_swapped", "is_counted"):
         covered[name] = bool(covered[name])

@@ -139,7 +139,7 @@ def check_vote(choice: str, key: str, marks: tuple[str | None, str | None]) -> N
 
 
 def shown_battle(battle: BattleRow, vote: VoteRow | None) -> VoterView:
-    """Return what the voter sees of a stored battle."""
+    """Return a stored battle as its voter sees it."""
     seen = VoterView(battle.token, "open", battle.prompt, battle.answer_a, battle.answer_b)
     if vote is None:
         return seen

@@ -191,7 +191,7 @@ class LiveArena:
         return battle
 
     def show(self, voter: Voter, token: str) -> Seen:
-        """Return what the voter sees of his battle, from the store once it has a vote. Raises: UnknownName."""
+        """Return the battle as its voter sees it, from the store once it has a vote. Raises: UnknownName."""
         waiting = self._battles.get(token)
         if waiting is not None and waiting.voter.voter == voter.voter:
             return self._seen(waiting)

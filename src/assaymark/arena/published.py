@@ -57,7 +57,7 @@ class VoteQuality:
 
 
 def quality_of(votes: Sequence[VoteRow]) -> VoteQuality | None:
-    """Return what the marks say; None without a battle with both answers marked."""
+    """Summarise the marks; None without a battle with both answers marked."""
     both = [vote for vote in votes if vote.mark_a and vote.mark_b]
     if not both:
         return None

@@ -91,7 +91,7 @@ class Release:
             self._waits = True
 
     def shown(self, since: int = 0) -> tuple[str, str]:
-        """Return what is shown of both sides, from a position on."""
+        """Return the text of both sides that is shown, from a position on."""
         return self._texts[0][since : self.position], self._texts[1][since : self.position]
 
     @property

@@ -52,7 +52,7 @@ def published_row(
 
 
 def record_of(row: Mapping[str, object], fields: Iterable[str]) -> dict[str, object]:
-    """Return what the chain covers, from an exported row, with the hash as bytes."""
+    """Return the content that the chain covers, from an exported row, with the hash as bytes."""
     return {name: row[name] for name in fields} | {"hash": bytes.fromhex(str(row["hash"]))}
 
 

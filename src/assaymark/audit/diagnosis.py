@@ -260,7 +260,7 @@ class _Asking:
         self.tried: list[str] = []
 
     def evidence(self) -> dict[int, _Evidence]:
-        """Return what is known of each answer."""
+        """Return the findings about each answer."""
         evidence = {index: _Evidence(item) for index, item in self.items.items()}
         if self.has_choices:
             self._rotations(evidence)
@@ -444,7 +444,7 @@ _AROUND = " \t\n*_`'\"$#.,;:!?()[]"
 
 
 def _conclusions(text: str) -> set[str]:
-    """Return what a text may conclude with: what follows 'the answer is', a box, the last line, or all of it."""
+    """Return the candidates for a text's conclusion: after 'the answer is', a box, the last line, or all of it."""
     candidates = [text, text.strip().rpartition("\n")[2], text.rpartition("####")[2] if "####" in text else ""]
     candidates += [matches[-1] for matches in (_CONCLUSION.findall(text), _BOXED.findall(text)) if matches]
     return {_bare(each) for each in candidates}

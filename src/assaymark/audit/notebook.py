@@ -33,7 +33,7 @@ class Audits(list[T], ABC):
 
     @abstractmethod
     def table(self) -> "RenderableType":
-        """Return what the command prints (a rich renderable)."""
+        """Return the command's output (a rich renderable)."""
 
     @abstractmethod
     def blocks(self) -> "list[Block]":

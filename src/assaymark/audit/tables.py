@@ -214,7 +214,7 @@ def cause_cells(count: CauseCount) -> tuple[str, ...]:
 
 
 def footnotes(diagnosis: Diagnosis) -> list[str]:
-    """Return what was not answered, how the wrong answers were asked again, and why none is called ambiguous."""
+    """Describe what was not answered, how wrong answers were asked again, and why none is called ambiguous."""
     lines = []
     if diagnosis.n_failed:
         lines.append(f"{counted(diagnosis.n_failed, 'sample')} without an answer, which is not wrong")
@@ -297,7 +297,7 @@ ABOUT_CONFIDENCE = {
 
 
 def about_calibration(audits: Sequence[CalibrationAudit]) -> str:
-    """Return what the numbers of audits are."""
+    """Explain the numbers of audits."""
     confidence = ABOUT_CONFIDENCE[audits[0].of if audits else "choices"]
     return (
         f"{confidence}; bins hold equally many samples. The error is never 0 in a finite sample: 'if calibrated' is "

@@ -161,7 +161,7 @@ REMOVED = {
 
 
 def line_of(error: click.ClickException) -> str:
-    """Return what is wrong with a command line and what to do, in one line."""
+    """Return a command line's fault and the remedy, in one line."""
     context = getattr(error, "ctx", None)
     help_line = f"see `{context.command_path} --help`" if context is not None else "see `assaymark --help`"
     if isinstance(error, click.NoSuchOption):

@@ -69,7 +69,7 @@ def socket_name() -> str:
 
 
 def process_facts() -> dict[str, object]:
-    """Return what a command inherits from the process that started it, as far as it is fixed when that starts.
+    """Return the facts a command inherits from the process that started it and that are fixed when that starts.
 
     A warm process runs a command only where its own are equal.
     """

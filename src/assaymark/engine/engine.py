@@ -276,7 +276,7 @@ class Engine:
     def _checked(
         self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
     ) -> self_check.CheckResult:
-        """Return what the probes show.
+        """Return the results of the probes.
 
         The reference is measured on the unchanged model; only then are its matrix products replaced by faster ones.
         """

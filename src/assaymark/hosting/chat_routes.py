@@ -75,7 +75,7 @@ class ChatPage:
         return self.chosen[index] if index < len(self.chosen) else ""
 
     def messages(self, name: str) -> list[dict[str, str]]:
-        """Return what a model is asked: the system prompt, the questions that it answered, and the new one."""
+        """Return the messages for a model: the system prompt, the questions that it answered, and the new one."""
         turns = [("system", self.system)] if self.system else []
         for chat_round in self.rounds:
             if name in chat_round.answers:

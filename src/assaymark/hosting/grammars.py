@@ -93,7 +93,7 @@ class GrammarTokens:
             raise BadRequest(f"this model's tokenizer takes no grammar: {error}", "response_format") from error
 
     def matcher(self, grammar: Grammar) -> "Matchers":
-        """Return what follows a grammar. Raises: BadRequest for one that cannot be followed."""
+        """Return the matcher of a grammar. Raises: BadRequest for one that cannot be followed."""
         from llguidance import LLMatcher
 
         if not self.eos_ids:

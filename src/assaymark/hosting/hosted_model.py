@@ -199,11 +199,11 @@ class HostedModel:
         return GrammarTokens(self.tokenizer, self.engine.info.vocab_size, frozenset(ids))
 
     def form_of(self, grammar: Grammar) -> Matchers:
-        """Return what keeps an answer to a grammar. Raises: BadRequest for one that cannot be followed."""
+        """Return the constraint of an answer by a grammar. Raises: BadRequest for one that cannot be followed."""
         return self._grammar_tokens.matcher(grammar)
 
     def adjustment(self, settings: Settings, form: Matchers | None) -> Adjustment | None:
-        """Return what a request changes in the logits, None for nothing. Raises: BadRequest for an unknown token."""
+        """Return a request's changes of the logits, None for none. Raises: BadRequest for an unknown token."""
         vocab = self.engine.info.vocab_size
         for token, _ in settings.logit_bias:
             if token >= vocab:

@@ -150,7 +150,7 @@ def _tools(body: Mapping[str, object]) -> Tools | None:
 
 
 def _grammar(body: Mapping[str, JsonValue]) -> Grammar | None:
-    """Return what `response_format` asks for; None for text."""
+    """Return the format that `response_format` asks for; None for text."""
     form = body.get("response_format")
     if form is None:
         return None

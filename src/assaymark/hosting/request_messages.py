@@ -94,7 +94,7 @@ def _call(place: str, call: JsonValue) -> CallPart:
 
 
 def _result(place: str, message: Mapping[str, object], called: Mapping[str, str]) -> ResultPart:
-    """Return what a tool returned. Raises: BadRequest, also where no earlier message has made the call."""
+    """Return a tool's result. Raises: BadRequest, also where no earlier message has made the call."""
     text = "".join(part.text for part in _texts(place, message.get("content")))
     call_id = message.get("tool_call_id")
     if not isinstance(call_id, str) or call_id not in called:

@@ -255,7 +255,7 @@ def _stats_of(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
 
 
 def _counts(known: Mapping[str, float]) -> AnswerFacts:
-    """Return what the statistics of one answer state of its tokens and its end."""
+    """Return the tokens and the finish reason that the statistics of one answer state."""
     return AnswerFacts(
         round(known.get("num_prompt_tokens", 0)),
         round(known.get("num_output_tokens", 0)),

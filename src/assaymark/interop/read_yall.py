@@ -99,7 +99,7 @@ def _reported(path: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
 
 
 def _renamed(task: str, metric: str) -> tuple[str, str]:
-    """Return what lm-eval's old task and metric are called in this package."""
+    """Return this package's names of lm-eval's old task and metric."""
     if task == _TRUTHFULQA:
         return f"truthfulqa_{metric}{'_2023' if metric.endswith('2') else ''}", "acc"
     return (f"nous_{task}" if task.startswith("bigbench_") else task), metric

@@ -103,7 +103,7 @@ _KINDS = {
 
 
 def _result(judgement: Judgement) -> str:
-    """Return what follows from the texts of all orders, in words."""
+    """Return the conclusion from the texts of all orders, in words."""
     request = judgement.orders[0].request
     n_orders = 2 if judgement.form in PAIRED else 1
     outputs = [record.outputs[0] if record.outputs else None for record in judgement.orders]

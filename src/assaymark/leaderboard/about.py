@@ -78,7 +78,7 @@ class CitedHuman:
 
 
 def cited_human(task: str) -> CitedHuman | None:
-    """Return what people score in a task by its own card; that of a whole benchmark says nothing of its subjects."""
+    """Return people's score in a task by its own card; that of a whole benchmark says nothing of its subjects."""
     card = task_card(task) if task in _tasks_with_cards() else {}
     human = card.get("human")
     return CitedHuman(float(human["value"]), str(human["source"])) if isinstance(human, Mapping) else None

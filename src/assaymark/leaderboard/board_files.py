@@ -501,5 +501,5 @@ def _is_file_name(text: str) -> bool:
 
 
 def _short(error: Exception) -> str:
-    """Return what the system says of a file name, without the name."""
+    """Return the system's message about a file, without its name."""
     return (error.strerror if isinstance(error, OSError) else None) or f"{error!s:.80}"

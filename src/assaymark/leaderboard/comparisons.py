@@ -59,5 +59,5 @@ class Comparisons:
 
 
 def _version(row: RunRow) -> str:
-    """Return what changes when a run's scores do."""
+    """Return a key that changes when a run's scores do."""
     return f"{row.run_id} {row.updated_at} {row.n_scores}"

@@ -98,7 +98,7 @@ def guide_section(name: str) -> GuideSection:
 
 @cache
 def words() -> Mapping[str, str]:
-    """Return what words mean that a beginner meets."""
+    """Return the meanings of words that a beginner meets."""
     meanings: Mapping[str, str] = load_yaml((files("assaymark.leaderboard") / "words.yaml").read_bytes())
     return meanings
 

@@ -16,7 +16,7 @@ ModelKey = tuple[str, str, str]  # name, content hash, type of the numbers
 
 
 def model_key(plan: RunPlan) -> ModelKey:
-    """Return what an audit and a run must share for the audit to be of the run's model."""
+    """Return the identity that an audit and a run must share for the audit to be of the run's model."""
     return plan.model.name, plan.model.content_hash or "", plan.model.dtype
 
 

@@ -68,7 +68,7 @@ def rating_columns(table: BoardTable) -> tuple[ScoreColumn, ...]:
 
 
 def rating_files(sources: Sequence[RatingSource]) -> list[list[str | int]]:
-    """Return what changes when a file of ratings does."""
+    """Return a key that changes when a file of ratings does."""
     return [
         [str(source.file), source.title, source.language, source.file.stat().st_mtime_ns, source.file.stat().st_size]
         for source in sources

@@ -179,7 +179,7 @@ def unmeasured_line(unmeasured: Unmeasured) -> str:
 
 
 def advice_line(missing: Missing) -> str:
-    """Return what to evaluate where there is no evidence; empty for a benchmark."""
+    """Name what to evaluate where there is no evidence; empty for a benchmark."""
     return f"what to evaluate: {missing.demand.advice}" if missing.demand.advice else ""
 
 

@@ -50,7 +50,7 @@ class RequestFile:
         return self.status in FINISHED
 
     def facts(self) -> dict[str, Fact]:
-        """Return what a row shows of it."""
+        """Return its fields that a row shows."""
         facts: dict[str, Fact | None] = {
             "type": self.type,
             "weight": self.weight or None,

@@ -124,7 +124,7 @@ class BoardRow:
         return self.origin == "baseline"
 
     def fact(self, key: str) -> Fact:
-        """Return what is known under a column's key; None where nothing is."""
+        """Return the value under a column's key; None where there is none."""
         return self.facts.get(key)
 
 

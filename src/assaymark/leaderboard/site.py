@@ -106,7 +106,7 @@ def _computed(
 def _member(
     member: Member, runs: Sequence[StoredRun], of: Callable[[Member, Sequence[Estimate]], float | None]
 ) -> MemberScore | None:
-    """Return what a baseline scores in a member, from the run with the most samples of it.
+    """Return a baseline's score in a member, from the run with the most samples of it.
 
     A run that was measured here comes before any file: files seldom hold what guessing scores.
     """
@@ -120,7 +120,7 @@ def _member(
 
 
 def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
-    """Return what guessing scores; the suite's number where no run says."""
+    """Return the score of guessing; the suite's number where no run says."""
     chance = _mean([estimate.chance for estimate in estimates])
     if chance is not None:
         return chance
@@ -128,7 +128,7 @@ def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
 
 
 def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
-    """Return what always the same choice scores; None from few samples, whose commonest choice is so by chance."""
+    """Return the score of always the same choice; None from few samples, whose commonest choice is so by chance."""
     is_part = any(each.n < min(each.details.get("n_total") or 0, FEWEST_OF_MAJORITY) for each in estimates)
     return None if is_part else _mean([estimate.details.get(CONSTANT) for estimate in estimates])
 
@@ -252,7 +252,7 @@ class Site:
         return [] if self.runs is None else self.runs.runs()
 
     def seal_state(self) -> str:
-        """Return what changes when a task is sealed or revealed, or a seal's last day has passed."""
+        """Return a key that changes when a task is sealed or revealed, or a seal's last day has passed."""
         if self.runs is None or not (seals := self.runs.seals()):
             return ""
         today = datetime.now(UTC).date().isoformat()
@@ -261,7 +261,7 @@ class Site:
         return content_hash([today, facts])
 
     def marks(self) -> Marks:
-        """Return what the queue and moderators say of runs and models; nothing without a store."""
+        """Return the queue's and moderators' facts about runs and models; none without a store."""
         return Marks() if self.runs is None else self.runs.marks()
 
     def table(self, board: Board) -> BoardTable:

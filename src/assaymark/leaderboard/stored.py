@@ -275,7 +275,7 @@ class StoredRuns:
                 for run, own in zip(runs, spreads, strict=True)]  # fmt: skip
 
     def marks(self) -> Marks:
-        """Return what the queue and moderators say of runs and models, as it is now."""
+        """Return the queue's and moderators' present facts about runs and models."""
         marks = read_marks(self._store, self._marks)
         with self._lock:
             self._marks = marks
@@ -581,7 +581,7 @@ def _line(facts: SampleFacts) -> SampleLine:
 
 
 def _verdict(facts: SampleFacts) -> str:
-    """Return what a sample came to, as `verdict_of` does of a whole record."""
+    """Return a sample's verdict, as `verdict_of` does of a whole record."""
     if facts.status is None:
         return "not scored"
     if facts.status != "scored":

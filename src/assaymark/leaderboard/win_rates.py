@@ -77,7 +77,7 @@ class BoardWinRates:
     why_no_intervals: str
 
     def lines(self) -> list[str]:
-        """Return what to print below the table."""
+        """Return the lines to print below the table."""
         order = self.order
         said = (
             f"{order.n_dependent:,} of {order.n_pairs:,} pairs of the best {self.n_ordered} models change places "

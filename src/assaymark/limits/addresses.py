@@ -63,7 +63,7 @@ def checked_addresses(
 
 
 def why_not_public(text: str, allowed: Sequence[Network] = ()) -> str | None:
-    """Return what an address is, where it is not public; None where it may be contacted.
+    """Return the kind of an address that is not public; None where it may be contacted.
 
     IPv4 addresses inside of IPv6 ones (mapped, 6to4, Teredo, NAT64) are judged as what they lead to.
     """

@@ -16,7 +16,7 @@ def is_storable(text: str) -> bool:
 
 
 def exception_message(error: BaseException) -> str:
-    """Return what an exception says, on one line. Its class may be a user's, whose `__str__` may fail as well."""
+    """Return an exception's message on one line. Its class may be a user's, whose `__str__` may fail as well."""
     try:
         return " ".join(str(error).split())
     except Exception as failure:  # noqa: BLE001 - whatever a class's __str__ raises

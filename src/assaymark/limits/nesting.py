@@ -45,7 +45,7 @@ def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> ob
 
 
 def json_kind(value: object) -> str:
-    """Return what a value is in JSON's words: object, array, string, number, boolean or null."""
+    """Return the JSON name of a value's type: object, array, string, number, boolean or null."""
     kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return kinds.get(type(value), "number")
 

@@ -92,7 +92,7 @@ class Model(Protocol):
         ...
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what is recorded with an attempt, not the run: versions, device, threads, window, engine path."""
+        """Return the facts recorded with an attempt, not the run: versions, device, threads, window, engine path."""
         ...
 
     def close(self) -> None:

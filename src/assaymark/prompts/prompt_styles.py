@@ -138,7 +138,7 @@ def _lettered(gold: object, sentence: Callable[[str], str]) -> object:
 
 
 def styled_description(description: Callable[[Row], object], prompt_style: PromptStyle | None) -> Resolve:
-    """Return what precedes the questions: cot adds the instruction to reason, and helm-separate has no description."""
+    """Return the text before the questions: cot adds the instruction to reason, helm-separate has no description."""
     if prompt_style in ("helm-separate", "helm-separate-calibrated"):
         return lambda _row: ""
     if prompt_style not in ("cot", "helm-joint"):

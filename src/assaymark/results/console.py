@@ -75,7 +75,7 @@ def show(*renderables: RenderableType, file: TextIO | None = None) -> None:
 
 
 def as_text(renderable: RenderableType, width: int = 80) -> str:
-    """Return what would be printed, without colours and without trailing spaces."""
+    """Return the printed text, without colours and without trailing spaces."""
     stream = io.StringIO()
     SafeConsole(file=stream, width=width, color_system=None).print(renderable)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -109,7 +109,7 @@ class TaskExplanation(_Outline, _SampleFacts):
 
 
 def explain_metric(name: str) -> MetricExplanation | None:
-    """Return what a metric is: formula, aggregation, direction and scale; None for an unknown one."""
+    """Describe a metric: formula, aggregation, direction and scale; None for an unknown one."""
     metric = find_metric(name)
     if metric is None:
         return None

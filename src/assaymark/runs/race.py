@@ -351,7 +351,7 @@ class RacedTasks:
 
 
 def cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
-    """Return what each run has cost, for those with a known price."""
+    """Return the cost of each run so far, for those with a known price."""
     runs = [Run(store, run_id) for run_id in run_ids]
     return [f"{run.row.model}: {cost_line(run.cost)}" for run in runs if run.cost is not None]
 
@@ -457,7 +457,7 @@ def _control(
     forecasts: Forecasts, baseline: Mapping[Place, float | None], places: Sequence[Place],
     metrics: Mapping[str, tuple[str, str]],
 ) -> Control | None:  # fmt: skip
-    """Return what is known of the differences from a stored run: its scores, and what forecasts the other's."""
+    """Return the evidence on the differences from a stored run: its scores, and what forecasts the other's."""
     others = forecasts.values(places, metrics)
     if others is None or any(baseline[place] is None for place in places):
         return None

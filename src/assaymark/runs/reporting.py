@@ -21,7 +21,7 @@ CLAIM_KEYS = ("model", "source", "scores")
 
 
 def read_claims(path: Path, notify: Callable[[str], None] = lambda _: None) -> "list[ClaimedValue]":
-    """Return what others claim of models: a YAML list of `{model, source, scores: {task: per cent}}`, as boards have.
+    """Read others' claims about models: a YAML list of `{model, source, scores: {task: per cent}}`, as boards have.
 
     `notify` receives a line about numbers that may be shares instead of per cent.
 

@@ -65,7 +65,7 @@ class Sealed:
     n_public: int
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return what was done with stable names."""
+        """Return the record of the sealing with stable names."""
         seal = self.commitment
         return {"task": seal.task, "version": seal.version, "root": seal.root, "n_rows": len(seal.rows),
                 "n_public": self.n_public, "public_fraction": seal.public_fraction, "valid_until": seal.valid_until,

@@ -69,7 +69,7 @@ def kind_of(target: object, keywords: Mapping[str, object]) -> TargetKind | None
 
 
 def plan_target(target: object, rows: object, keywords: Mapping[str, object]) -> TargetForecast:
-    """Return what the evaluation of a target would ask for; nothing is called or sent.
+    """Forecast the requests of a target's evaluation; nothing is called or sent.
 
     Raises: UsageError for a kind of target whose work cannot be forecast; what its evaluation raises before a call.
     """

@@ -42,7 +42,7 @@ class WrittenTask:
     group_file: Path | None = None
 
     def lines(self) -> list[str]:
-        """Return what was guessed, what was written and how to go on."""
+        """Return the lines on what was guessed, what was written and how to go on."""
         written = [str(path) for path in (self.file, self.group_file) if path is not None]
         lines = [self.guess, f"wrote {' and '.join(written)}", f"check it: assaymark task check {self.file}"]
         if self.group_file is not None:

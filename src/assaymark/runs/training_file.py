@@ -81,7 +81,7 @@ class TrainingFile:
         return sum(subject.n_examples for subject in self.subjects)
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return what was written with stable names."""
+        """Return the record of the file with stable names."""
         return {"path": str(self.path), "n_examples": self.n_examples, "n_repeated": self.n_repeated,
                 "n_without_answer": self.n_without_answer, "n_sealed": self.n_sealed,
                 "is_contaminated": self.is_contaminated,

@@ -64,7 +64,7 @@ class TunedModel:
 
 
 def tune_report(store: str | None, base: str, tuned: Sequence[str]) -> list[TunedModel]:
-    """Return what training changed in each tuned model, as far as the store's runs tell it from the set-up.
+    """Return the effect of training on each tuned model, as far as the store's runs tell it from the set-up.
 
     Raises: UsageError where two runs have no question in common; UnknownName for an unknown run.
     """
@@ -110,7 +110,7 @@ def _pair(first: Run, second: Run) -> PairComparison:
 
 
 def _set_up(plan: RunPlan) -> dict[str, Mapping[str, int] | tuple[object, ...]]:
-    """Return what an evaluation varies besides the model's weights."""
+    """Return the settings of an evaluation besides the model's weights."""
     quantised = dict(plan.model.options).get("quantization_config")
     preset = None if plan.prompt_preset is None else plan.prompt_preset.name
     return {

@@ -233,7 +233,7 @@ class Until:
         return f"{certainty} The intervals of the table are about new questions of this kind."
 
     def lines(self) -> list[str]:
-        """Return what to print below the run's table."""
+        """Return the lines to print below the run's table."""
         lines = [goal.sentence for goal in self.goals]
         lines += [goal.helped for goal in self.goals if goal.helped]
         if self.spent:

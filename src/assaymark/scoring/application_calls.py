@@ -35,7 +35,7 @@ def latency_s(call: ScoredCall) -> float | None:
 
 @_of_calls("what an application says that a call cost, as it says it; of repeats the mean")
 def cost(call: ScoredCall) -> float | None:
-    """Return what one call cost."""
+    """Return the cost of one call."""
     return call.cost
 
 

@@ -281,7 +281,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def received_from(descriptor: int, deadline: float) -> "tuple[bytes, bool]":
-    """Return what is written until the other end is closed, and whether the deadline passed first."""
+    """Return the bytes written until the other end is closed, and whether the deadline passed first."""
     pieces: list[bytes] = []
     while (left := deadline - time.monotonic()) > 0:
         if select.select([descriptor], [], [], left)[0]:

@@ -166,7 +166,7 @@ def bound_by(nodes: "list[Any]") -> "set[str]":
 
 
 def imports_of(nodes: "list[Any]") -> "dict[str, _Path]":
-    """Return what the imported names of a program stand for."""
+    """Return the full names of a program's imports."""
     names: dict[str, _Path] = {}
     for node in nodes:
         if type(node) is _ast.Import:

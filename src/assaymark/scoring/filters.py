@@ -175,7 +175,7 @@ class CustomFilter:
     filter_fn: Callable[[object, object], object]
 
     def apply(self, resps: object, docs: Sequence[Row]) -> object:
-        """Return what the function returns."""
+        """Return the function's result."""
         return self.filter_fn(resps, docs)
 
 

@@ -210,7 +210,7 @@ def metric(
 
 
 def facts_of(function: object) -> Metric | None:
-    """Return what was declared of a metric's function; None for a function that was not declared."""
+    """Return the declaration of a metric's function; None for a function that was not declared."""
     facts = getattr(function, _FACTS, None)
     return facts if isinstance(facts, Metric) else None
 

@@ -133,7 +133,7 @@ def own_metrics() -> tuple[Metric, ...]:
 
 @cache
 def find_metric(name: str) -> Metric | None:
-    """Return what is known of a metric; None where nothing is."""
+    """Return a metric's facts; None where none are known."""
     metric = _own().get(name)
     if metric is None and _PASS_AT.fullmatch(name):
         return replace(_own()["pass@k"], name=name)
@@ -148,7 +148,7 @@ def is_own_metric(name: str) -> bool:
 
 
 def declared_for(name: str, kind: str) -> Metric | None:
-    """Return what is declared of a metric of this package for a kind of answer; None where it has no such metric."""
+    """Return the declaration of a metric of this package for a kind of answer; None where it has no such metric."""
     function = computations(kind).get(name)
     return None if function is None else facts_of(function)
 

@@ -80,7 +80,7 @@ LONGEST_LOOKED_AT = 1 << 20  # characters
 
 
 def flags_of(answer: str) -> tuple[str, ...]:
-    """Return what an answer mentions that may decide its tests without solving the problem; its text is only searched.
+    """List what an answer mentions that may decide its tests without solving the problem; its text is only searched.
 
     A flagged answer keeps its score: a class may well define `__eq__`. A text made while the program runs is not found.
     """

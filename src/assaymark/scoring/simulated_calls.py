@@ -308,7 +308,7 @@ def _end(process: "subprocess.Popen[bytes]") -> bytes:
 
 
 def _command(sandbox: Sandbox) -> list[str]:
-    """Return what starts the program in a sandbox."""
+    """Return the command that starts the program in a sandbox."""
     program = ["-s", "-S", "-W", "ignore", "-c", PROGRAM.read_text(encoding="utf-8")]
     if isinstance(sandbox, Container):
         settings = [f"{name}={value}" for name, value in _VARIABLES.items()]

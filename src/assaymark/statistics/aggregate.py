@@ -300,7 +300,7 @@ def find_aggregation(name: object) -> Aggregation | None:
 
 
 def traits_of(aggregation: object) -> Aggregation:
-    """Return what follows from an aggregation; nothing does from a function of a task file or an unknown name."""
+    """Return the facts that follow from an aggregation; none do from a function of a task file or an unknown name."""
     return find_aggregation(aggregation) or _UNKNOWN
 
 

@@ -123,7 +123,7 @@ class ForecastDraws:
         return len(self._values)
 
     def next_draw(self, left: float) -> Draw:
-        """Return what is known of the next value, where a weight `left` is left."""
+        """Return the facts about the next value, where a weight `left` is left."""
         at = self._n_seen
         if at == self._next_fit:
             self._forecasts = self._control.forecasts(self._values[:at])

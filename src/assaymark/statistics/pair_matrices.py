@@ -34,7 +34,7 @@ class PairMatrices:
 
 
 def pair_matrices(battles: Battles, fit: BradleyTerry, covariates: Floats | None = None) -> PairMatrices:
-    """Return what was observed and what the fit of all votes, with ties as half wins, predicts for each two models.
+    """Return the observed share and the one predicted by the fit of all votes, ties as half wins, for each two models.
 
     The variance of n outcomes is φ Σ p (1 - p), with the dispersion φ = Σ (y - p)² / Σ p (1 - p) over all votes, since
     a tie varies less than a coin. The residual of a pair is divided by the square root of (1 - its leverage), as the

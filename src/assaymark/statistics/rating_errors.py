@@ -236,7 +236,7 @@ def bootstrap_strengths(
 
 
 def _refit_pairs(battles: Battles, weights: Floats, start: Floats) -> Floats | None:
-    """Return what `refit` returns without covariates, by undamped Newton steps on a matrix of pairs.
+    """Return the result of `refit` without covariates, by undamped Newton steps on a matrix of pairs.
 
     None if the steps do not end, which `refit`'s damped ones do, or for too many models.
 

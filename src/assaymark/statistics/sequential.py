@@ -366,7 +366,7 @@ class PairedRace:
         return self.state()
 
     def state(self) -> RaceState:
-        """Return what is known."""
+        """Return the state after the values so far."""
         bets = self._bets
         low, high = (float(end[0]) for end in bets.interval())
         left = bets.n - bets.n_seen
@@ -458,7 +458,7 @@ class SequentialMean:
         return self.state()
 
     def state(self) -> MeanState:
-        """Return what is known: the means that neither a bet nor the values that are left refute."""
+        """Return the state: the means that neither a bet nor the values that are left refute."""
         bets = self._bets
         mean = (float(bets.mean[0]) + 1) / 2 if bets.n_seen else 0.0
         if bets.n_seen == bets.n:

@@ -91,11 +91,11 @@ class Withholding:
         return n_shots == 0 and self.is_public(sample_sha256)
 
     def digest(self, text: str) -> str:
-        """Return what stands for a text where only equality counts."""
+        """Return the stand-in for a text where only equality counts."""
         return hmac.new(bytes.fromhex(self.key), text.encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
     def mark(self, text: str) -> str:
-        """Return what stands for a text that is shown."""
+        """Return the stand-in for a text that is shown."""
         return f"{self.note} {self.digest(text)[:16]}" if text else text
 
 
@@ -553,7 +553,7 @@ def _outward_score(score: Score) -> Score:
 
 
 def _outward_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:
-    """Return what an aggregation takes where it is numbers; texts, and lists that name the right choice, are not."""
+    """Return an aggregation's inputs where they are numbers; texts, and lists that name the right choice, are not."""
     is_plain = parts is not None and all(isinstance(part, int | float) for part in parts)
     return parts if is_plain else None
 

@@ -117,7 +117,7 @@ def _row_digest(key: bytes, row: Mapping[str, object]) -> str | None:
 def digest_rows(
     key: str, rows: Sequence[tuple[Mapping[str, object], str | None]], closed: Sequence[bool] | None = None
 ) -> RowDigests:
-    """Return what identifies rows.
+    """Return the identities of rows.
 
     Args:
         key: hexadecimal.
@@ -216,7 +216,7 @@ def stored_digests(connection: Connection) -> dict[str, RowDigests]:
 
 
 def recogniser(connection: Connection) -> Recogniser | None:
-    """Return what recognises the sealed rows of the store; None where no rows are sealed."""
+    """Return the matcher of the store's sealed rows; None where no rows are sealed."""
     columns = sealed_rows.c
     version = select(columns.dataset_hash, columns.digest_key, columns.checksum).order_by(columns.dataset_hash)
     key = tuple(tuple(row) for row in connection.execute(version).all())

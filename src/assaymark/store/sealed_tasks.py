@@ -141,7 +141,7 @@ class SealLog:
             return copies_of(connection, run_ids)
 
     def recogniser(self) -> Recogniser | None:
-        """Return what recognises sealed rows in texts that go out by other ways than a run; None without seals."""
+        """Return the matcher of sealed rows in texts that leave by other ways than a run; None without seals."""
         with self._database.reading() as connection:
             return recogniser(connection)
 

@@ -88,7 +88,7 @@ def verify(store: OpenStore, run_id: str | None = None) -> list[Problem]:
 
 
 def _log_problems(table: str, check: Callable[[], list[str]]) -> list[Problem]:
-    """Return what is wrong with an append-only log."""
+    """Return the problems of an append-only log."""
     try:
         lines = check()
     except UNREADABLE as error:

@@ -209,7 +209,7 @@ def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Ma
 
 
 def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
-    """Return what a sandbox must show for an environment's interpreter to run: path there -> path here."""
+    """Return the paths a sandbox must show for an environment's interpreter to run: path there -> path here."""
     if environment.image:
         return {}  # it is there
     known = interpreter_of(environment.python, "pytest" if environment.runner == "pytest" else "")

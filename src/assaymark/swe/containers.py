@@ -54,7 +54,7 @@ class ContainerEngine:
         n_processes: int,
         scratch_bytes: int,
     ) -> list[str]:
-        """Return what runs a command in a container, which is to be added at the end.
+        """Return the words that run a command in a container; the command is added at the end.
 
         Args:
             name: of the container.
@@ -185,5 +185,5 @@ def _inspected(engine: ContainerEngine, image: str) -> str | None:
 
 @cache
 def image_sha(engine: ContainerEngine, image: str) -> str:
-    """Return what tells an image from others: its id, or of a folder its path."""
+    """Return the identity of an image: its id, or of a folder its path."""
     return image if image.startswith("/") else (_inspected(engine, image) or image).removeprefix("sha256:")

@@ -182,7 +182,7 @@ def _generated_sha(folder: str) -> str:
 
 @cache
 def interpreter_of(python: str, needs: str = "pytest") -> Interpreter:
-    """Return what an interpreter says of itself.
+    """Return an interpreter's facts, which it prints itself.
 
     Args:
         python: a program.
@@ -203,7 +203,7 @@ def interpreter_of(python: str, needs: str = "pytest") -> Interpreter:
 
 @cache
 def interpreter_in(image: str, engine: str, python: str, needs: str = "pytest") -> Interpreter:
-    """Return what an image's interpreter says of itself, as `interpreter_of`."""
+    """Return the facts of an image's interpreter, as `interpreter_of`."""
     with draft_folder() as folder:
         ended = run_sandboxed(
             [python, "-c", _PROBE], Workplace(folder, "/assaymark-empty", image=image, engine=engine), PROBE_LIMITS

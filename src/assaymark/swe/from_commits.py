@@ -109,7 +109,7 @@ def make_instances(
 def _kept_trial(
     repository: Path, candidate: Instance, environment: Environment, limits: SweLimits, begin: Callable[[], None]
 ) -> tuple[_CommitTrial, bool]:
-    """Return what a commit's tests did, and whether they ran now; `begin` is called before they do."""
+    """Return the outcome of a commit's tests, and whether they ran now; `begin` is called before they do."""
     key = text_sha(json.dumps([RECIPE, candidate.sha, environment.sha, asdict(limits)]))
     path = home_folder() / "swe" / "commits" / f"{key[:32]}.json"
     with alone(f"commit {key}"):

@@ -219,7 +219,7 @@ def _check_sandbox(instances: Sequence[Instance], options: GradeOptions) -> None
 def _without_tests(
     log: _Log, instance: Instance, prediction: Prediction, options: GradeOptions
 ) -> tuple[Graded | None, str]:
-    """Return what is known of a prediction before its tests run, None for nothing; and the environment's hash."""
+    """Return the outcome of a prediction that is known before its tests run, else None; and the environment's hash."""
     if is_empty(prediction):
         return Graded(prediction, "empty_patch", "the patch is empty"), ""
     try:

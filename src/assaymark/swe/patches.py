@@ -190,7 +190,7 @@ def restore_tests(changed: Mapping[str, str], test_patch: str, base: Path, copy:
 
 
 def flags_of_patch(patch: str, changed: Mapping[str, str], restored: Sequence[str]) -> list[str]:
-    """Return what a patch mentions or touches that people should look at; its lines are only searched."""
+    """List what a patch mentions or touches that people should look at; its lines are only searched."""
     flags = [
         f"touches {name}, which may belong to the tests"
         for name in changed

@@ -168,7 +168,7 @@ def _install(instance: Instance, pins: Pins, interpreter: str, source: Path, fol
 
 
 def _needed_to_build(copy: Path) -> list[str]:
-    """Return what a repository's pyproject.toml requires for its installation."""
+    """Return the build requirements in a repository's pyproject.toml."""
     path = copy / "pyproject.toml"
     if not path.is_file() or path.is_symlink():
         return []

@@ -60,7 +60,7 @@ class CutoffSplit:
 
 
 def repeats_of(reports: Sequence[SweReport]) -> Repeats | None:
-    """Return what the attempts of several files resolve; None where nothing is scored.
+    """Return the share resolved by the attempts of several files; None where nothing is scored.
 
     Raises: DataError for files of different models.
     """
@@ -135,7 +135,7 @@ def _amount_per(resolved: Sequence[float], amounts: Sequence[float]) -> Interval
 
 
 def split_by_date(reports: Sequence[SweReport], instances: Sequence[Instance], cutoff: date) -> CutoffSplit:
-    """Return what is resolved of the instances before and from a date on, such as that of a model's training data.
+    """Return the shares resolved before and from a date on, such as that of a model's training data.
 
     An instance's date is that of its pull request.
     """

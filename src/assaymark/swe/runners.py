@@ -34,7 +34,7 @@ class Runner:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, tests: Sequence[str]) -> list[str]:
-        """Return what follows the first word of the command that runs files of tests."""
+        """Return the arguments of the command that runs files of tests."""
         return [*self.words[1:], *dict.fromkeys(self.named(test) for test in tests)]
 
     def why_incomplete(self, log: str, status: int, statuses: Mapping[str, str]) -> str:

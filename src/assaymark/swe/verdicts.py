@@ -60,7 +60,7 @@ class TestRun:
 
     @classmethod
     def of(cls, log: str, reports: bytes, key: bytes, repository: str) -> "TestRun":
-        """Return what a log and the reports beside it say."""
+        """Return the results of a log and the reports beside it."""
         reported, printed = read_reports(reports, key), parse_log(log, repository)
         if repository in RUNNERS:  # lists have names as printed: Django's migrations print in front of a test's
             of_tests = {name: name.rpartition("...")[2] for name in printed if name.startswith("Applying ")}
@@ -85,7 +85,7 @@ class TestLists:
 
 
 def read_reports(reports: bytes, key: bytes) -> Reported:
-    """Return what authenticated reports say. Each continues the one before it; after a wrong one none is read."""
+    """Return the results of authenticated reports. Each continues the one before it; after a wrong one none is read."""
     outcomes: dict[str, dict[str, tuple[str, bool]]] = {}
     made: dict[tuple[str, str], str] = {}
     uncollected: list[str] = []

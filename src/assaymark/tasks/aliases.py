@@ -41,7 +41,7 @@ class PresentName:
 
 
 def present_name(task: str, metric: str) -> PresentName | None:
-    """Return what `harness|arc:challenge|25` with `acc_norm` is called here; None for a task without such a frame."""
+    """Return the names here of `harness|arc:challenge|25` with `acc_norm`; None for a task without such a frame."""
     old = framed(task)
     if old is None:
         return None
@@ -121,7 +121,7 @@ def known_aliases() -> Aliases:
 
 
 def why_elsewhere(name: str) -> str | None:
-    """Return what a benchmark needs that neither our library nor lm-eval has; None for an unknown name."""
+    """Return the requirement of a benchmark that neither our library nor lm-eval has; None for an unknown name."""
     return _elsewhere().get(_plain(name))
 
 

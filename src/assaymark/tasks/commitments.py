@@ -254,7 +254,7 @@ def _check_file(path: Path, most: int) -> None:
 
 
 def _content(path: Path, most: int, form: str) -> tuple[dict[str, object], int]:
-    """Return what a file of a format says, and the format's number."""
+    """Return a commitment file's content and the number of its format."""
     _check_file(path, most)
     try:
         content = parse_json(path.read_text(encoding="utf-8"), MOST_DEPTH)

@@ -205,7 +205,7 @@ def _option_text(value: object) -> str:
 
 
 def _own_formula(task: Task, metric: str, function: FunctionRef) -> str:
-    """Return what a task's own function computes: by the metric's row, else by the function's docstring.
+    """Describe what a task's own function computes: by the metric's row, else by the function's docstring.
 
     Code is read only of our own library; other functions are named.
     """
@@ -218,7 +218,7 @@ def _own_formula(task: Task, metric: str, function: FunctionRef) -> str:
 
 
 def _summary(task: Task, function: FunctionRef) -> str:
-    """Return what a function of our own library computes, as its docstring says it; empty for other code, unread."""
+    """Describe what a function of our own library computes, as its docstring says it; empty for other code, unread."""
     if task.origin != "assaymark":
         return ""
     paragraph = (getdoc(load_function(function, task.trusted)) or "").partition("\n\n")[0]

@@ -508,7 +508,7 @@ def _metrics(
 
 
 def _declared_facts(metric: object, trusted: Sequence[Path]) -> Metric | None:
-    """Return what a user's file declares of a metric, whose file is imported for it; None for other metrics."""
+    """Return the declaration of a metric in a user's file, which is imported for it; None for other metrics."""
     if not isinstance(metric, FunctionRef) or metric.declared_as is None:
         return None
     return facts_of(load_function(metric, trusted))

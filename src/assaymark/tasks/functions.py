@@ -121,7 +121,7 @@ def _rewind(module: ModuleType) -> None:
 
 
 def broken_declarations(folders: Sequence[Path]) -> list[str]:
-    """Return what is wrong with declarations of imported files below the folders; others of these files can be used."""
+    """Return the faults of declarations in imported files below the folders; others of these files can be used."""
     faults: list[str] = []
     for module in list(sys.modules.values()):
         own = getattr(module, "__dict__", {})

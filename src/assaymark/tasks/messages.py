@@ -189,7 +189,7 @@ def resolve_messages(field: object, columns: Collection[str], *, ends_with_answe
 
 
 def fault_of_chat(row: Row, used: ChatColumns) -> str | None:
-    """Return what is wrong with a row's chat or answer, to be written after its location; None for a good row."""
+    """Return the fault of a row's chat or answer, to be written after its location; None for a good row."""
     try:
         asked = resolve_messages(used.field, row.keys(), ends_with_answer=True)(row)
         if used.answer_key is None:

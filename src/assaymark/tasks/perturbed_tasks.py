@@ -36,7 +36,7 @@ class _HelmIds:
 
     @classmethod
     def of(cls, task: Task) -> "_HelmIds":
-        """Return what a task's file declares. Raises: DataError for anything else than one of the two."""
+        """Return the declaration of a task's file. Raises: DataError for anything else than one of the two."""
         declared = task.metadata.get("helm_ids", {"after": 0})
         match declared:
             case {"after": int(after), **others} if not others and not isinstance(after, bool) and after >= 0:

@@ -42,7 +42,7 @@ def question_order(
 def question_clocks(
     dataset_hashes: Mapping[str, str | None], n: int, seed: int
 ) -> Callable[[int], NDArray[np.float64]]:
-    """Return what gives N questions exponential clocks for a number of draws, from the data and the seed alone.
+    """Return a function of the number of draws that gives N questions exponential clocks, from data and seed alone.
 
     Of questions whose clocks are divided by rates, the first is drawn with a probability proportional to its rate.
     """

@@ -63,7 +63,7 @@ class ToolUse:
 def tool_use_of(
     prompt: PromptSpec, metrics: Sequence[MetricSpec], load: Callable[[object], object], columns: Collection[str]
 ) -> ToolUse | None:
-    """Return what a task's file says about tools; None for a task without tools.
+    """Return the tool settings of a task's file; None for a task without tools.
 
     Raises: DataError for a key that names no column.
     """
@@ -222,13 +222,13 @@ def _in_source(
 
 
 def faults_of_rows(rows: Iterable[Row], used: ToolColumns) -> list[str]:
-    """Return what is wrong with the declarations or expected calls of each row of a user's file, by row."""
+    """Return the faults of declarations and expected calls in a user's file, by row."""
     faults = ((number, fault_of_row(row, used)) for number, row in enumerate(rows, start=1))
     return [f"row {number}{fault}" for number, fault in faults if fault is not None]
 
 
 def fault_of_row(row: Row, used: ToolColumns) -> str | None:
-    """Return what is wrong with a row's declarations or expected calls, to be written after its location."""
+    """Return the fault of a row's declarations or expected calls, to be written after its location."""
     try:
         names = {each["name"] for each in declarations_in(row[used.tools])}
         absent = [each.name for each in expected_calls(row[used.calls]) if each.name not in names]

@@ -91,7 +91,7 @@ class Declaration:
 
 
 def declarations_below(folder: Path) -> tuple[Declaration, ...]:
-    """Return what is declared in the Python files below a folder, in the order of their paths.
+    """Return the declarations in the Python files below a folder, in the order of their paths.
 
     A file that cannot be read as Python is left out; `refuse_broken` names it.
 
@@ -144,7 +144,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def declarations_in(file: Path) -> tuple[Declaration, ...]:
-    """Return what a Python file declares, in order; nothing for a file that does not mention assaymark.
+    """Return the declarations of a Python file, in order; none for a file that does not mention assaymark.
 
     Raises: DataError, with file and line, for a file that is not Python, or whose declarations cannot be read.
     """
@@ -212,7 +212,7 @@ def _names_of_decorators(tree: ast.Module) -> dict[str, Kind]:
 
 
 def read_task(file: Path, name: str) -> dict[str, object]:
-    """Return what a task's file would say of the task that a Python file declares.
+    """Return the content of the task file that a task declared in Python stands for.
 
     Raises: DataError, with file and line, for a key that cannot be read.
     """

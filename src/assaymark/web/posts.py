@@ -119,7 +119,7 @@ def check_origin(request: Request) -> None:
 
 
 async def read_form(request: Request) -> Posted:
-    """Return what was sent, after all checks; the visitor's cookie and the form's token agree.
+    """Return the submitted fields after all checks; the visitor's cookie and the form's token agree.
 
     Raises: HTTPException 400, 403, 413 or 415.
     """
@@ -130,7 +130,7 @@ async def read_form(request: Request) -> Posted:
 
 
 async def read_signed_form(request: Request) -> Posted:
-    """Return what was sent by a form whose address is signed, after all checks but that of a visitor's token.
+    """Return the submitted fields of a form whose address is signed, after all checks but that of a visitor's token.
 
     Such a form works without cookies, as inside a page of another site. Whoever has its address may send it, so the
     route checks the signature: another site that has it need not act through a visitor's browser.

@@ -222,7 +222,7 @@ def shown_ends(number: RenderedInterval | None, share: bool = True) -> str:
 
 
 def shown_fact(value: JsonValue, key: str) -> str:
-    """Return what is known of a model as a table shows it."""
+    """Return a model's facts as a table shows them."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, bool):

@@ -242,7 +242,7 @@ class AnnotationLog:
             connection.execute(update(trace_queue_claims).where(claim).values(is_skipped=1, expires=0.0))
 
     def ratings(self, queue: AnnotationQueue) -> list[QueueRating]:
-        """Return what raters said, by trace and rater."""
+        """Return the raters' answers by trace and rater."""
         of_claim = and_(
             trace_scores.c.project == trace_queue_claims.c.project,
             trace_scores.c.trace_id == trace_queue_claims.c.trace_id,

@@ -18,7 +18,7 @@ DRAWING = Drawing(Path(__file__).resolve().parent / "templates")
 
 
 def live_feature(store: Store, redaction: Redaction, origins: Sequence[str] = ()) -> Feature:
-    """Return what comes after traces: feedback by programs and people, raters, and data sets.
+    """Return the features that follow traces: feedback by programs and people, raters, and data sets.
 
     Args:
         store: of the traces.

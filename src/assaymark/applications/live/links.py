@@ -69,7 +69,7 @@ def _signature(key: bytes, trace_id: str, until: str) -> str:
 def read_link(
     get: Callable[[str], str], tokens: Callable[[bytes], Sequence[tuple[Token, bytes]]], now: float
 ) -> FeedbackLink | None:
-    """Return what a link names; None for one that is forged, has expired, or whose token was removed.
+    """Return the content of a link; None for one that is forged, has expired, or whose token was removed.
 
     Args:
         get: returns a parameter of its address, "" for one that is not there.

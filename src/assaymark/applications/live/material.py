@@ -68,7 +68,7 @@ def answered_trace(trace: TraceRow, steps: Sequence[Step]) -> Answered:
 
 
 def inputs_and_output(steps: Sequence[Step]) -> tuple[JsonValue, JsonValue]:
-    """Return what the application was given and what it returned, None for what no step says.
+    """Return the application's input and output, each None where no step says it.
 
     They are the root's. Where that has none, as a root of a web framework, the first input and the last output of the
     calls of models below it stand for them.

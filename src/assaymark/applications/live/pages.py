@@ -32,7 +32,7 @@ class QueuesPage:
     finished: str = ""  # the queue of which nothing is left for this rater
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page shows; not the forms' token."""
+        """Return the JSON twin, without the forms' token."""
         return {
             "project": self.project,
             "queues": [
@@ -91,7 +91,7 @@ class RatingPage:
         return self.trace.trace_id.hex()
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page shows; not the form's token."""
+        """Return the JSON twin, without the form's token."""
         return {
             "queue": self.queue.name,
             "choices": [choice[0] for choice in self.rubric.choices],

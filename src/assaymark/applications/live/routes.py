@@ -157,12 +157,12 @@ class FormPage:
         return cls("", is_refused=True)
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page says."""
+        """Return the JSON twin."""
         return {"problem": self.problem, "is_done": self.is_done, "is_refused": self.is_refused}
 
 
 def _fields_of_form(form: Posted) -> dict[str, object]:
-    """Return what was filled in, as fields of feedback. Raises: HTTPException 400 for a choice that is none."""
+    """Return the submitted form as fields of feedback. Raises: HTTPException 400 for a choice that is none."""
     fields: dict[str, object] = {}
     for name, field in (("thumbs", "value"), ("completed", "completed")):
         chosen = form.text(name)

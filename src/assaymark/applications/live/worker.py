@@ -243,7 +243,7 @@ def _judged_answer(at: int, answered: Answered) -> JudgedAnswer:
 
 
 def _outcome(ready: _Ready, held: _HeldTraces, results: Sequence[Result]) -> ScoringOutcome:
-    """Return what a scorer's results are as scores. Raises: WrongResult for a name that cannot be stored."""
+    """Return a scorer's results as scores. Raises: WrongResult for a name that cannot be stored."""
     scores: dict[str, NewScore] = {}
     for result in results:
         name = result.name.strip()

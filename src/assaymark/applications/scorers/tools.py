@@ -199,7 +199,7 @@ class ToolSchema(PlainScorer):
 
 
 def _fault(call: ToolCall, tools: Mapping[str, Tool]) -> str | None:
-    """Return what is wrong with a call; None for one that fits."""
+    """Return the fault of a call; None for one that fits."""
     tool = tools.get(call.name)
     if tool is None:
         return f"there is no tool {call.name:.60}"

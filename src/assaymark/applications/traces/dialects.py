@@ -78,7 +78,7 @@ class Facts:
 
 
 def facts_of(attributes: Attributes, resource: Attributes) -> Facts:
-    """Return what a span's attributes and its resource's say of its step."""
+    """Return the facts of a step from its span's and its resource's attributes."""
     model = _model(attributes)
     n_input, n_output = number_of(attributes, _INPUT), number_of(attributes, _OUTPUT)
     kind = kind_of(attributes)
@@ -187,7 +187,7 @@ def number_of(attributes: Attributes, names: Iterable[str]) -> int | None:
 
 
 def parsed(value: JsonValue, longest: int = LONGEST_JSON) -> JsonValue:
-    """Return what a text of JSON holds; the value itself where it is no such text."""
+    """Return the value of a text of JSON; the value itself where it is no such text."""
     if not isinstance(value, str) or len(value) > longest or value.lstrip()[:1] not in {"{", "["}:
         return value
     try:
@@ -198,7 +198,7 @@ def parsed(value: JsonValue, longest: int = LONGEST_JSON) -> JsonValue:
 
 
 def searched_text(name: str, attributes: Attributes, events: Sequence[Event], longest: int) -> str:
-    """Return what of a span is searched: texts of its attributes and events, up to a number of characters."""
+    """Return the searched text of a span: texts of its attributes and events, up to a number of characters."""
     pieces: list[str] = []
     left = longest
     for part in (attributes, *(event.attributes for event in events)):

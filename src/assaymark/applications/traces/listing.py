@@ -41,12 +41,12 @@ class ListQuery:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "ListQuery":
-        """Return what an address's parameters ask for; unknown ones are ignored."""
+        """Read the filter from an address's parameters; unknown ones are ignored."""
         return cls(**{field.name: values.get(field.name, "").strip()[:LONGEST] for field in fields(cls)})
 
     @classmethod
     def of_text(cls, text: str) -> "ListQuery":
-        """Return what words such as `version=1.2 errors=yes q='no station'` ask for.
+        """Read the filter from words such as `version=1.2 errors=yes q='no station'`.
 
         `score<0.5` stands for `score="score<0.5"`: any other comparison is a condition on the score of that name.
 

@@ -57,7 +57,7 @@ class TraceSignInPage:
     project: str = ""  # that the visitor reads now
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page says; not the form's token."""
+        """Return the JSON twin, without the form's token."""
         return {"project": self.project, "problem": self.problem}
 
 
@@ -81,7 +81,7 @@ class TraceListPage:
         return self.query.address(before=f"{last.at}-{last.trace_id.hex()}")
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "project": self.project,
             "traces": [trace_json(trace) for trace in self.page.traces],
@@ -108,7 +108,7 @@ class SessionsPage:
         return ListQuery(session=session.session).address()
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "project": self.project,
             "sessions": [
@@ -216,7 +216,7 @@ class StepPage:
         return ListQuery(session=self.trace.session or "").address()
 
     def to_json(self) -> dict[str, object]:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "project": self.project,
             "trace": trace_json(self.trace),

@@ -26,7 +26,7 @@ class Readers:
         self._signer = Signer(server_secret(), "traces")
 
     def of(self, request: Request) -> Token | None:
-        """Return what a request's token allows; None without a valid one. Raises: HTTPException 401, 403."""
+        """Return the rights of a request's token; None without a valid one. Raises: HTTPException 401, 403."""
         if text := bearer_of(request):
             token = TraceLog(self._store).token(text)
             if token is None:
@@ -46,7 +46,7 @@ class Readers:
         response.set_cookie(COOKIE, cookie, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
 
     def need(self, request: Request) -> Token:
-        """Return what a request's token allows. Raises: SignInFirst without one, HTTPException 401, 403."""
+        """Return the rights of a request's token. Raises: SignInFirst without one, HTTPException 401, 403."""
         token = self.of(request)
         if token is None:
             raise SignInFirst(401, "show a token of the project: in a browser at /traces/sign-in, else in the header "

@@ -93,7 +93,7 @@ def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
 
 
 def _allowed(store: Store, text: str) -> Token:
-    """Return what a token allows. Raises: _Refused without a valid one."""
+    """Return a token's rights. Raises: _Refused without a valid one."""
     hint = "send the header Authorization: Bearer TOKEN, with a token of `assaymark traces project add`"
     if not text:
         raise _RefusedRequest(401, _UNAUTHENTICATED, f"there is no token; {hint}")
@@ -107,7 +107,7 @@ def _allowed(store: Store, text: str) -> Token:
 
 
 async def _body(request: Request, kind: str) -> bytes:
-    """Return what was sent. Raises: _Refused for another type, or too much."""
+    """Return the request's message. Raises: _Refused for another type, or too much."""
     if kind not in {PROTOBUF, JSON}:
         raise _RefusedRequest(415, _INVALID, f"the content type is '{kind[:100]}'; expected {PROTOBUF} or {JSON}")
     try:

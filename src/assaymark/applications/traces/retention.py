@@ -24,7 +24,7 @@ class Retention:
 
     @classmethod
     def of(cls, days: float | None, mib: float | None) -> "Retention | None":
-        """Return what options say; None where all is kept."""
+        """Read the retention from options; None where all is kept."""
         if days is None and mib is None:
             return None
         return cls(None if days is None else days * 86_400, None if mib is None else int(mib * MIB))

@@ -356,7 +356,7 @@ def _has_provider() -> bool:
 
 
 def _tracer() -> "Tracer | None":
-    """Return what makes spans; None where nothing says where to send them. Raises: MissingExtra."""
+    """Return the tracer; None where nothing says where to send them. Raises: MissingExtra."""
     is_configured = any(os.environ.get(name) for name in _SETTINGS)
     if not _has_provider():
         if not is_configured or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -420,7 +420,7 @@ def _arguments(function: Callable[..., object], args: Sequence[object], keywords
 
 
 def _joined(pieces: Sequence[object]) -> object:
-    """Return what a generator yielded: one text where all of it is text."""
+    """Return a generator's values: one text where all of it is text."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     return "".join(texts) if texts and len(texts) == len(pieces) else list(pieces)
 

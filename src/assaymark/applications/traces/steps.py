@@ -132,7 +132,7 @@ def _message_json(message: ChatMessage) -> dict[str, object]:
 
 
 def step_of(span: ReadSpan) -> Step:
-    """Return what a span shows of its step."""
+    """Return the step of a span."""
     attributes = dict(span.attributes)
     for event in span.events:
         if event.name == _DETAILS:

@@ -21,7 +21,7 @@ _COMPARED: dict[str, Callable[[ColumnElement[float], float], ColumnElement[bool]
 
 
 def conditions_of(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]]:
-    """Return what a trace has to be; the words of a filter are looked up by `TraceLog.traces`."""
+    """Return the condition on a trace; the words of a filter are looked up by `TraceLog.traces`."""
     conditions: list[ColumnElement[bool]] = [traces.c.project == project]
     if wanted.since is not None:
         conditions.append(traces.c.at >= wanted.since)

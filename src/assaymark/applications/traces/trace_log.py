@@ -131,11 +131,11 @@ class TraceLog:
             return _add_token(connection, number, scope)
 
     def token(self, token: str) -> Token | None:
-        """Return what a token allows; None for one that is not valid."""
+        """Return a token's rights; None for one that is not valid."""
         return self._token(trace_tokens.c.digest == token_digest(token))
 
     def token_of_id(self, token_id: str) -> Token | None:
-        """Return what the token with an id allows; None for one that was removed."""
+        """Return the rights of the token with an id; None for one that was removed."""
         return self._token(trace_tokens.c.id == shown_text(token_id))
 
     def _token(self, condition: ColumnElement[bool]) -> Token | None:

@@ -141,7 +141,7 @@ def threshold(stream: AlarmStream) -> float:
 
 
 def guarantee(stream: AlarmStream) -> str:
-    """Return what is promised of a stream's alarm."""
+    """State the guarantee of a stream's alarm."""
     together = f" of its {stream.n_metrics} metrics together" if stream.n_metrics > 1 else ""
     promise = (
         f"without a change, an alarm{together} within {stream.horizon:,} values has a probability of at most "
@@ -166,7 +166,7 @@ def state_text(stream: AlarmStream, epoch: AlarmEpoch, *, is_raised: bool) -> st
 
 
 def event_text(stream: AlarmStream, event: AlarmEvent) -> str:
-    """Return what happened in one sentence."""
+    """Describe the alarm in one sentence."""
     before = "" if event.mean_before is None else f" from {_measure(stream, event.mean_before)}"
     went = "fell" if event.is_drop == (not _is_turned(stream)) else "rose"
     version = f", version {event.version[:40]}" if event.version else ""

@@ -69,11 +69,11 @@ class QualityPage:
         return [version_text(version) for version in versions] if len(versions) > 1 else []
 
     def name(self, version: str | None) -> str:
-        """Return what a version is called."""
+        """Return the label of a version."""
         return version_text(version) if self.quality.window.by_version else "all versions"
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {"project": self.project, **self.quality.to_json(), **self.board.to_json()}
 
 

@@ -51,7 +51,7 @@ class QualityQuery:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "QualityQuery":
-        """Return what an address's parameters ask for; unknown ones are ignored."""
+        """Read the view from an address's parameters; unknown ones are ignored."""
         named = {field.name: values.get(field.name, "").strip()[:LONGEST] for field in fields(cls)}
         return cls(**{name: value for name, value in named.items() if value})
 

@@ -100,7 +100,7 @@ def deliver(store: Store, now: float, project: int | None = None) -> list[Delive
 
 
 def body_of(stream: AlarmStream, event: AlarmEvent) -> dict[str, object]:
-    """Return what a webhook is sent."""
+    """Return a webhook's body."""
     return {
         "id": event.id,
         "type": "assaymark.alarm",

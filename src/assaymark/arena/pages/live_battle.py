@@ -36,7 +36,7 @@ class ArenaPage:
     form_token: str
 
     def to_json(self) -> JsonValue:
-        """Return what programs need."""
+        """Return the JSON twin."""
         return {"n_models": self.n_models, "begin": "/arena/battles", "choices": list(CHOICES)}
 
 
@@ -107,7 +107,7 @@ class LiveArenaPage:
     form_token: str
 
     def to_json(self) -> JsonValue:
-        """Return what programs need."""
+        """Return the JSON twin."""
         return {
             "n_models": len(self.models),
             "models": sorted(self.models),

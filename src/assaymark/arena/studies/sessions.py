@@ -70,7 +70,7 @@ class StudySessions:
     _first_shown: dict[int, float] = field(default_factory=dict)  # assignment -> seconds since 1970
 
     def step(self, token: str) -> StudyStep:
-        """Return what the rater of an invitation sees now.
+        """Return the present view of an invitation's rater.
 
         Raises: UnknownName for an invitation that does not exist or was erased.
         """

@@ -244,7 +244,7 @@ class StudyLog:
         ]  # fmt: skip
 
     def demographics(self, name: str) -> list[dict[str, object]]:
-        """Return what raters said about themselves, sorted by content, so that the order tells nothing about who."""
+        """Return the raters' answers about themselves, sorted by content, so that the order tells nothing about who."""
         of_study = (
             select(study_demographics.c.content)
             .join(study_raters, study_raters.c.id == study_demographics.c.rater)

@@ -45,7 +45,7 @@ class BoardsPage:
     failures: tuple[tuple[str, str], ...]  # boards whose table cannot be made, and why
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         listed = [
             {"name": board.board.name, "title": board.board.title, "rows": len(board.table.rows),
              "models": board.n_models, "columns": [column.key for column in board.table.columns],
@@ -100,7 +100,7 @@ class BoardPage:
         return 1 + self.shown.with_rank + self.shown.with_average
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         visible = self.shown
         return {
             "board": self.board.name,
@@ -134,7 +134,7 @@ class AboutPage:
     baselines: tuple[BoardRow, ...]
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         board = self.board
         return {
             "board": board.name,
@@ -239,7 +239,7 @@ def _runs_of(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def about_page(site: Site, name: str) -> AboutPage:
-    """Return what a board says of itself. Raises: UnknownName for a board that does not exist."""
+    """Return the page about a board. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
     return AboutPage(

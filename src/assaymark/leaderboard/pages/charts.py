@@ -57,7 +57,7 @@ class CorrelationsPage:
     sections: tuple[tuple[ScoreColumn, tuple[BenchmarkCorrelation, ...]], ...]
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "board": self.board.name,
             "version": self.table.version,
@@ -88,7 +88,7 @@ class WinRatesPage:
     why: str = ""
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         rates = {"why": self.why} if self.rates is None else self.rates.to_json()
         return {"board": self.board.name, "version": self.table.version, "win_rates": rates}
 
@@ -144,7 +144,7 @@ class ChartsPage:
         return f"?{urlencode(pairs)}" if pairs else ""
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "board": self.board.name,
             "version": self.table.version,
@@ -212,7 +212,7 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
 
 
 def _chosen(name: str, key: str, known: Mapping[str, Choice], problems: list[str]) -> Choice:
-    """Return what a parameter names; for an unknown name the first choice, and a line for the reader."""
+    """Return the choice that a parameter names; for an unknown name the first choice, and a line for the reader."""
     if key in known:
         return known[key]
     near = nearest(key[:100], known) or list(known)[:MOST_NAMED]

@@ -56,7 +56,7 @@ class ComparePage:
         return ",".join(sorted(ids, key=lambda run_id: run_id != baseline))
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         comparison = None if self.comparison is None else _public(self.comparison)
         rows = {view.run.run_id: plain(view.rows) for view in self.pairs if view.rows}
         return {"problem": self.problem or None, "comparison": comparison, **({"rows": rows} if rows else {})}

@@ -18,7 +18,7 @@ class GuidePage:
     words: Mapping[str, str]
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             section.capability.key: {
                 "title": section.capability.title,

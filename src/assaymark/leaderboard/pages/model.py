@@ -41,7 +41,7 @@ class SeriesPage:
     values: tuple[tuple[SeriesLine, dict[int, object]], ...]  # each line with its values by step
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "series": self.series.name,
             "checkpoints": [
@@ -112,7 +112,7 @@ class ModelPage:
     series: str  # name of the training that this is a checkpoint of; empty for none
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "model": self.name,
             "url": self.url or None,

@@ -38,11 +38,11 @@ class SubmitPage:
         return presets()
 
     def value(self, name: str) -> str:
-        """Return what was entered in a field."""
+        """Return the value entered in a field."""
         return self.values.get(name, "")
 
     def to_json(self) -> JsonValue:
-        """Return what may be chosen, and the problems."""
+        """Return the choices and the problems."""
         return {
             "boards": [board.name for board in self.boards],
             "precisions": list(PRECISIONS),
@@ -83,7 +83,7 @@ class QueuePage:
     queue: Overview
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         counts = self.queue.counts
         lists = {state: [entry_json(entry) for entry in getattr(self.queue, state)]
                  for state in ("pending", "running", "failed", "finished")}  # fmt: skip
@@ -108,7 +108,7 @@ class SubmissionPage:
     jobs: tuple[JobRow, ...]
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         document = entry_json(self.entry)
         document["jobs"] = [{"id": job.id, "kind": job.kind, "state": job.state, "attempts": job.n_attempts,
                           "run": job.run_id} for job in self.jobs]  # fmt: skip

@@ -39,7 +39,7 @@ class RecommendPage:
     problem: str
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         answer = None if self.found is None else recommendation_json(self.found)
         return {"problem": self.problem or None, "recommendation": answer}
 
@@ -64,7 +64,7 @@ class RecommendPage:
         return [] if self.found is None else [unmeasured_line(each) for each in self.found.unmeasured]
 
     def size_and_licence(self, model: str) -> KnownModel | None:
-        """Return what the tables state of a model."""
+        """Return the tables' statements about a model."""
         return None if self.found is None else self.found.models.get(model)
 
     @staticmethod
@@ -74,7 +74,7 @@ class RecommendPage:
 
     @staticmethod
     def remarks(ranking: ModelRanking) -> list[str]:
-        """Return what a reader should know of a table's ranking."""
+        """Return the caveats of a table's ranking."""
         return list(remarks(ranking))
 
     @staticmethod

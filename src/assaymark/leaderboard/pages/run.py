@@ -70,7 +70,7 @@ class RunPage:
         return str(without_folders(self.run.row.command or ""))
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         row = self.run.row
         return {
             "run": row.run_id,
@@ -121,7 +121,7 @@ class SamplesPage:
         return content
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "run": self.run.run_id,
             "task": self.task,
@@ -233,7 +233,7 @@ class GroupPage:
     members: tuple[str, ...]  # tasks with samples, in the plan's order
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {"run": self.run.run_id, "group": self.group, "members": list(self.members)}
 
 

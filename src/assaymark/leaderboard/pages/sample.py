@@ -116,7 +116,7 @@ class SampleView:
         return "" if self.original is None else verdict_of(self.original)
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "run": self.run.run_id,
             "model": self.run.model,
@@ -295,7 +295,7 @@ def _detail(score: Score | None) -> dict[str, object]:
 
 
 def _extracted(scores: Sequence[Score]) -> list[tuple[str, str]]:
-    """Return what each filter took from the answer, where the score noted it."""
+    """Return each filter's extract from the answer, where the score noted it."""
     by_filter: dict[str, str] = {}
     for score in scores:
         detail = _detail(score)
@@ -313,7 +313,7 @@ def _other(row: RunRow, record: SampleRecord) -> OtherView:
 
 
 def _answer(record: SampleRecord) -> str:
-    """Return what was answered: the picked choice, or the first generated text."""
+    """Return the answer: the picked choice, or the first generated text."""
     choices = shown_choices(record)
     picked = _detail(deciding_score(record)).get("picked")
     if isinstance(picked, int) and 0 <= picked < len(choices):

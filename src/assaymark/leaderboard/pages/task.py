@@ -32,7 +32,7 @@ class TaskPage:
     boards: tuple[Board, ...]
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {
             "task": self.name,
             "card": plain(self.card),

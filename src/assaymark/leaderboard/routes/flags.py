@@ -115,7 +115,7 @@ class FlagsPage:
     kinds = KINDS
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         return {"model": self.model or None, "flags": [_json(row) for row in self.flags]}
 
 
@@ -128,7 +128,7 @@ class FlagPage:
     kinds = KINDS
 
     def to_json(self) -> JsonValue:
-        """Return what the page shows."""
+        """Return the JSON twin."""
         replies = [
             {"by": reply.writer, "role": reply.role, "text": reply.text, "made": reply.made} for reply in self.replies
         ]

@@ -290,7 +290,7 @@ def _of_base(model: FoundModel, base: FoundModel) -> list[SubmissionProblem]:
 
 
 def _passed_checks(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> tuple[str, ...]:
-    """Return what is in order, in words, for whoever checks at home."""
+    """List what is in order, for whoever checks at home."""
     if model is None:
         return ()
     fields = {problem.field for problem in problems}

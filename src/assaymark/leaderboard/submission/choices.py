@@ -41,7 +41,7 @@ def is_model_name(text: str) -> bool:
 
 
 def presets() -> list[str]:
-    """Return what may be chosen as prompt preset: none, the model's own chat template, or a preset of the library."""
+    """Return the choices of a prompt preset: none, the model's own chat template, or a preset of the library."""
     named = preset_names()
     return [named[0], CHAT_TEMPLATE, *named[1:]]
 
@@ -97,7 +97,7 @@ class _Fields:
 
 
 def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[SubmissionProblem]]:
-    """Return what was chosen, and a problem for each value that is not one of those allowed.
+    """Return the choices made, and a problem for each value that is not one of those allowed.
 
     Args:
         text_of: returns the text of a field, empty if it was not sent.

@@ -37,7 +37,7 @@ class HubModels:
         self._cache = cache
 
     def find(self, name: str, revision: str) -> FoundModel:
-        """Return what is known of a model, at the commit that the revision means now."""
+        """Return the facts about a model, at the commit that the revision means now."""
         with _translated(name, revision):
             info, listed = self._listed(name, revision)
             read = {
@@ -67,7 +67,7 @@ class HubModels:
         )
 
     def _listed(self, name: str, revision: str) -> tuple["ModelInfo", dict[str, "RepoSibling"]]:
-        """Return what the Hub says of a model, and of each file at that revision."""
+        """Return the Hub's facts about a model, and about each file at that revision."""
         info = self._api.model_info(name, revision=revision or None, files_metadata=True, timeout=SECONDS)
         return info, {file.rfilename: file for file in info.siblings or ()}
 

@@ -77,7 +77,7 @@ class ModelSource(Protocol):
     """A place of models."""
 
     def find(self, name: str, revision: str) -> FoundModel:
-        """Return what is known of a model.
+        """Return the facts about a model.
 
         Raises: ModelMissing where it is not here; ModelUnavailable where it cannot be read; Retryable where the place
             cannot be reached now.
@@ -118,7 +118,7 @@ class FolderModels:
         raise ModelMissing(f"there is no model '{name}' in the folders of this host")
 
     def find(self, name: str, revision: str) -> FoundModel:
-        """Return what is known of a model in a folder."""
+        """Return the facts about a model in a folder."""
         place = self._place(name)
         digests = files.FileDigests()
         held = _weights(place)

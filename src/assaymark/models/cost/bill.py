@@ -207,7 +207,7 @@ class CostForecast:
 
 
 def cost_forecast(model: Model, pending: Sequence[Request], price: Price | None) -> CostForecast:
-    """Return what requests can cost; nothing is sent."""
+    """Estimate the cost of requests; nothing is sent."""
     rules = BillingRules.of(model.identity)
     charged = [(request, query) for request in pending for query in rules.charged(request)]
     generated = sum(rules.most_generated(query) * n_outputs_of(query) for _, query in charged)

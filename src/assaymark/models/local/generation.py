@@ -104,7 +104,7 @@ class Generation:
         self.stops = StopTexts(tuple(prepared.stops for prepared in firsts), rules.think_end)
 
     def described(self) -> dict[str, JsonValue]:
-        """Return what is recorded with an attempt: whose defaults applied, their values, texts left to transformers."""
+        """Return facts recorded with an attempt: whose defaults applied, their values, texts left to transformers."""
         own = self._defaults
         return {
             "generation_config": self._rules.choice,

@@ -393,7 +393,7 @@ class LocalModel:
         return self.encoder.token_texts(context, continuation)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what is recorded with an attempt, once loaded: device, threads, window, attention path, tokenizer."""
+        """Return facts recorded with an attempt, once loaded: device, threads, window, attention path, tokenizer."""
         alive = {"n_workers": self._engine.n_workers} if isinstance(self._engine, EnginePool) else {}
         notes = self._renderer.notes if "_renderer" in self.__dict__ else []
         shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None

@@ -343,7 +343,7 @@ class ImageTextModel:
         return None
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what is recorded with an attempt, once loaded: device, dtype, the plain path, tokenizer."""
+        """Return the facts recorded with an attempt, once loaded: device, dtype, the plain path, tokenizer."""
         if not self._last_info:
             return {}
         facts = tokenizer_facts(self.processor.tokenizer, self.arguments.chat_template)

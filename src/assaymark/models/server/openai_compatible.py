@@ -411,7 +411,7 @@ class OpenAIModel:
         return None if self._encoder is None else self._encoder.token_texts(context, continuation)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what is recorded with an attempt: the server's URL, concurrency, retries."""
+        """Return the facts recorded with an attempt: the server's URL, concurrency, retries."""
         facts: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
         if "_caller" in self.__dict__:
             pace, patience = self._caller.pace, self._caller.patience

@@ -249,7 +249,7 @@ def _too_long(what: str, max_length: int) -> tuple[str, str]:
 
 
 def fingerprint_of(identity: ModelIdentity) -> bytes | None:
-    """Return what of a model decides the score of given tokens; None if the model has no content hash."""
+    """Return the part of a model's identity that decides the score of tokens; None if the model has no content hash."""
     if identity.content_hash is None:
         return None
     deciding = ("quantization_config", "gguf_file", "variant", "attention")  # present only if not the default

@@ -141,7 +141,7 @@ def overall_units(grouped: GroupedTasks) -> tuple[list[Unit], tuple[tuple[str, s
 
 
 def _asked(measured: MeasuredTask) -> str:
-    """Return what identifies a task's questions: themselves, or the task's name where they are not known."""
+    """Return the identity of a task's questions: themselves, or the task's name where they are not known."""
     return measured.task.asks or measured.line.name
 
 

@@ -202,7 +202,7 @@ def _limit(match: re.Match[str]) -> float:
 
 
 def check_bound(gate: BoundGate, values: Sequence[float], *, is_share: bool, confidence: float = 0.95) -> BoundResult:
-    """Return what a gate on a run's own value gives, by the one-sided bounds of the mean of its samples' scores.
+    """Decide a gate on a run's own value, by the one-sided bounds of the mean of its samples' scores.
 
     Raises: UsageError for a limit that a share always or never meets.
     """
@@ -229,7 +229,7 @@ def check_bound(gate: BoundGate, values: Sequence[float], *, is_share: bool, con
 
 
 def check_against(gate: BoundGate, line: Difference) -> BoundResult:
-    """Return what a gate on the gain over a baseline gives, by the one-sided 95% bounds of a paired comparison.
+    """Decide a gate on the gain over a baseline, by the one-sided 95% bounds of a paired comparison.
 
     Raises: UsageError where the gate names the better direction as the worse one, or a share could not meet it.
     """

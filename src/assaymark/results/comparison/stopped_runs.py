@@ -32,7 +32,7 @@ __all__ = [
 
 
 def stopped_lines(first: RunEvidence, second: RunEvidence) -> list[str]:
-    """Return what to say where a rule stopped one of two runs; nothing where none was."""
+    """Return the note for a pair of which a rule stopped one run; none where it stopped neither."""
     stopped = [run for run in (first, second) if run.stopped is not None]
     if not stopped:
         return []
@@ -103,7 +103,7 @@ AT_ANY_TIME = "betting, at any time"  # of an interval, for estimates of runs th
 def means_at_any_time(
     row: RunRow, scores_of: Callable[[str], Iterable[SampleScoreRow]], alpha: float = ALPHA
 ) -> dict[str, MeanState]:
-    """Return what is known of the mean of each task's primary metric on the whole benchmark, of a run a rule stopped.
+    """Return the state of each task's primary metric on the whole benchmark, of a run that a rule stopped.
 
     The tasks share alpha (Bonferroni). Of a random order of all questions those of one task are in random order too. A
     task whose scores are not all in [0, 1] is missing, and so are all of a run whose order followed its answers.

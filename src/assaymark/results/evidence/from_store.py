@@ -82,7 +82,7 @@ def is_wrong(record: SampleRecord) -> bool:
 
 
 def verdict_of(record: SampleRecord) -> str:
-    """Return what a sample came to, in a word: right, wrong, unparsed, failed, scored or not scored.
+    """Return a sample's verdict in a word: right, wrong, unparsed, failed, scored or not scored.
 
     With a metric that is not a proportion (a perplexity) a sample is scored, and neither right nor wrong.
     """

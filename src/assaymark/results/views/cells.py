@@ -79,7 +79,7 @@ def leaf_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
 
 
 def subject_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
-    """Return what `leaf_estimates` returns, but the subjects of an own task in its place where its rows name any."""
+    """Return `leaf_estimates` with the subjects of an own task in its place where its rows name any."""
     subjects = _primary_of_kind("subject", view, under)
     divided = {estimate.details["path"][-1] for estimate in subjects}
     tasks = [estimate for estimate in leaf_estimates(view, under) if estimate.task not in divided]

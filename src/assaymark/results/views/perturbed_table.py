@@ -24,7 +24,7 @@ def shown_scores(scores: Sequence[PerturbedScore]) -> list[PerturbedScore]:
 
 
 def perturbed_name(score: PerturbedScore) -> str:
-    """Return what a result is of: a perturbation, or the worst case of a family."""
+    """Name what a result is of: a perturbation, or the worst case of a family."""
     return f"worst of {score.by}" if score.is_worst else score.by
 
 

@@ -286,7 +286,7 @@ def shown_choices(record: SampleRecord) -> list[str]:
 
 
 def _comments(record: SampleRecord) -> list[str]:
-    """Return what scorers said beside their values."""
+    """Return the scorers' comments."""
     return [
         f"{score.metric}: {shortened(comment)}"
         for score in record.scores
@@ -310,7 +310,7 @@ def logs_of(record: SampleRecord) -> list[str]:
 
 
 def flags_of_programs(record: SampleRecord) -> str:
-    """Return what an answer's programs mention that could pass tests by a trick, and what else to look at."""
+    """List what an answer's programs mention that could pass tests by a trick, and what else to look at."""
     details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
     flags = [flag for detail in details for program in detail.get("programs", ()) for flag in program.get("flags", ())]
     remarks = [remark for detail in details for remark in detail.get("look_at", ())]

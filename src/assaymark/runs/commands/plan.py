@@ -107,7 +107,7 @@ def print_plan(planned: "PlannedRun") -> None:
 
 
 def cost_lines(planned: "PlannedRun") -> list[str]:
-    """Return what the run can cost, where its model's price is known, and whether that is more than --max_cost."""
+    """Return the possible cost of the run, where its price is known, and whether that is more than --max_cost."""
     cost, limit = planned.cost, planned.max_cost
     if cost is None:
         return []

@@ -89,7 +89,7 @@ def _end_with_parent() -> None:
 
 
 def _fault(error: BaseException, step: str) -> str:
-    """Return what is at fault for an error; data sets, the store and the network are infrastructure."""
+    """Return the party at fault for an error; data sets, the store and the network are infrastructure."""
     if isinstance(error, MemoryError) or any(words in str(error).lower() for words in _NO_MEMORY):
         return "killed"
     if step == "check":

@@ -81,7 +81,7 @@ JobStep = FetchStep | EvaluateStep | CheckStep
 
 
 def parts_of(board: Board) -> Parts:
-    """Return what a board evaluates: its suite as one, its own tasks by their number of shots.
+    """Return the evaluations of a board: its suite as one, its own tasks by their number of shots.
 
     Raises: UsageError for a board of a published table.
     """
