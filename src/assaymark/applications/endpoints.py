@@ -136,7 +136,7 @@ class EndpointTarget:
             return
 
     def _secrets(self, headers: Mapping[str, str]) -> KeyHider:
-        """Return a function that removes keys from responses: values of headers with one, and credentials in the URL."""
+        """Return a function that removes keys from responses: values of headers with one, credentials in the URL."""
         values = [
             value
             for name, value in headers.items()

@@ -76,7 +76,7 @@ class MachineLoad:
         return self.others > MOST_OTHERS or (self.steal or 0.0) > MOST_STEAL
 
     def line(self) -> str:
-        """Summarise the fitted times in words."""
+        """Describe in words how busy the machine was."""
         parts = []
         if self.others is not None:
             parts.append(f"other processes used {self.others:.0%} of the time of {self.n_cores} cores")

@@ -61,7 +61,7 @@ PLAIN_TEXT = "plain text"
 
 
 def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
-    """Return the key by which two runs are one row: the model, its numbers, the prompts' layout, rules and limit."""
+    """Return the key by which two runs are one row: model, numbers, the prompts' layout, rules and limit."""
     model = plan.model
     return {
         "model": model.content_hash or model.name,

@@ -81,7 +81,7 @@ SearchKeys = Mapping[str, _Key]
 
 
 def search_keys(scores: Mapping[str, str]) -> SearchKeys:
-    """Return the names allowed before a colon on a board: its score columns (key -> title) and those all boards share."""
+    """Return the names allowed before a colon on a board: its score columns (key -> title) and the shared ones."""
     keys = {key.lower(): _Key(key, "score") for key in ("average", *scores)}
     keys |= {_plain(title): _Key(key, "score") for key, title in scores.items() if _plain(title) not in keys}
     keys |= {"avg": _Key("average", "score"), NAME: _Key(NAME, "text"), "name": _Key(NAME, "text")}

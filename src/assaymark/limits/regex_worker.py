@@ -16,7 +16,7 @@ import sys
 def answer(
     what: str, pattern: str, flags: int, text: str, replacement: str, count: int
 ) -> list[str] | list[tuple[str, ...]] | str:
-    """Return what `re` returns; only "sub" uses the replacement and the count."""
+    """Return the result of `re`; only "sub" uses the replacement and the count."""
     compiled = re.compile(pattern, flags)
     if what == "findall":
         return compiled.findall(text)

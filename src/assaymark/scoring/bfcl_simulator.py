@@ -104,7 +104,7 @@ class World:
                     self._methods[method] = function
 
     def result_of(self, call: str) -> str:
-        """Return what a call returns, or that it failed and why, as BFCL tells the model."""
+        """Return a call's result, or that it failed and why, as BFCL tells the model."""
         try:
             tree: Any = compile(call, "<string>", "eval", ast.PyCF_ONLY_AST)
             made = self._value(tree.body, is_call=True)

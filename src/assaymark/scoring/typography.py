@@ -87,7 +87,7 @@ def _shorter(text: str) -> str:
 
 
 def equal_by(answer: str, reference: str, *, ignore_case: bool = True) -> EqualBy | None:
-    """Return what has to be ignored so that two texts are the same answer; None where they are not."""
+    """Return the differences to ignore so that two texts are the same answer; None where they are not."""
     if answer == reference:
         return "text"
     if ignore_case and folded(answer) == folded(reference):
@@ -110,7 +110,7 @@ def number_of(text: str) -> Decimal | None:
 
 
 def _quantity(text: str) -> tuple[str, Decimal, str] | None:
-    """Return what stands before a number (`$`), the number, and what stands after it (`km`); None for other texts."""
+    """Split a text into what stands before a number (`$`), the number, and its unit (`km`); None for other texts."""
     match = _NUMBER.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         return None

@@ -316,7 +316,7 @@ def references_in(value: object) -> Sequence[object] | None:
 
 
 def _not_text(value: object) -> str | None:
-    """Return what a value is that is no text, and would be written in Python's notation; None for others."""
+    """Name the kind of a value that would be written in Python's notation; None for others."""
     if isinstance(value, Mapping):
         return "an object"
     return "a list" if isinstance(value, list | tuple) else "bytes" if isinstance(value, bytes) else None
@@ -342,7 +342,7 @@ def options_of(row: Mapping[str, object], columns: QuestionColumns) -> Sequence[
 
 
 def _not(kind: str, answer: object, options: Sequence[object]) -> str:
-    """Return what an answer is not, with the options and those most like it where they are compared as texts."""
+    """Say that an answer is no option, with the options and those most like it where they are compared as texts."""
     n_options = len(options)
     if kind == TEXT:
         texts = [str(option).strip() for option in options]
