@@ -88,14 +88,14 @@ def test_impossible_e_values_are_refused() -> None:
 
 @pytest.mark.slow
 def test_the_share_of_wrong_verdicts_of_races_is_at_most_alpha() -> None:
-    """Of 30 differences of which 20 are 0, over 200 orders, looked at every 20 questions and frozen when decided."""
+    """Of 12 differences of which 8 are 0, over 100 orders, looked at every 20 questions and frozen when decided."""
     rng = np.random.default_rng(5)
-    n, alpha, wrong = 200, 0.1, []
-    values = np.zeros((30, n))
+    n, alpha, wrong, n_real = 200, 0.1, [], 4
+    values = np.zeros((12, n))
     for row in values:
         row[:60] = np.resize([1.0, -1.0], 60)
-    values[:10, :40] = 1.0
-    for _ in range(200):
+    values[:n_real, :40] = 1.0
+    for _ in range(100):
         order = rng.permutation(n)
         races = [PairedRace(n, alpha) for _ in values]
         decided: set[int] = set()
@@ -107,9 +107,9 @@ def test_the_share_of_wrong_verdicts_of_races_is_at_most_alpha() -> None:
                     claims[at] = race.log_e_values()[:2]
             rejected = np.flatnonzero(e_bh([log for pair in claims for log in pair], alpha))
             decided |= {int(at) // 2 for at in rejected}
-        n_false = sum(at >= 20 for at in rejected.tolist())  # of pairs without a difference, in either direction
-        n_false += sum(at < 20 and at % 2 == 1 for at in rejected.tolist())  # the worse one taken for the better
+        # of pairs without a difference, in either direction, and the worse one taken for the better
+        n_false = sum(at >= 2 * n_real or at % 2 == 1 for at in rejected.tolist())
         wrong.append(n_false / max(len(rejected), 1))
-        assert len(rejected) >= 5
+        assert len(rejected) >= 2
     error = np.std(wrong) / len(wrong) ** 0.5
     assert np.mean(wrong) <= alpha + 3 * error
