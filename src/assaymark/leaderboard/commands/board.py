@@ -1,7 +1,7 @@
 """`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -178,11 +178,9 @@ def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
-@click.option("--layout", type=click.Choice(["v1", "v2"]), default="v2", show_default=True,
-              help="The first leaderboard's layout (lighteval's) or the second's (lm-eval's).")  # fmt: skip
 @gated_option
 @store_option
-def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bool, store: str | None) -> None:
+def datasets(path: str, output: str, show_gated: bool, store: str | None) -> None:
     """Write requests, results and details of the stored runs, as the Open LLM Leaderboard's data sets had them.
 
     A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`; `assaymark import` reads
@@ -195,7 +193,7 @@ def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bo
     site = _site(path, store)
     (only_board,) = site.boards.values()
     source = outward(Store.open_to_read(store), private=only_board.private)
-    paths = list(write_old_layout(site.table(only_board), source, Path(output), layout=layout, show_gated=show_gated))
+    paths = list(write_old_layout(site.table(only_board), source, Path(output), show_gated=show_gated))
     if not paths:
         raise UsageError(
             f"{only_board.title} has no row of a stored run; expected a board whose models were evaluated here"
