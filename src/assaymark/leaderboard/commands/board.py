@@ -30,16 +30,8 @@ def board() -> None:
 @click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
 @click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
 @click.option("--table", metavar="FILE.csv", help="Show an existing table.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "open-llm-v1", "open-llm-v2"]),
-    default="csv",
-    show_default=True,
-    help="With --table: the format of the file.",
-)
 @click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
-def init(path: str, suite: str | None, tasks: str | None, table: str | None, form: str, title: str | None) -> None:
+def init(path: str, suite: str | None, tasks: str | None, table: str | None, title: str | None) -> None:
     """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
     from assaymark.leaderboard.board_init import write_board
 
@@ -47,7 +39,7 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, for
     if (suite is not None) + bool(names) + (table is not None) > 1:
         raise UsageError("--suite, --tasks and --table exclude each other; choose one")
     file = Path(path)
-    write_board(file, suite=suite, tasks=names, table=table, form=form, title=title)
+    write_board(file, suite=suite, tasks=names, table=table, title=title)
     echo(f"wrote {file}; show it with: assaymark serve {file}")
 
 
