@@ -13,11 +13,10 @@
 - macro: the mean of those questions' categories, each of which counts the same: every third model to ± 2 points, and
   pairs whose macro averages are about 5 points apart, in the orders of `--macro`; beside it how often intervals for the
   mean over all questions, in their own order, ever exclude the macro average.
-- forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models, and with
-  active draws.
+- forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
 - limit: what the others can explain at most: for each of those models the variance that the best linear combination of
-  20 others leaves, chosen with all scores known, also with the categories and as a logistic regression; what active
-  draws make of that; the share of questions that a normal interval of a fixed size needs. Also of AlpacaEval's
+  20 others leaves, chosen with all scores known, also with the categories and as a logistic regression; the share of
+  questions that a normal interval of a fixed size needs. Also of AlpacaEval's
   preferences of each instruction (a Parquet file with columns annotator, model, instruction_idx, preference).
 - own: stored and forecasts for stored runs of ours: 25 copies of the large demo model, weakened by noise, on
   14,000 questions of the demo's generator, which are evaluated first (minutes a model on two cores); `--data` keeps
@@ -34,8 +33,6 @@ from typing import Any
 import numpy as np
 
 from assaymark.runs.race import LEAST_BLOCK, block_size
-from assaymark.statistics.active_draws import ActiveDraws
-from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
 from assaymark.tasks.question_order import macro_weights, question_order
 from benchmarks.sequential_rules import RULES, fixed_size
@@ -303,7 +300,7 @@ def print_macro(path: Path, n_orders: int) -> None:
 
 def print_forecasts(models: list[str], scores: np.ndarray, n_orders: int) -> None:
     """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
-    n, needed, missed, off = scores.shape[1], [], np.zeros(3, dtype=int), []
+    n, needed, missed = scores.shape[1], [], np.zeros(2, dtype=int)
     for at, seed in itertools.product(range(0, len(models), 3), range(n_orders)):
         rng = np.random.default_rng((at, seed))
         order = rng.permutation(n)
@@ -311,37 +308,26 @@ def print_forecasts(models: list[str], scores: np.ndarray, n_orders: int) -> Non
         others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, min(20, len(models) - 1), replace=False)][
             :, order
         ]
-
-        def clocks(n_seen: int, at: int = at, seed: int = seed) -> np.ndarray:
-            return np.asarray(np.random.default_rng((at, seed, n_seen)).exponential(size=n))
-
-        draws = ActiveDraws(Control(2 * others - 1), clocks)
         plain, helped = SequentialMean(n, half_width=0.02), SequentialMean(n, half_width=0.02, others=others)
-        active = SequentialMean(n, half_width=0.02, draws=draws)
         asked, ratios = [], []
-        for kind, sequence in enumerate((plain, helped, active)):
+        for kind, sequence in enumerate((plain, helped)):
             state, has_missed = sequence.state(), False
             while not (state.n_seen and state.half_width <= 0.02):
                 size = until_next_look(state.n_seen, sequence.n_at_deadline)
-                chosen = draws.upcoming()[:size] if kind == 2 else slice(state.n_seen, state.n_seen + size)
-                state = sequence.add(own[chosen])
+                state = sequence.add(own[state.n_seen : state.n_seen + size])
                 has_missed |= not state.low - 1e-9 <= own.mean() <= state.high + 1e-9
             asked.append(state.n_seen)
             ratios.append(sequence.variance_ratio or 1.0)
             missed[kind] += has_missed
         needed.append(asked)
-        off.append(own[draws.order[: asked[2]]].mean() - own.mean())
-        print(f"{models[at]}: {asked[0]} questions, {asked[1]} with forecasts (variance by {ratios[1]:.2f}), "
-              f"{asked[2]} with active draws ({ratios[2]:.2f})", flush=True)  # fmt: skip
-    plain_n, helped_n, _ = np.array(needed).T
-    for name, asked_n, n_missed in zip(("plain", "forecasts", "active"), np.array(needed).T, missed, strict=True):
-        share, by = 100 * np.median(asked_n) / n, np.quantile(asked_n, 0.8)
-        to_plain, to_helped = np.median(asked_n / plain_n), np.median(asked_n / helped_n)
-        print(f"{name}: median {np.median(asked_n):.0f} of {n} ({share:.1f}%), 80% by {by:.0f}; median ratio to plain "
-              f"{to_plain:.2f}, to forecasts {to_helped:.2f}; missed in {n_missed} of {len(asked_n)}",
+        print(f"{models[at]}: {asked[0]} questions, {asked[1]} with forecasts (variance by {ratios[1]:.2f})",
               flush=True)  # fmt: skip
-    print(f"plain means of active draws differ from the truth by up to {100 * np.abs(off).max():.1f} points, in the "
-          f"mean by {100 * np.mean(off):+.1f}", flush=True)  # fmt: skip
+    plain_n = np.array(needed)[:, 0]
+    for name, asked_n, n_missed in zip(("plain", "forecasts"), np.array(needed).T, missed, strict=True):
+        share, by = 100 * np.median(asked_n) / n, np.quantile(asked_n, 0.8)
+        print(f"{name}: median {np.median(asked_n):.0f} of {n} ({share:.1f}%), 80% by {by:.0f}; median ratio to plain "
+              f"{np.median(asked_n / plain_n):.2f}; missed in {n_missed} of {len(asked_n)}",
+              flush=True)  # fmt: skip
 
 
 def least_squares(features: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -376,15 +362,12 @@ def print_limit(models: list[str], scores: np.ndarray, categories: list[str] | N
         grouped = least_squares(np.column_stack([others, groups]), own)
         powers = np.column_stack([others, others.mean(axis=1) ** 2, others.mean(axis=1) ** 3, groups])
         likely = logistic(powers, own)
-        spread = np.sqrt(likely * (1 - likely))
-        rates = 0.5 * spread / spread.mean() + 0.5
         left = [((own - fitted) ** 2).mean() / own.var() for fitted in (linear, grouped, likely)]
-        active = ((own - likely) ** 2 / rates).mean() / own.var()
-        sizes = [1 / (0.02**2 / (1.959964**2 * own.var() * share) + 1 / n) for share in (1.0, *left, active)]
-        rows.append([*left, active, *(100 * size / n for size in sizes)])
-    linear, grouped, likely, active, *sizes = np.median(rows, axis=0)
+        sizes = [1 / (0.02**2 / (1.959964**2 * own.var() * share) + 1 / n) for share in (1.0, *left)]
+        rows.append([*left, *(100 * size / n for size in sizes)])
+    linear, grouped, likely, *sizes = np.median(rows, axis=0)
     print(f"{len(models)} models, {n} questions; medians of the variance left: linear {linear:.3f}, with categories "
-          f"{grouped:.3f}, logistic {likely:.3f}, with active draws {active:.3f}; of the questions of an interval of a "
+          f"{grouped:.3f}, logistic {likely:.3f}; of the questions of an interval of a "
           f"fixed size: {', '.join(f'{size:.1f}%' for size in sizes)} (plain first)", flush=True)  # fmt: skip
 
 

@@ -100,12 +100,10 @@ def test_what_init_writes_is_read(tmp_path: Path) -> None:
     """A suite, own task sets and a table each make a file that works as it is."""
     questions(tmp_path, "law.csv", "books.csv")
     (tmp_path / "scores.csv").write_text("model,params,Law,Books\na/b,7,60,70.5\n")
-    write_board(tmp_path / "one.yaml", suite="nous", tasks=(), table=None, form="csv", title=None)
+    write_board(tmp_path / "one.yaml", suite="nous", tasks=(), table=None, title=None)
     write_board(tmp_path / "two.yaml", suite=None, tasks=[str(tmp_path / "law.csv"), str(tmp_path / "books.csv")],
-                table=None, form="csv", title='Ours: "the" board')  # fmt: skip
-    write_board(
-        tmp_path / "three.yaml", suite=None, tasks=(), table=str(tmp_path / "scores.csv"), form="csv", title=None
-    )
+                table=None, title='Ours: "the" board')  # fmt: skip
+    write_board(tmp_path / "three.yaml", suite=None, tasks=(), table=str(tmp_path / "scores.csv"), title=None)
     first, two, three = (read_board(tmp_path / f"{name}.yaml") for name in ("one", "two", "three"))
     assert first.suite is not None
     assert first.suite.name == "nous"
@@ -114,7 +112,23 @@ def test_what_init_writes_is_read(tmp_path: Path) -> None:
     assert three.table is not None
     assert dict(three.table.columns) == {"Law": "Law", "Books": "Books"}
     with pytest.raises(UsageError, match="is there already"):
-        write_board(tmp_path / "one.yaml", suite=None, tasks=(), table=None, form="csv", title=None)
+        write_board(tmp_path / "one.yaml", suite=None, tasks=(), table=None, title=None)
+
+
+@pytest.mark.parametrize(
+    ("form", "headings"),
+    [
+        ("open-llm-v1", "fullname,precision,average,arc,hellaswag"),
+        ("open-llm-v2", "id,model_name,model_average_score,evaluations_ifeval_value"),
+    ],
+)
+def test_init_recognises_a_published_table(tmp_path: Path, form: str, headings: str) -> None:
+    """By its headings, with which the file needs no list of columns."""
+    (tmp_path / "open.csv").write_text(headings + "\n")
+    write_board(tmp_path / "b.yaml", suite=None, tasks=(), table=str(tmp_path / "open.csv"), title=None)
+    table = read_board(tmp_path / "b.yaml").table
+    assert table is not None
+    assert (table.format, dict(table.columns)) == (form, {})
 
 
 @pytest.mark.parametrize(

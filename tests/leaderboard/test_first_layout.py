@@ -1,4 +1,4 @@
-"""The first Open LLM Leaderboard's own files: read as the leaderboard showed them, and written so that they are read.
+"""The first Open LLM Leaderboard's own files, read as the leaderboard showed them.
 
 `files/results_2024-01-06T09-45-44.755529.json` has the numbers of a results file that the leaderboard published, as the
 model's card on the Hub prints them (HenryJJ/Instruct_Yi-6B_Dolly15K).
@@ -13,17 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assaymark.cli.main import main
 from assaymark.errors import DataError
-from assaymark.interop.lighteval_files import means_of
 from assaymark.interop.read_imported import read_imported
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.stored import StoredRuns
-from assaymark.results.evidence.from_store import choice_queries
-from assaymark.store import Store
-from assaymark.tasks.aliases import PresentName, first_board_name, present_name
+from assaymark.tasks.aliases import PresentName, present_name
 from assaymark.tasks.yaml_files import read_suite
 from tests.leaderboard.test_old_layout import rows
 
@@ -55,12 +50,6 @@ def test_a_published_results_file_is_the_row_that_the_leaderboard_showed(tmp_pat
         assert cell.number.low < cell.number.value < (cell.number.high or 0)
 
 
-def test_the_average_over_all_tasks_is_the_leaderboards() -> None:
-    """What we write as `all` is by the same rule: the unweighted mean of the tasks that have a metric."""
-    content = json.loads(FILE.read_text())["results"]
-    assert means_of([entry for name, entry in content.items() if name != "all"]) == pytest.approx(content["all"])
-
-
 @pytest.mark.parametrize("results", [{}, {"harness|arc:challenge|25": {"acc": "x", "acc_norm": None}}])
 def test_a_results_file_without_a_number_is_refused(tmp_path: Path, results: Mapping[str, Any]) -> None:
     """Instead of a run of nothing."""
@@ -89,129 +78,33 @@ def test_other_shots_are_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("task", "metric", "name"),
     [
-        *(PresentName(task, "acc") for task in ("arc_challenge", "demo_who", "mmlu_pro_biology", "truthfulqa_mc2")),
-        *(PresentName("gsm8k", "exact_match", name) for name in ("strict-match", "flexible-extract")),
+        ("harness|arc:challenge|25", "acc_norm", PresentName("arc_challenge", "acc_norm")),
+        ("harness|hendrycksTest-virology|5", "acc", PresentName("mmlu_virology", "acc", group="mmlu")),
+        ("harness|truthfulqa:mc|0", "mc2", PresentName("truthfulqa_mc2_2023", "acc")),
+        ("harness|gsm8k|5", "acc", PresentName("gsm8k_2023", "exact_match", "strict-match")),
+        ("harness|demo_who|3", "exact_match,first-line", PresentName("demo_who", "exact_match", "first-line")),
+        ("arc_challenge", "acc_norm", None),
     ],
 )
-def test_names_lead_back(name: PresentName) -> None:
-    """Of tasks that the leaderboard did not have, too."""
-    assert present_name(*first_board_name(name, 3)) == name
+def test_names_of_the_files_have_one_meaning_here(task: str, metric: str, name: PresentName | None) -> None:
+    """Of tasks that the leaderboard did not have, too; a name without the files' frame is none of theirs."""
+    assert present_name(task, metric) == name
 
 
 def test_names_of_the_suite_are_the_leaderboards() -> None:
-    """Each member of the suite under the name and the metric that stand in the published file."""
-    known = json.loads(FILE.read_text())["results"]
+    """Each member of the suite stands in the published file, with its metric and its number of shots."""
+    known = {
+        (present_name(task, metric), int(task.rpartition("|")[2]))
+        for task, entry in json.loads(FILE.read_text())["results"].items()
+        if task != "all"
+        for metric in entry
+    }
     for member in read_suite(SUITE).members:
         task = "mmlu_anatomy" if member.task == "mmlu" else member.task
         group = "mmlu" if member.task == "mmlu" else None
-        name = PresentName(task, member.metrics[0], member.filter, group)
-        old, metric = first_board_name(name, member.shots or 0)
-        assert metric in known[old]
-        assert present_name(old, metric) == name
-
-
-# ------------------------------------------------------------------------------------------ written and read
-
-
-TASKS = "demo_who, demo_facts, demo_sums, demo_last_word, demo_stories"
-
-
-@pytest.fixture
-def written(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a store of one run and its files in the first leaderboard's layout."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
-    monkeypatch.chdir(tmp_path)
-    words = [
-        "--model",
-        "fake",
-        "--model_args",
-        "seed=1",
-        "--tasks",
-        "demo_who,demo_facts,demo_sums,demo_last_word,demo_stories",
-    ]
-    assert main(["run", *words, "--limit", "30", "--store", "s.sqlite"]) == 0
-    (tmp_path / "own.yaml").write_text(
-        "title: Own\ntasks: [demo_who, demo_facts, demo_sums, demo_last_word, demo_stories]\n"
-    )
-    assert main(["board", "datasets", "own.yaml", "-o", "out", "--layout", "v1", "--store", "s.sqlite"]) == 0
-    return tmp_path
-
-
-def test_what_is_written_is_read_as_the_same_row(written: Path) -> None:
-    """From results and requests alone, every column and the average."""
-    (written / "moved.yaml").write_text(f"title: Own\ntasks: [{TASKS}]\nresults: out/results\nrequests: out/requests\n")
-    result = read_board(written / "own.yaml")
-    (own,) = [
-        row
-        for row in Site([result], StoredRuns(Store.open_to_read("s.sqlite"))).table(result).rows
-        if row.origin == "measured"
-    ]
-    (moved,) = rows(written / "moved.yaml").values()
-    assert {key: cell.number.value for key, cell in moved.cells.items()} == {
-        key: pytest.approx(cell.number.value, abs=1e-9) for key, cell in own.cells.items()
-    }
-    assert own.average is not None
-    assert moved.average is not None
-    assert moved.average.number.value == pytest.approx(own.average.number.value, abs=1e-9)
-
-
-def test_details_beside_results_give_the_board_its_random_row(written: Path) -> None:
-    """What guessing scores is known from the choices, under the names that tasks have here."""
-    (written / "moved.yaml").write_text("title: Own\ntasks: [demo_who, demo_facts]\nresults: out/details\n")
-    result = read_board(written / "moved.yaml")
-    (random,) = [row for row in Site([result]).table(result).rows if row.model == "Random"]
-    assert {key: cell.number.value for key, cell in random.cells.items()} == {"demo-who": 0.5, "demo-facts": 0.25}
-
-
-def test_what_is_written_is_imported_sample_by_sample(written: Path) -> None:
-    """Prompts, choices with log-likelihoods, texts, correct choices and scores are the run's."""
-    (folder,) = (written / "out" / "details").iterdir()
-    result = read_imported(folder)
-    assert not result.notes
-    with Store.open_to_read(str(written / "s.sqlite")) as store:
-        (run,) = store.runs()
-        scores = {(score.request_id, score.metric): score.value for score in result.scores}
-        requests = {request.id: request for request in result.requests}
-        for task in run.tasks:
-            for position, record in enumerate(store.samples(run.run_id, task)):
-                name = f"harness|{task}|{record.request.n_shots}/{position}/0"
-                contexts = ["".join(query.segments or ()) for query in choice_queries(record)]
-                assert requests[name].prompt in {record.request.prompt, *contexts}
-                nats = [output.total_nats for output in result.outputs if output.request_id == name]
-                if task != "demo_stories":  # whole texts, without a continuation that could be named
-                    assert nats == [each.total_nats for each in record.outputs]
-                for metric, written_as in (("acc", "acc"), ("exact_match", "exact_match,first-line")):
-                    own = next((item.value for item in record.scores if item.metric == metric), None)
-                    assert scores.get((name, written_as)) == own
-    own = json.loads(next(written.glob("out/results/**/*.json")).read_text())["results"]
-    computed = {(estimate.task, estimate.metric): estimate.value for estimate in result.estimates}
-    for task, entry in own.items():
-        for metric, value in entry.items():
-            if task != "all" and not metric.endswith("_stderr"):
-                assert computed[task, metric] == pytest.approx(value)
-
-
-def test_written_twice_is_written_once(written: Path) -> None:
-    """The files have the run's time; only the bytes of the second export are new."""
-    before = {path.relative_to(written): path.read_bytes() for path in written.glob("out/**/*") if path.is_file()}
-    assert main(["board", "datasets", "own.yaml", "-o", "out", "--layout", "v1", "--store", "s.sqlite"]) == 0
-    after = {path.relative_to(written): path.read_bytes() for path in written.glob("out/**/*") if path.is_file()}
-    assert after == before
-    assert len([path for path in after if path.suffix == ".parquet"]) == 5
-
-
-@pytest.mark.slow
-def test_without_the_package_of_the_hashes_nothing_is_written(
-    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line names the extra that installs it."""
-    monkeypatch.setattr("assaymark.interop.lighteval_files.find_spec", lambda _: None)
-    assert main(["board", "datasets", "own.yaml", "-o", "other", "--layout", "v1", "--store", "s.sqlite"]) == 2
-    assert ".[hub]" in capsys.readouterr().err
-    assert not (written / "other").exists()
+        assert (PresentName(task, member.metrics[0], member.filter, group), member.shots) in known
 
 
 # --------------------------------------------------------------------------------- files of earlier versions
@@ -270,3 +163,18 @@ def test_a_text_that_is_no_value_is_named(tmp_path: Path, bad: Mapping[str, Any]
     pq.write_table(pa.Table.from_pylist([{**AS_TEXT, **bad}]), file)
     with pytest.raises(Exception, match=rf"row 0, {next(iter(bad))} is .*not a Python value"):
         read_imported(file)
+
+
+def test_details_beside_results_give_a_board_its_random_row(tmp_path: Path) -> None:
+    """What guessing scores is known from the choices, under the name that the task has here."""
+    stamp = "2024-01-06T09-45-44.755529"
+    (tmp_path / "details").mkdir()
+    pq.write_table(
+        pa.Table.from_pylist([OF_2024] * 2), tmp_path / "details" / f"details_harness_demo_who_25_{stamp}.parquet"
+    )
+    content = {"config_general": {"model_name": "org/m"}, "results": {"harness|demo_who|25": {"acc": 1.0}}}
+    (tmp_path / "details" / f"results_{stamp}.json").write_text(json.dumps(content))
+    (tmp_path / "b.yaml").write_text("title: B\ntasks: [{task: demo_who, shots: 25}]\nresults: details\n")
+    result = read_board(tmp_path / "b.yaml")
+    (random,) = [row for row in Site([result]).table(result).rows if row.model == "Random"]
+    assert {key: cell.number.value for key, cell in random.cells.items()} == {"demo-who": 0.5}

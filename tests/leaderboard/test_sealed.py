@@ -164,8 +164,7 @@ def outputs(place: Place, with_sealed: tuple[str, ...] = ()) -> dict[str, str]:
         for boards in ((str(place.board),), ()):
             texts |= visited(create_app([board_feature(open_site(boards, place.store))]), ids)
         done("board", "export", place.board, "-o", out / "site", "--store", place.store)
-        for layout in ("v1", "v2"):
-            command("board", "datasets", place.board, "-o", out / layout, "--layout", layout, "--store", place.store)
+        command("board", "datasets", place.board, "-o", out / "datasets", "--store", place.store)
         done("card", "fake-gold-1", "--store", place.store, "-o", out / "card.md")
         texts["query"] = done("board", "query", place.board, "", "--store", place.store, "--json")
     for suffix in ("csv", "md", "tex", "yaml", "json", "parquet"):
@@ -188,7 +187,7 @@ def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> No
     before = outputs(place)
     open_in = {name for name, text in before.items() if MARK in text}
     kinds = ["/compare", "/samples/exam", "/samples/words/0", "/samples/exam/0.json", "site/", "lm_eval/",
-             "wrong.jsonl", "wrong.csv", "one.html", "one.md", "two.html", "v2/"]  # fmt: skip
+             "wrong.jsonl", "wrong.csv", "one.html", "one.md", "two.html", "datasets/"]  # fmt: skip
     for kind in kinds:
         assert any(kind in name for name in open_in), f"the marker is in no {kind}, so its absence would show nothing"
     place.seal()
@@ -398,7 +397,7 @@ def test_an_owner_is_told_what_is_wrong_with_revealed_rows(place: Place) -> None
 
 
 def test_what_was_left_out_is_said(place: Place) -> None:
-    """Exports, the arena and the alarm say that rows are missing because they are sealed; empty hashes are null."""
+    """Exports, the arena and the alarm say that rows are missing because they are sealed."""
     place.seal()
     file = place.folder / "w.jsonl"
     printed = done("export", "last", "--wrong", "-o", file, "--store", place.store)
@@ -406,13 +405,7 @@ def test_what_was_left_out_is_said(place: Place) -> None:
     assert "left out" not in done("export", "last", "--wrong", "-o", file, "--store", place.store, "--with_sealed")
     with Store.open_to_read(place.store) as store, pytest.raises(UsageError, match=r"sealed: words"):
         answers_of_runs(store, [])
-    done("board", "datasets", place.board, "-o", place.folder / "v1", "--layout", "v1", "--store", place.store)
-    texts = [path.read_text() for path in (place.folder / "v1").rglob("results_*.json")]
-    assert texts
     done("task", "seal", place.folder / "open.csv", "-o", place.folder, "--store", place.store)
-    done("board", "datasets", place.board, "-o", place.folder / "none", "--layout", "v1", "--store", place.store)
-    for path in (place.folder / "none").rglob("results_*.json"):
-        assert set(json.loads(path.read_text())["summary_general"]["hashes"].values()) == {None}
     assert "has no preview" in done("board", "exposure", place.board, "--store", place.store)
 
 

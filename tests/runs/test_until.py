@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,78 +316,45 @@ def test_a_killed_run_with_forecasts_ends_as_one_that_was_never_interrupted(tmp_
     assert len(ends[0]["forecasts"]) == 2
 
 
-@pytest.mark.slow
-def test_a_killed_run_with_active_draws_ends_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
-    """The order follows from stored scores, the seed and its own answers; a stricter goal goes on in it."""
-    store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")
-    for place in (store, plain):
-        for other in (0.62, 0.72):
-            assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=place)
-    words = ["run", "--model", "fake", "--model_args", "accuracy=0.7,delay_ms=20", "--tasks", "demo_facts", "--json"]
-    command = [sys.executable, "-m", "assaymark", *words, "--draws", "active", "--until"]
-    with subprocess.Popen([*command, "± 5", "--store", store], stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            with Store.open_to_read(store) as opened:
-                if opened.runs()[0].n_outputs > 250 and opened.runs()[0].status == "running":
-                    break
-            time.sleep(0.05)
-        process.kill()
-    ends = []
-    for place in (store, plain):
-        with Store.open_to_read(place) as opened:
-            n_before = opened.runs()[0].n_outputs if place == store else 0
-        ended = subprocess.run([*command, "± 5", "--store", place], capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-        ends.append(json.loads(ended.stdout)["until"])
-        with Store.open_to_read(place) as opened:
-            row = next(row for row in opened.runs() if row.extra.get("until"))
-            assert row.n_outputs == 4 * ends[-1]["n_seen"] >= n_before  # four choices, nothing asked twice
-    assert ends[0] == ends[1]
-    assert (ends[0]["draws"], len(ends[0]["forecasts"])) == ("active", 2)
-    narrow = subprocess.run([*command, "± 3", "--store", store], capture_output=True, text=True, check=False)
-    stricter = json.loads(narrow.stdout)["until"]
-    assert ends[0]["n_seen"] < stricter["n_seen"] < 200
-    with Store.open(store) as opened:
-        row = next(row for row in opened.runs() if row.extra.get("until"))
-        assert row.n_outputs == 4 * stricter["n_seen"]
-    options = {"model_args": {"accuracy": 0.7, "delay_ms": 20}, "store": store}
-    with pytest.raises(PlanError, match="began with active draws"):
-        evaluate_until("fake", "demo_facts", ["± 3"], **options)  # type: ignore[arg-type]
-    truth = assaymark.evaluate("fake", "demo_facts", **options).estimate("demo_facts").value  # type: ignore[arg-type]
-    assert truth is not None
-    assert stricter["goals"][0]["low"] <= truth <= stricter["goals"][0]["high"]
-
-
-def test_active_draws_need_one_goal_and_forecasts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What they cannot follow is named, and a comparison does not take their order for the common one."""
+def test_a_run_that_an_earlier_version_drew_actively_is_shown_and_not_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its order followed its answers, so a comparison has no interval and a goal refuses it until the rest is asked."""
     store = str(tmp_path / "s.sqlite")
-    active: Any = {"draws": "active", "model_args": MODEL, "store": store}
-    with pytest.raises(PlanError, match="no finished run of another model has all of these questions"):
-        evaluate_until("fake", "demo_facts", ["± 8"], **active)
-    for more in ({"forecasts": False}, {"goals": ["± 8", "acc >= .5"]}, {"goals": [], "budget": Budget(50)}):
-        with pytest.raises(UsageError, match="follow the forecasts of one goal"):
-            evaluate_until("fake", "demo_facts", **{"goals": ["± 8"], **active, **more})
     other = assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.62}, store=store)
-    done = evaluate_until("fake", "demo_facts", ["± 8"], **active)
-    assert done.is_decided
-    assert done.n_seen < done.n
-    assert "Questions with an uncertain forecast were asked more often" in done.lines()[-1]
-    state = done.goals[0].state
-    own = done.run.estimate("demo_facts", done.goals[0].metric)
-    assert (own.value, own.low, own.high, own.method) == (state.mean, state.low, state.high, "betting, at any time")
-    assert done.run.estimate("demo_facts", "acc").value is None  # a mean over questions that were not drawn equally
-    (pair,) = assaymark.compare_runs([other, done.run]).pairs
+    begun = evaluate_until("fake", "demo_facts", ["± 8"], model_args=MODEL, store=store).run
+    with Store.open(store) as opened:  # as those versions left it: one mean by the goal, all others undefined
+        facts = {**begun.row.extra, "draws": "active", "until": {**begun.row.extra["until"], "draws": "active"}}
+        undefined: dict[str, Any] = {"low": None, "high": None, "stderr": None, "method": ""}
+        estimates = [
+            replace(each, value=0.7 if each.metric == "acc_norm" else None, **undefined) for each in begun.estimates
+        ]
+        opened.save_estimates(begun.id, estimates, facts)
+    assert main(["show", begun.id, "--store", store]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "stopped by rule after" in shown
+    assert "70.0%" in shown
+    for name in ("run.csv", "run.assaymark"):
+        assert main(["export", begun.id, "-o", str(tmp_path / name), "--store", store]) == 0
+    assert main(["import", str(tmp_path / "run.assaymark"), "--store", store + "2"]) == 0
+    (pair,) = compare_stored(store, [other.id, begun.id]).pairs
     assert "so intervals and p are not valid; evaluate the rest" in " ".join(pair.notes)
-    words = ["run", "--model", "fake", "--tasks", "demo_facts", "--store", store, "--draws", "active"]
-    assert main(words) == 2
-    assert "--draws active is about the order of --until" in capsys.readouterr().err
+    n_before = begun.row.n_outputs
+    for words in (["± 4"], ["± 4", "--no_forecasts"]):
+        command = ["run", "--model", "fake", "--model_args", "accuracy=0.7", "--tasks", "demo_facts", "--until", *words]
+        capsys.readouterr()
+        assert main([*command, "--quiet", "--store", store]) == 2
+        assert capsys.readouterr().err == (
+            f"error: run {begun.short_id} began with --draws active, which this version does not have, so its interval "
+            "cannot be continued; evaluate the rest: assaymark run without --until\n"
+        )
+    assert begun.row.n_outputs == n_before
     whole = assaymark.evaluate("fake", "demo_facts", model_args=MODEL, store=store)
-    assert whole.id == done.run.id
-    assert whole.estimate("demo_facts", "acc").value is not None
-    began = evaluate_until("fake", "demo_facts", budget=Budget(60), model_args={"accuracy": 0.5}, store=store)
-    with pytest.raises(PlanError, match=f"run {began.run.short_id} began with random draws"):
-        evaluate_until("fake", "demo_facts", ["± 8"], **{**active, "model_args": {"accuracy": 0.5}})
+    assert whole.id == begun.id
+    assert whole.estimate("demo_facts", "acc").low is not None
+    again = evaluate_until("fake", "demo_facts", ["± 8"], model_args=MODEL, store=store)  # nothing of it is asked
+    assert again.is_decided
+    assert whole.row.n_outputs == 4 * whole.estimate("demo_facts", "acc").n
 
 
 TWO_SIZES = """

@@ -13,9 +13,7 @@ import pytest
 from benchmarks.sequential_rules import peeking
 
 from assaymark.errors import UsageError
-from assaymark.randomness import generator_for
-from assaymark.statistics import active_draws, forecasts
-from assaymark.statistics.active_draws import ActiveDraws
+from assaymark.statistics import forecasts
 from assaymark.statistics.forecasts import Control, ridge_forecasts
 from assaymark.statistics.sequential import BettingSequence, SequentialMean
 
@@ -109,7 +107,6 @@ def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np
 def early_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let forecasts be fitted as often as in a long sequence."""
     monkeypatch.setattr(forecasts, "FIRST_FIT", FIT_AFTER)
-    monkeypatch.setattr(active_draws, "FIRST_FIT", FIT_AFTER)
 
 
 @pytest.mark.slow
@@ -130,35 +127,17 @@ def test_forecasts_of_any_quality_miss_as_rarely(kind: str) -> None:
     assert refuted(sequence, values[orders]).mean() <= MOST
 
 
-def clocks(seed: int, n: int) -> Callable[[int], np.ndarray]:
-    """Return clocks of n values, as `question_clocks` makes them."""
-    return lambda n_seen: generator_for("test", seed, n_seen).exponential(size=n)
-
-
-def drawn(seed: int, control: Control, values: np.ndarray, weights: np.ndarray | None) -> ActiveDraws:
-    """Return the active draws of all values."""
-    draws = ActiveDraws(control, clocks(seed, len(values)), weights)
-    for _ in range(len(values)):
-        draws.take(float(values[draws.upcoming()[0]]))
-    return draws
-
-
 @pytest.mark.usefixtures("early_fits")
-@pytest.mark.parametrize("is_active", [False, True])
-def test_orders_side_by_side_are_each_as_alone(*, is_active: bool) -> None:
+def test_orders_side_by_side_are_each_as_alone() -> None:
     """Capitals, estimates and what is certain of five orders, with forecasts and weights of their own."""
     rng, n = np.random.default_rng(11), N_FORECAST
     values, weights = np.where(rng.random((5, n)) < 0.6, 1.0, -1.0), rng.uniform(0.2, 1.0, (5, n))
     others = np.where(rng.random((5, 4, n)) < 0.8, values[:, None], -values[:, None])
 
-    def control(at: int) -> Control | ActiveDraws:
-        own = Control(others[at])
-        return ActiveDraws(own, clocks(at, n), weights[at]) if is_active else own
-
     def sequence(numbers: list[int]) -> BettingSequence:
         own = BettingSequence(
-            n, ALPHA, half_width=0.15, n_orders=len(numbers), control=[control(at) for at in numbers],
-            weights=None if is_active else weights[numbers],
+            n, ALPHA, half_width=0.15, n_orders=len(numbers), control=[Control(others[at]) for at in numbers],
+            weights=weights[numbers],
         )  # fmt: skip
         own.add(values[numbers][:, :40])
         return own
@@ -186,72 +165,6 @@ def test_each_order_needs_its_own_forecasts_and_weights(
     """Those of fewer orders, or of lists of another length, are refused."""
     with pytest.raises(UsageError, match=fault):
         BettingSequence(n, n_orders=n_orders, **arguments)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("early_fits")
-@pytest.mark.parametrize(("kind", "is_weighted"), [("alike", False), ("opposite", False), ("noise", True)])
-def test_active_draws_miss_as_rarely(kind: str, *, is_weighted: bool) -> None:
-    """Which question comes next follows from forecasts of any quality and the values so far: valid in 2,000 orders.
-
-    Without the factor of importance the same draws refute the truth too often.
-    """
-    rng, n = np.random.default_rng(3), N_FORECAST
-    values = np.where(rng.random(n) < 0.7, 1.0, -1.0)
-    control = Control(forecast_cases()[kind](rng, values))
-    weights = rng.uniform(0.2, 1.0, n) if is_weighted else None
-    mean = np.average(values, weights=weights, keepdims=True).reshape(1)
-    draws = [ActiveDraws(control, clocks(seed, n), weights) for seed in range(N_ORDERS)]
-    sequence = BettingSequence(n, ALPHA, half_width=0.15, means=mean, n_orders=N_ORDERS, control=draws)
-    while sequence.n_seen < n - 1:
-        block = np.array([values[of_order.upcoming()] for of_order in draws])
-        sequence.add(block[:, : n - 1 - sequence.n_seen])
-    most = np.maximum(sequence.most_up, sequence.most_down)[:, 0]
-    assert (most >= sequence.log_needed).mean() <= MOST
-    if kind == "alike":
-        sequence = BettingSequence(n, ALPHA, half_width=0.15, means=mean, n_orders=N_ORDERS)
-        assert refuted(sequence, np.array([values[of_order.order] for of_order in draws])).mean() > 2 * MOST
-
-
-def test_a_moved_value_has_the_expectation_of_a_plain_draw() -> None:
-    """Over all values that may be drawn next: probabilities by hand, and the mean and bounds that `Draw` states."""
-    rng = np.random.default_rng(7)
-    values, weights = np.where(rng.random(120) < 0.6, 1.0, -1.0), rng.uniform(0.2, 1.0, 120)
-    others = np.where(rng.random((4, 120)) < 0.85, values, -values)
-    draws = ActiveDraws(Control(others), clocks(0, 120), weights)
-    for _ in range(60):
-        draws.take(float(values[draws.upcoming()[0]]))
-    shares = weights / weights.sum()
-    rest = np.setdiff1d(np.arange(120), draws.order[:60])
-    left = float(shares[rest].sum())
-    forecasts = ridge_forecasts(others, values[draws.order[:50]], draws.order[:50]).clip(-1, 1)
-    before = np.setdiff1d(np.arange(120), draws.order[:50])
-    spread = np.sqrt(1 - forecasts**2)
-    rates = shares * (0.5 * spread / np.average(spread[before], weights=shares[before]) + 0.5)
-    probability = rates[rest] / rates[rest].sum()
-    factors = shares[rest] / left / probability
-    moved = (shares[rest] @ forecasts[rest]) / left + factors * (values - forecasts)[rest]
-    assert probability @ moved == pytest.approx(shares[rest] @ values[rest] / left, abs=1e-12)
-    draw, at = draws.next_draw(left), draws.order[60]
-    own = float(moved[list(rest).index(at)])
-    assert draw.rest + draw.factor * (values[at] - draw.forecast) == pytest.approx(own, rel=1e-9)
-    assert draw.low <= (factors * (-1 - forecasts[rest])).min() + 1e-12
-    assert draw.high >= (factors * (1 - forecasts[rest])).max() - 1e-12
-
-
-def test_an_active_order_follows_from_values_and_clocks_alone() -> None:
-    """Equal values make an equal order, each number once; a value that differs changes only what is drawn later."""
-    rng = np.random.default_rng(8)
-    values = np.where(rng.random(200) < 0.6, 1.0, -1.0)
-    control = Control(np.where(rng.random((4, 200)) < 0.85, values, -values))
-    first, again = (drawn(1, control, values, None).order for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    assert sorted(first) == list(range(200))
-    changed = values.copy()
-    changed[first[:30]] *= -1
-    other = drawn(1, control, changed, None).order
-    np.testing.assert_array_equal(first[:50], other[:50])
-    assert (first[50:100] != other[50:100]).any()
 
 
 @pytest.mark.slow

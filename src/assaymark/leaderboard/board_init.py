@@ -16,7 +16,7 @@ from assaymark.registry import nearest
 
 __all__ = ["number_headings", "table_format", "write_board"]
 
-_KNOWN: dict[TableFormat, frozenset[str]] = {
+_PUBLISHED: dict[TableFormat, frozenset[str]] = {  # headings by which a table is recognised
     "open-llm-v1": frozenset({"fullname", "average", "arc", "hellaswag"}),
     "open-llm-v2": frozenset({"model_name", "model_average_score", "evaluations_ifeval_value"}),
 }
@@ -50,12 +50,10 @@ _OF_RUNS = """
 _FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}
 
 
-def write_board(
-    path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, form: str | None, title: str | None
-) -> None:
+def write_board(path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, title: str | None) -> None:
     """Write a board's file; without suite, tasks and table it shows the suite open-llm-v1.
 
-    A table's layout, `form`, is recognised by its headings where it is None.
+    A table's layout is recognised by its headings.
 
     Raises: UsageError where the file is there already; UnknownName for a suite; DataError for a table without columns.
     """
@@ -64,7 +62,7 @@ def write_board(
     if not path.parent.is_dir():
         raise UsageError(f"{path.parent} is not a directory; make it first")
     if table is not None:
-        text = _table(path, Path(table), form, title)
+        text = _table(path, Path(table), title)
     elif tasks:
         text = _tasks(path, tasks, title)
     else:
@@ -103,21 +101,10 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
     return "".join(lines) + rules + _REST.format(more=_OF_RUNS)
 
 
-def table_format(path: Path) -> TableFormat:
-    """Return the layout of a table by its headings: one of the published ones, else csv. Raises: DataError."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            headings = set(next(csv.reader(file), ()))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
-    return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
-
-
-def _table(path: Path, table: Path, form: str | None, title: str | None) -> str:
+def _table(path: Path, table: Path, title: str | None) -> str:
     if not table.is_file():
         raise UsageError(f"file not found: {table}; expected a CSV file")
-    form = form or table_format(table)
-    quoted = json.dumps(relpath(table, path.parent))
+    form, quoted = table_format(table), json.dumps(relpath(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
     if form == "csv":
@@ -126,6 +113,16 @@ def _table(path: Path, table: Path, form: str | None, title: str | None) -> str:
         lines.append("  # sizes: {COLUMN: 1000}   # numbers of questions; intervals and ranks come from them\n")
         lines.append("  # per_cent: false         # where 0.63 stands for 63%\n")
     return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n")
+
+
+def table_format(table: Path) -> TableFormat:
+    """Return the format of a CSV file, by its headings. Raises: DataError where it is no CSV file."""
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            headings = set(next(csv.reader(file), ()))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{table}: is not a CSV file in UTF-8: {error}") from error
+    return next((form for form, needed in _PUBLISHED.items() if needed <= headings), "csv")
 
 
 def number_headings(table: Path) -> list[str]:

@@ -1,17 +1,14 @@
-"""A board's own rows in the layouts of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
+"""A board's own rows in the layout of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
 
-`requests/` has one file per row (`request_files`). Of the second leaderboard (v2), `results/` has lm-eval's results
-files by model and `details/` lm-eval's samples by model and task; of the first (v1), both are lighteval's
-(`lighteval_files`). Samples of gated data sets are not written unless that is allowed, those of sealed tasks never.
-Source: https://huggingface.co/open-llm-leaderboard (2024), https://huggingface.co/open-llm-leaderboard-old (2023)
+`requests/` has one file per row (`request_files`), `results/` lm-eval's results files by model and `details/` lm-eval's
+samples by model and task. Samples of gated data sets are not written unless that is allowed, those of sealed tasks
+never. Source: https://huggingface.co/open-llm-leaderboard (2024)
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from assaymark.errors import StoreError
-from assaymark.interop.lighteval_files import need_hashes, write_lighteval_files
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from assaymark.leaderboard.published_facts import is_hub_id
 from assaymark.leaderboard.request_files import request_of, write_request
@@ -21,23 +18,16 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.store import Store
 from assaymark.store.outward import outward
 
-__all__ = ["Layout", "write_old_layout"]
-
-Layout = Literal["v1", "v2"]
+__all__ = ["write_old_layout"]
 
 REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
 
 
-def write_old_layout(
-    table: BoardTable, store: Store, folder: Path, *, layout: Layout = "v2", show_gated: bool = False
-) -> Iterator[Path]:
+def write_old_layout(table: BoardTable, store: Store, folder: Path, *, show_gated: bool = False) -> Iterator[Path]:
     """Write requests, results and details of a board's measured rows; yield the paths.
 
-    Raises: UsageError for a run without results; MissingExtra for v1 without xxhash; StoreError if a file cannot be
-    written.
+    Raises: UsageError for a run without results; StoreError if a file cannot be written.
     """
-    if layout == "v1":
-        need_hashes()
     written: set[str] = set()
     for row in table.rows:
         if row.origin != "measured":
@@ -55,12 +45,7 @@ def write_old_layout(
                     for name in store.run(run_id).tasks
                     if (show_gated or not is_gated(name)) and name not in withheld
                 ]
-                if layout == "v1":
-                    yield from write_lighteval_files(
-                        store, run_id, folder, model=row.model, place=_place(row), tasks=tasks
-                    )
-                else:
-                    yield from _write_run(store, run_id, folder, _place(row), tasks)
+                yield from _write_run(store, run_id, folder, _place(row), tasks)
 
 
 def _place(row: BoardRow) -> str:

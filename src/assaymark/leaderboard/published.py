@@ -4,7 +4,7 @@ Averages are recomputed by the table's own rule; rows whose numbers disagree wit
 the rule gives. The files hold no intervals: they are computed from the published share and the benchmark's number of
 questions (Wilson's), which leaves out any variation but that of the questions.
 
-A published table without a board's file: its layout is recognised by its headings.
+A published table without a board's file: its format is recognised by its headings.
 """
 
 import csv
@@ -17,7 +17,7 @@ from pathlib import Path
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard import published_facts
 from assaymark.leaderboard.averages import average_of
-from assaymark.leaderboard.board import Board, TableFormat, TableSource, column_keys, slug
+from assaymark.leaderboard.board import Board, TableSource, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.board_init import number_headings, table_format
 from assaymark.leaderboard.numbers_in_files import number_in
@@ -30,17 +30,17 @@ from assaymark.statistics.intervals import wilson
 __all__ = ["board_of_table", "read_published"]
 
 
-def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
-    """Return the board of a CSV file, its title the file's name; without `form` the layout is recognised.
+def board_of_table(path: Path) -> Board:
+    """Return the board of a CSV file, its title the file's name.
 
     Raises: UsageError where the file does not exist; DataError for one that is not a table of models.
     """
     if not path.is_file():
         raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
-    layout = form or table_format(path)
-    columns = {name: name for name in number_headings(path)} if layout == "csv" else {}
+    form = table_format(path)
+    columns = {name: name for name in number_headings(path)} if form == "csv" else {}
     name = slug(path.stem)
-    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), layout, columns))
+    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), form, columns))
 
 
 LARGEST_FILE = 200 << 20
@@ -101,7 +101,6 @@ class _Format:
     tolerance: float  # of the average, in points: what the rounding of the file allows
     key: tuple[str, ...]  # headings that tell rows apart
     scale: float = 100.0  # the file's numbers are so many times a share
-    note: str = ""
 
 
 def _format_of(source: TableSource) -> _Format:

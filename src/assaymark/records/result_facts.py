@@ -155,7 +155,7 @@ class StopFacts(TypedDict):
     seed: NotRequired[int]
     alpha: NotRequired[float]
     macro: NotRequired[bool]
-    draws: NotRequired[str]
+    draws: NotRequired[str]  # "active" in runs of earlier versions, whose order followed the answers
     at_least: NotRequired[int]
     n_rivals: NotRequired[int]
 
@@ -192,7 +192,7 @@ class ResultFacts(TypedDict, total=False):
     until: StopFacts
     race: StopFacts
     forecasts: Sequence[str]  # ids of the runs that forecast this one
-    draws: str  # how its questions are drawn
+    draws: str  # "active" in runs of earlier versions, whose order followed the answers
     claims: Sequence[Mapping[str, JsonValue]]
     beside_people: Sequence[Mapping[str, JsonValue]]  # with "line", to show
     contaminated: Sequence[Mapping[str, JsonValue]]  # with "line", to show

@@ -6,7 +6,6 @@ no output, and are recorded with it; what continues it uses the same ones, also 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -16,12 +15,9 @@ from assaymark.runs.plan import PreparedRun
 from assaymark.statistics.arrays import Floats
 from assaymark.store import RunRow, Store
 
-__all__ = ["FORECASTS", "MOST_FORECASTS", "Draws", "Forecasts", "fixed_forecasts", "stored_values"]
-
-Draws = Literal["random", "active"]  # with equal probabilities (or by weight), or following the forecasts' uncertainty
+__all__ = ["FORECASTS", "MOST_FORECASTS", "Forecasts", "fixed_forecasts", "stored_values"]
 
 FORECASTS = "forecasts"  # in a run's facts: ids of the runs that forecast it
-DRAWS = "draws"  # in a run's facts: how its questions are drawn
 MOST_FORECASTS = 30  # runs, the latest: each costs reading all its scores
 Place = tuple[str, int]
 Metrics = Mapping[str, tuple[str, str]]
@@ -53,9 +49,7 @@ class Forecasts:
         return values if rows and np.isfinite(values).all() else None
 
 
-def fixed_forecasts(
-    store: Store, run_id: str, prepared: PreparedRun, *, wanted: bool = True, draws: Draws = "random"
-) -> Forecasts:
+def fixed_forecasts(store: Store, run_id: str, prepared: PreparedRun, *, wanted: bool = True) -> Forecasts:
     """Return the runs that forecast this one: those recorded, else those stored now, if it has no output yet.
 
     Args:
@@ -63,17 +57,15 @@ def fixed_forecasts(
         run_id: of the run that is forecast.
         prepared: its tasks.
         wanted: whether to choose any, where nothing is recorded.
-        draws: how its questions are drawn, which is recorded too.
 
-    Raises: PlanError where a recorded run is no longer stored, and where the run began with other draws, or with active
-        ones and nothing that forecasts it.
+    Raises: PlanError where a recorded run is no longer stored, and where an earlier version began the run in an order
+        of its own and questions of it are left.
     """
     own = store.run(run_id)
-    began = own.extra.get(DRAWS, "random" if own.n_outputs else draws)
-    if began != draws:
-        remedy = "add --draws active" if began == "active" else "omit --draws active"
+    if own.extra.get("draws") == "active" and own.status != "finished":
         raise PlanError(
-            f"run {own.short_id} began with {began} draws, and its interval counts questions in that order; {remedy}"
+            f"run {own.short_id} began with --draws active, which this version does not have, so its interval cannot "
+            "be continued; evaluate the rest: assaymark run without --until"
         )
     recorded = own.extra.get(FORECASTS)
     if isinstance(recorded, list):
@@ -89,12 +81,7 @@ def fixed_forecasts(
                 ) from error
         return Forecasts(store, tuple(runs))
     chosen = _candidates(store, own, prepared) if wanted and not own.n_outputs else []
-    if draws == "active" and not chosen:
-        raise PlanError(
-            "active draws follow the forecasts of stored models, and no finished run of another model has all of these "
-            "questions; omit --draws active, or evaluate other models in this store first"
-        )
-    facts = {**own.extra, FORECASTS: [row.run_id for row in chosen], DRAWS: draws}
+    facts = {**own.extra, FORECASTS: [row.run_id for row in chosen]}
     store.save_estimates(run_id, store.estimates(run_id), facts)
     return Forecasts(store, tuple(chosen))
 

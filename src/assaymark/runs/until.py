@@ -13,13 +13,12 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from assaymark.errors import PlanError, UsageError
-from assaymark.records import Estimate, JsonValue
-from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.forecasting import Draws, Forecasts, fixed_forecasts
+from assaymark.runs.forecasting import Forecasts, fixed_forecasts
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
@@ -35,10 +34,8 @@ from assaymark.runs.race import (
     weighting_notes,
 )
 from assaymark.runs.run import Run
-from assaymark.statistics.active_draws import ActiveDraws
-from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import MeanState, SequentialMean
-from assaymark.tasks.question_order import macro_weights, question_clocks
+from assaymark.tasks.question_order import macro_weights
 
 __all__ = ["Budget", "Goal", "GoalState", "Until", "evaluate_until", "parse_budget", "parse_goal"]
 
@@ -211,7 +208,6 @@ class Until:
     n_failed: int = 0
     spent: str | None = None  # which part of the budget ended it
     forecasts: tuple[str, ...] = ()  # models whose stored scores forecast these
-    draws: Draws = "random"
 
     @property
     def is_decided(self) -> bool:
@@ -225,11 +221,6 @@ class Until:
             certainty = "All questions were asked, so the scores are certain of this benchmark."
         else:
             certainty = f"At most {self.alpha:.0%} of such statements are wrong about this benchmark."
-        if self.draws == "active" and self.n_seen < self.n:
-            return (
-                f"{certainty} Questions with an uncertain forecast were asked more often, so other scores, which would "
-                "be means over these, are undefined until the rest is asked (assaymark run)."
-            )
         return f"{certainty} The intervals of the table are about new questions of this kind."
 
     def lines(self) -> list[str]:
@@ -247,7 +238,7 @@ class Until:
         return {
             "goals": [goal.to_json() for goal in self.goals], "is_decided": self.is_decided, "alpha": self.alpha,
             "n_seen": self.n_seen, "n": self.n, "n_failed": self.n_failed, "spent": self.spent, "about": self.about,
-            "forecasts": list(self.forecasts), "draws": self.draws,
+            "forecasts": list(self.forecasts),
         }  # fmt: skip
 
 
@@ -265,33 +256,10 @@ class _Followed:
         self.places = [place for place in places if place[0] in metrics]
         others = forecasts.values(self.places, metrics) if forecasts.runs else None
         weights = np.array(macro_weights(self.places)) if macro else None
-        self._alpha = alpha
         self._mean = SequentialMean(
             len(self.places), alpha, half_width=goal.half_width, threshold=goal.bound, weights=weights, others=others
         )
         self.state = GoalState(goal, metric, self._mean.state(), macro=macro)
-
-    def draw_actively(self, dataset_hashes: Mapping[str, str | None], seed: int) -> ActiveDraws:
-        """Return an order of this goal's questions that follows the forecasts' uncertainty, before any was added.
-
-        Raises: PlanError where no forecasting run has scores of all of them.
-        """
-        places = sorted(self.places)
-        others = self._forecasts.values(places, self.metrics)
-        if others is None:
-            raise PlanError(
-                f"active draws follow the forecasts of stored models, and none of {', '.join(self._forecasts.names)} "
-                f"has {self.state.metric} of all questions; omit --draws active"
-            )
-        weights = np.array(macro_weights(places)) if self.state.macro else None
-        clocks = question_clocks({task: dataset_hashes[task] for task in self.metrics}, len(places), seed)
-        draws = ActiveDraws(Control(2 * others - 1), clocks, weights)
-        goal = self.goal
-        self.places = places
-        self._mean = SequentialMean(
-            len(places), self._alpha, half_width=goal.half_width, threshold=goal.bound, draws=draws
-        )
-        return draws
 
     @property
     def is_open(self) -> bool:
@@ -321,7 +289,6 @@ def evaluate_until(
     order_seed: int = 0,
     forecasts: bool = True,
     macro: bool = False,
-    draws: Draws = "random",
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Unpack[EvaluateOptions],
 ) -> Until:
@@ -337,19 +304,16 @@ def evaluate_until(
         forecasts: whether finished runs of other models in the store forecast the scores, which narrows the intervals.
             They are fixed before the first question is asked, and recorded with the run.
         macro: whether each task of a goal counts the same, whatever its number of questions.
-        draws: "active" draws questions with probabilities that follow the forecasts' uncertainty, of one goal.
         observe_goals: called after each block.
         evaluation: other options of `evaluate`.
 
     Raises: UsageError for a goal that names nothing selected, for metrics that are not shares, for `limit` and
-        `samples`, where neither goals nor a budget are named, and for active draws without forecasts or of several
-        goals; PlanError for active draws where nothing stored forecasts; as `evaluate`.
+        `samples`, and where neither goals nor a budget are named; PlanError for a run that cannot be continued by a
+        rule (`fixed_forecasts`); as `evaluate`.
     """
     wanted = [parse_goal(goal) if isinstance(goal, str) else goal for goal in goals]
     if not wanted and budget == Budget():
         raise UsageError("nothing says when to stop; name a goal such as 'acc ± 2', or a budget")
-    if draws == "active" and (len(wanted) != 1 or not forecasts):
-        raise UsageError("active draws follow the forecasts of one goal; name one goal, and leave forecasts on")
     options: EvaluateOptions = {**evaluation}
     if budget.money is not None:
         if options.get("max_cost") is not None:
@@ -370,48 +334,24 @@ def evaluate_until(
         notify(line)
     answering = Answering(opened, prepared, store, metrics, evaluation.get("command"), notify, "the rule of --until")
     with answering:
-        stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts, draws=draws)
+        stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts)
         followed = [
             _Followed(goal, of_goal, places, alpha / len(wanted), stored, macro=macro)
             for goal, of_goal in zip(wanted, metrics_of_goals, strict=True)
         ]
-        active = None
-        if draws == "active":
-            hashes = {bound.plan.name: bound.plan.dataset_hash for bound in prepared.bound}
-            active = followed[0].draw_actively(hashes, order_seed)
-        spent, n_failed, n_seen = _ask(answering, followed, places, budget, began, observe_goals, active)
+        spent, n_failed, n_seen = _ask(answering, followed, places, budget, began, observe_goals)
     run = Run(store, answering.run_id)
     run.summarise(prepared)
     states = tuple(each.state for each in followed)
-    done = Until(run, states, alpha, n_seen, len(places), n_failed, spent, stored.names, draws)
+    done = Until(run, states, alpha, n_seen, len(places), n_failed, spent, stored.names)
     facts = {
         **done.to_json(),
         "rule": "; ".join(goal.rule for goal in wanted) or "the budget",
         "seed": order_seed,
         "macro": macro,
     }
-    estimates = run.estimates
-    if draws == "active" and n_seen < len(places):
-        estimates = _of_unequal_draws(estimates, followed[0])
-    store.save_estimates(run.id, estimates, {**run.row.extra, "until": facts})
+    store.save_estimates(run.id, run.estimates, {**run.row.extra, "until": facts})
     return replace(done, run=Run(store, run.id))
-
-
-def _of_unequal_draws(estimates: Sequence[Estimate], followed: _Followed) -> tuple[Estimate, ...]:
-    """Return estimates of which one that the goal is about, of a single task, has the goal's mean and interval.
-
-    The others are undefined: a plain mean of questions that were drawn with unequal probabilities is off, by several
-    points where the forecasts are good.
-    """
-    state, metrics = followed.state.state, followed.metrics
-    corrected = []
-    for estimate in estimates:
-        undefined = replace(estimate, value=None, low=None, high=None, stderr=None, method="")
-        is_task = estimate.details.get("kind", "task") == "task"
-        if len(metrics) == 1 and is_task and metrics.get(estimate.task) == (estimate.metric, estimate.filter):
-            undefined = replace(undefined, value=state.mean, low=state.low, high=state.high, method=AT_ANY_TIME)
-        corrected.append(undefined)
-    return tuple(corrected)
 
 
 def _metrics_of(goal: Goal, prepared: PreparedRun, main: Metrics) -> Metrics:
@@ -465,7 +405,6 @@ def _ask(
     budget: Budget,
     began: float,
     observe: Callable[[Sequence[GoalState]], None] | None,
-    active: ActiveDraws | None,
 ) -> tuple[str | None, int, int]:
     """Ask block by block; return which part of the budget was spent, how many questions failed, and how many counted.
 
@@ -481,11 +420,6 @@ def _ask(
             return (f"{budget.n_samples:,} samples" if left else None), 0, n_seen
         if budget.seconds is not None and time.monotonic() - began >= budget.seconds:
             return f"{budget.seconds:g} seconds", 0, n_seen
-        if active is not None:  # what comes later than the next draws is not decided yet
-            upcoming = [followed[0].places[at] for at in active.upcoming()]
-            chosen = set(upcoming)
-            left = upcoming + [place for place in left if place not in chosen]
-            room = min(room, len(upcoming))
         block = left[: min(_until_next_look(left, followed, n_seen), room)]
         scores = answering.values(block)
         # evidence counts in the order alone, so that what follows a failed question has to wait

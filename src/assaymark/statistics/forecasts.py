@@ -14,31 +14,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assaymark.statistics.arrays import Floats, Ints
+from assaymark.statistics.arrays import Floats
 
-__all__ = ["FIRST_FIT", "PENALTIES", "Control", "Draw", "ForecastDraws", "next_fit_after", "ridge_forecasts"]
+__all__ = ["PENALTIES", "Control", "Draw", "ForecastDraws", "ridge_forecasts"]
 
 FIRST_FIT = 50  # values before the first forecast; then there is a new one after each tenth of what was seen
 PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)  # of which leave-one-out errors choose; inf: the mean
 
 
-def next_fit_after(n_seen: int) -> int:
-    """Return after how many values there are new forecasts, if those there are were made after `n_seen`."""
-    return n_seen + max(FIRST_FIT, n_seen // 10)
-
-
-def ridge_forecasts(others: Floats, values: Floats, places: Ints | None = None) -> Floats:
-    """Return forecasts of all N values from t of them: ridge regression on the others' values.
+def ridge_forecasts(others: Floats, values: Floats) -> Floats:
+    """Return forecasts of all N values from the first t of them: ridge regression on the others' values.
 
     The penalty has the smallest leave-one-out error of `PENALTIES`, which the singular values give at once.
 
     Args:
         others: the others' values. Shape: [k, N].
         values: those seen. Shape: [t], t >= 2.
-        places: which ones these are; None: the first. Shape: [t].
     """
     rows = others.T - others.mean(axis=1)
-    seen = rows[: len(values)] if places is None else rows[places]
+    seen = rows[: len(values)]
     centre, mean = seen.mean(axis=0), values.mean()
     left, singular, right = np.linalg.svd(seen - centre, full_matrices=False)
     along = left.T @ (values - mean)
@@ -68,11 +62,10 @@ class Control:
     low: float = -1.0
     high: float = 1.0
 
-    def forecasts(self, values: Floats, places: Ints | None = None) -> Floats:
-        """Return forecasts of all values from t of them, the first without `places`. Shapes: [t] -> [N]."""
+    def forecasts(self, values: Floats) -> Floats:
+        """Return forecasts of all values from the first t of them. Shapes: [t] -> [N]."""
         known = np.zeros(self.others.shape[1]) if self.known is None else self.known
-        of_seen = known[: len(values)] if places is None else known[places]
-        sampled = ridge_forecasts(self.others, values - of_seen, places)
+        sampled = ridge_forecasts(self.others, values - known[: len(values)])
         return np.clip(sampled, self.low, self.high) + known
 
     def residuals(self, forecasts: Floats) -> tuple[float, float]:
@@ -83,20 +76,16 @@ class Control:
 
 
 class Draw(NamedTuple):
-    """What moves the next value: rest + factor * (value - forecast) is expected to be the mean of what is left.
+    """What moves the next value: rest + value - forecast is expected to be the mean of what is left.
 
-    weight: of the value in the mean of all.
     forecast: of the value.
     rest: the mean forecast of the values that are left.
-    factor: the share of the value's weight in what is left, over the probability with which it is drawn.
-    low: the least factor * (value - forecast) of any value that may be drawn.
+    low: the least value - forecast of any value that may be drawn.
     high: the largest.
     """
 
-    weight: float
     forecast: float
     rest: float
-    factor: float
     low: float
     high: float
 
@@ -117,23 +106,17 @@ class ForecastDraws:
         self._values, self._n_seen, self._next_fit = np.zeros(n), 0, FIRST_FIT
         self._forecasts, self._forecast_left = np.zeros(0), 0.0
 
-    @property
-    def n(self) -> int:
-        """How many values there are."""
-        return len(self._values)
-
     def next_draw(self, left: float) -> Draw:
         """Return the facts about the next value, where a weight `left` is left."""
         at = self._n_seen
         if at == self._next_fit:
             self._forecasts = self._control.forecasts(self._values[:at])
             self._forecast_left = float(self._weights[at:] @ self._forecasts[at:])
-            self._next_fit = next_fit_after(at)
-        weight = float(self._weights[at])
+            self._next_fit = at + max(FIRST_FIT, at // 10)
         if not len(self._forecasts):
-            return Draw(weight, 0.0, 0.0, 1.0, -1.0, 1.0)
+            return Draw(0.0, 0.0, -1.0, 1.0)
         low, high = self._control.residuals(self._forecasts[at:])
-        return Draw(weight, float(self._forecasts[at]), self._forecast_left / left, 1.0, low, high)
+        return Draw(float(self._forecasts[at]), self._forecast_left / left, low, high)
 
     def take(self, value: float) -> None:
         """Add the value of the next draw."""

@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 
 from assaymark.errors import UsageError
-from assaymark.statistics.active_draws import ActiveDraws
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.deadline_bets import SHARES, DeadlineBets, Moments
 from assaymark.statistics.forecasts import Control, ForecastDraws
@@ -59,7 +58,7 @@ class BettingSequence:
         means: Floats | None = None,
         n_orders: int = 1,
         weights: Floats | None = None,
-        control: Control | ActiveDraws | Sequence[Control | ActiveDraws] | None = None,
+        control: Control | Sequence[Control] | None = None,
         prunes: bool = False,
     ) -> None:
         """Begin with nothing seen.
@@ -73,7 +72,7 @@ class BettingSequence:
             n_orders: the number of orders that are followed side by side.
             weights: of the values in their order, for a weighted mean; each value was drawn with a probability
                 proportional to its weight among those left. Shape: [n] or [orders, n]. None: all equal.
-            control: what forecasts the values of an order, and may draw it; one for each of several orders.
+            control: what forecasts the values of an order; one for each of several orders.
             prunes: whether capitals against means that are refuted may stay what they are, which saves time.
         """
         if n < 1 or not 0 < alpha < 1 or (planned is not None and not 0 < planned <= 2):
@@ -81,22 +80,19 @@ class BettingSequence:
             raise UsageError(f"n={n}, alpha={alpha}, planned={planned}; {expected}")
         if half_width is not None and (planned is not None or not 0 < half_width <= 2):
             raise UsageError(f"half_width={half_width}, planned={planned}; expected one of them, up to 2")
-        controls = [] if control is None else list(control) if isinstance(control, Sequence) else [control]
+        controls = [] if control is None else [control] if isinstance(control, Control) else control
         if controls and len(controls) != n_orders:
             raise UsageError(f"{len(controls)} forecasts for {n_orders} orders; expected one for each")
+        for own in controls:
+            if own.others.shape[1] != n:
+                raise UsageError(f"forecasts of {own.others.shape[1]} values for an order of {n}")
         self._weights = None if weights is None else _shares(weights, n_orders, n)
-        draws = [
-            ForecastDraws(own, None if self._weights is None else self._weights[at])
-            if isinstance(own, Control)
-            else own
-            for at, own in enumerate(controls)
-        ]
-        for own in draws:
-            if own.n != n:
-                raise UsageError(f"forecasts of {own.n} values for an order of {n}")
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
-        self._planned, self._draws, self._prunes = planned, draws, prunes
+        self._planned, self._prunes = planned, prunes
+        self._draws = [
+            ForecastDraws(own, None if self._weights is None else self._weights[at]) for at, own in enumerate(controls)
+        ]
         self._deadline = None if half_width is None else DeadlineBets(half_width, self.log_needed)
         self._information = np.zeros(n_orders)  # the sum of 1 / (share left)^2 before each draw
         self._estimates = np.zeros(n_orders)  # of the mean, one for each draw, in proportion to that
@@ -140,15 +136,15 @@ class BettingSequence:
         moved = own
         if self._draws:
             upcoming = [draws.next_draw(left) for draws, left in zip(self._draws, self.left.tolist(), strict=True)]
-            weight, forecast, rest, factor, low, high = np.array(upcoming).T  # each [orders]
+            forecast, rest, low, high = np.array(upcoming).T  # each [orders]
             for draws, value in zip(self._draws, own.tolist(), strict=True):
                 draws.take(value)
             self._bounds = rest + low, rest + high
-            moved = rest + factor * (own - forecast)
+            moved = rest + (own - forecast)
             if self._draws[0].is_forecasting:
                 before = self.weighted / np.maximum(1.0 - self.left, 1e-12)
-                self._plain_squares += float((factor * (own - before) ** 2).sum())
-                self._residual_squares += float(((factor * (own - forecast)) ** 2).sum())
+                self._plain_squares += float(((own - before) ** 2).sum())
+                self._residual_squares += float(((own - forecast) ** 2).sum())
         lowest, highest = (bound[:, None] for bound in self._bounds)
         possible = np.clip(expected, lowest, highest)
         surprise = moved[:, None] - possible
@@ -177,10 +173,7 @@ class BettingSequence:
         self.weighted += weight * own
         self.n_seen += 1
         # a count has no rounding errors; a sum of weights has, so that a last one is not left of them
-        least = [draws.least_weight for draws in self._draws if isinstance(draws, ActiveDraws)]
-        if least:
-            self.left = np.maximum(self.left - weight, 0.0 if self.n_seen == self.n else np.array(least))
-        elif self._weights is None:
+        if self._weights is None:
             self.left = np.full_like(self.left, (self.n - self.n_seen) / self.n)
         else:
             self.left = np.maximum(self.left - weight, self._weights[:, self.n_seen :].min(axis=1, initial=1.0))
@@ -422,7 +415,7 @@ class SequentialMean:
 
     def __init__(
         self, n: int, alpha: float = 0.05, *, half_width: float | None = None, threshold: float | None = None,
-        weights: Floats | None = None, others: Floats | None = None, draws: ActiveDraws | None = None,
+        weights: Floats | None = None, others: Floats | None = None,
     ) -> None:  # fmt: skip
         """Begin with nothing seen.
 
@@ -433,7 +426,6 @@ class SequentialMean:
             threshold: a mean that is tested exactly, besides a grid of `MEAN_GRID` means.
             weights: of the values in their order, as in `BettingSequence`.
             others: other models' values of the same questions in their order, which forecast these. Shape: [k, n].
-            draws: the order, with its forecasts, in place of weights and others; of values in [-1, 1].
         """
         n_means = MEAN_GRID
         if half_width is not None:
@@ -448,7 +440,7 @@ class SequentialMean:
             half_width=None if half_width is None else 2 * half_width,
             means=2 * means - 1,
             weights=weights,
-            control=draws if others is None else Control(2 * others - 1),
+            control=None if others is None else Control(2 * others - 1),
             prunes=True,
         )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from assaymark.errors import DataError
 from assaymark.tasks.yaml_files import parse_yaml
 
-__all__ = ["GROUP_SIZES", "PresentName", "first_board_name", "present_name"]
+__all__ = ["GROUP_SIZES", "PresentName", "present_name"]
 
 GROUP_SIZES = {"mmlu": 57}  # tasks of a group that is one column; fewer are not the group
 _RENAMED = {  # task and metric there: task, metric and filter here
@@ -26,7 +26,6 @@ _RENAMED = {  # task and metric there: task, metric and filter here
     ("truthfulqa:mc", "mc2"): ("truthfulqa_mc2_2023", "acc", "none"),
     ("gsm8k", "acc"): ("gsm8k_2023", "exact_match", "strict-match"),
 }
-_TASKS = {"arc_challenge": "arc:challenge"}
 _MMLU, _OWN_MMLU = "hendrycksTest-", "mmlu_"
 
 
@@ -52,17 +51,6 @@ def present_name(task: str, metric: str) -> PresentName | None:
         return PresentName(_OWN_MMLU + old[0].removeprefix(_MMLU), own, name_of_filter or "none", "mmlu")
     known = known_aliases().meaning(old[0])
     return PresentName(known[0] if len(known) == 1 else old[0], own, name_of_filter or "none")
-
-
-def first_board_name(name: PresentName, shots: int) -> tuple[str, str]:
-    """Return task and metric as the first leaderboard's files have them; what it did not have keeps its name."""
-    for (task, metric), own in _RENAMED.items():
-        if own == (name.task, name.metric, name.filter):
-            return f"harness|{task}|{shots}", metric
-    metric = name.metric if name.filter == "none" else f"{name.metric},{name.filter}"
-    if name.group == "mmlu":
-        return f"harness|{_MMLU}{name.task.removeprefix(_OWN_MMLU)}|{shots}", metric
-    return f"harness|{_TASKS.get(name.task, name.task)}|{shots}", metric
 
 
 FILE = Path(__file__).resolve().parents[1] / "library" / "aliases.yaml"

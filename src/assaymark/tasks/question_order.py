@@ -4,15 +4,14 @@ All models have the same order, so the questions that two of them were asked are
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assaymark.randomness import generator_for
 from assaymark.records import content_hash
 
-__all__ = ["macro_weights", "question_clocks", "question_order"]
+__all__ = ["macro_weights", "question_order"]
 
 
 def question_order(
@@ -31,31 +30,12 @@ def question_order(
         reservoir".
     """
     places = sorted((task, index) for task, own in indices.items() for index in own)
-    data = _data_hash(dataset_hashes, indices)
+    data = content_hash(sorted(((task, dataset_hashes[task]) for task in indices), key=lambda pair: pair[0]))
     if macro:
         clocks = generator_for("macro race", data, seed).exponential(size=len(places))
         rates = [1 / len(indices[task]) for task, _ in places]
         return [places[index] for index in np.argsort(clocks / np.array(rates), kind="stable")]
     return [places[index] for index in generator_for("race", data, seed).permutation(len(places))]
-
-
-def question_clocks(
-    dataset_hashes: Mapping[str, str | None], n: int, seed: int
-) -> Callable[[int], NDArray[np.float64]]:
-    """Return a function of the number of draws that gives N questions exponential clocks, from data and seed alone.
-
-    Of questions whose clocks are divided by rates, the first is drawn with a probability proportional to its rate.
-    """
-    data = _data_hash(dataset_hashes, dataset_hashes)
-
-    def clocks(n_seen: int) -> NDArray[np.float64]:
-        return generator_for("active draws", data, seed, n_seen).exponential(size=n)
-
-    return clocks
-
-
-def _data_hash(dataset_hashes: Mapping[str, str | None], tasks: Iterable[str]) -> str:
-    return content_hash(sorted(((task, dataset_hashes[task]) for task in tasks), key=lambda pair: pair[0]))
 
 
 def macro_weights(places: Sequence[tuple[str, int]]) -> list[float]:

@@ -1,7 +1,7 @@
 """`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,16 +30,8 @@ def board() -> None:
 @click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
 @click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
 @click.option("--table", metavar="FILE.csv", help="Show an existing table.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "open-llm-v1", "open-llm-v2"]),
-    help="With --table: the format of the file (default: recognised by its columns).",
-)
 @click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
-def init(
-    path: str, suite: str | None, tasks: str | None, table: str | None, form: str | None, title: str | None
-) -> None:
+def init(path: str, suite: str | None, tasks: str | None, table: str | None, title: str | None) -> None:
     """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
     from assaymark.leaderboard.board_init import write_board
 
@@ -47,7 +39,7 @@ def init(
     if (suite is not None) + bool(names) + (table is not None) > 1:
         raise UsageError("--suite, --tasks and --table exclude each other; choose one")
     file = Path(path)
-    write_board(file, suite=suite, tasks=names, table=table, form=form, title=title)
+    write_board(file, suite=suite, tasks=names, table=table, title=title)
     echo(f"wrote {file}; show it with: assaymark serve {file}")
 
 
@@ -178,11 +170,9 @@ def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
-@click.option("--layout", type=click.Choice(["v1", "v2"]), default="v2", show_default=True,
-              help="The first leaderboard's layout (lighteval's) or the second's (lm-eval's).")  # fmt: skip
 @gated_option
 @store_option
-def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bool, store: str | None) -> None:
+def datasets(path: str, output: str, show_gated: bool, store: str | None) -> None:
     """Write requests, results and details of the stored runs, as the Open LLM Leaderboard's data sets had them.
 
     A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`; `assaymark import` reads
@@ -195,7 +185,7 @@ def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bo
     site = _site(path, store)
     (only_board,) = site.boards.values()
     source = outward(Store.open_to_read(store), private=only_board.private)
-    paths = list(write_old_layout(site.table(only_board), source, Path(output), layout=layout, show_gated=show_gated))
+    paths = list(write_old_layout(site.table(only_board), source, Path(output), show_gated=show_gated))
     if not paths:
         raise UsageError(
             f"{only_board.title} has no row of a stored run; expected a board whose models were evaluated here"

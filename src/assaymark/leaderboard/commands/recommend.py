@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
-from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
-    from assaymark.leaderboard.board import TableFormat
     from assaymark.leaderboard.site import Site
-
-FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
 
 
 @click.command()
@@ -23,7 +19,6 @@ FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
 @click.option("--where", default="", metavar="QUERY", help="More conditions, as in `board query`: 'type:chat'.")
 @click.option("--board", "boards", multiple=True, metavar="FILE.yaml", help="Look in this board's table; repeatable.")
 @click.option("--table", "tables", multiple=True, metavar="FILE.csv", help="Look in this published table; repeatable.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="With --table: its layout (default: recognised).")
 @click.option("--top", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="Models to list.")
 @store_option
 @json_option
@@ -46,10 +41,8 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
         unmeasured_line,
     )
 
-    if options["form"] and not options["tables"]:
-        raise UsageError("--format describes a table; name it with --table FILE.csv")
     names = tuple(name.strip() for name in wanted.split(",") if name.strip())
-    site = _site(options["boards"], options["tables"], options["form"], store)
+    site = _site(options["boards"], options["tables"], store)
     sources = sources_of(site)
     requested = Requested(names, options["max_params"], options["licence"].strip(), options["where"], options["top"])
     recommendation = find(sources, requested, votes_of(site))
@@ -72,7 +65,7 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
         )
 
 
-def _site(boards: tuple[str, ...], tables: tuple[str, ...], form: "TableFormat | None", store: str | None) -> "Site":
+def _site(boards: tuple[str, ...], tables: tuple[str, ...], store: str | None) -> "Site":
     """Return the tables that are named, and the store's runs where there is a store."""
     from assaymark.leaderboard.board_files import read_board
     from assaymark.leaderboard.published import board_of_table
@@ -80,6 +73,6 @@ def _site(boards: tuple[str, ...], tables: tuple[str, ...], form: "TableFormat |
     from assaymark.leaderboard.stored import StoredRuns
     from assaymark.store import Store
 
-    read = [*(read_board(path) for path in boards), *(board_of_table(Path(path), form) for path in tables)]
+    read = [*(read_board(path) for path in boards), *(board_of_table(Path(path)) for path in tables)]
     has_store = store is not None or not read or Store.exists(None)
     return Site(read, StoredRuns(Store.open_to_read(store)) if has_store else None)

@@ -181,7 +181,7 @@ class StoppedByRule:
     n: int  # questions of the benchmark
     seed: int
     macro: bool = False  # each task counted the same: the order is another one
-    is_active: bool = False  # its order followed its answers: no other run has it
+    is_active: bool = False  # its order followed its answers, as earlier versions offered: no other run has it
 
 
 @dataclass(frozen=True, slots=True)

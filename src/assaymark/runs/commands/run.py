@@ -27,7 +27,6 @@ from assaymark.runs.targets import target_of_command, target_options
 
 if TYPE_CHECKING:
     from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
-    from assaymark.runs.forecasting import Draws
     from assaymark.runs.run import Run
     from assaymark.runs.until import Until
 
@@ -53,7 +52,6 @@ class RunParameters(EvaluationParameters, WandbParameters):
     until: tuple[str, ...]
     budget: tuple[str, ...]
     no_forecasts: bool
-    draws: "Draws"
     macro: bool
 
 
@@ -151,13 +149,6 @@ EXAMPLES = examples(
 @click.option(
     "--no_forecasts", is_flag=True, help="With --until: let no stored runs of other models forecast the scores."
 )
-@click.option(
-    "--draws",
-    type=click.Choice(["random", "active"]),
-    default="random",
-    show_default=True,
-    help="With one --until goal: active asks more often what stored runs of other models leave uncertain.",
-)
 @click.option("--macro", is_flag=True, help="With --until: each task counts the same, whatever its size.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
@@ -190,8 +181,6 @@ def run(as_json: bool, quiet: bool, **parameters: Unpack[RunParameters]) -> int:
         )
     if parameters["no_forecasts"] and not parameters["until"]:
         raise UsageError("--no_forecasts is about the intervals of --until; give that option too")
-    if parameters["draws"] == "active" and not parameters["until"]:
-        raise UsageError("--draws active is about the order of --until; give that option too")
     if parameters["macro"] and not is_sequential:
         raise UsageError("--macro is about the order of --until and --budget; give one of them too")
     if parameters["prompt_style"] or (several_shots and target is None):
@@ -263,7 +252,6 @@ def _run_until(
         budget=parse_budget(parameters["budget"]),
         forecasts=not parameters["no_forecasts"],
         macro=parameters["macro"],
-        draws=parameters["draws"],
         observe_goals=None if is_quiet else report,
         **options,
     )
