@@ -125,7 +125,7 @@ FAULTS = (
     Fault("variances of samples are those of populations", "statistics/lm_eval_errors.py",
           "array.std(ddof=1) / math.sqrt", "array.std(ddof=0) / math.sqrt", SAME_NUMBERS),
     Fault("one shot less is drawn", "prompts/few_shot.py", "n_drawn = rules.n_shots + (1 if rules.exclude else 0)",
-          "n_drawn = rules.n_shots - 1 + (1 if rules.exclude else 0)", SAME_NUMBERS),
+          "n_drawn = rules.n_shots - 1 + (1 if rules.exclude else 0)", WRITTEN),
     Fault("one token more may be written", "models/text/generation_prompts.py",
           "settings.max_tokens or self.default_max_tokens,", "(settings.max_tokens or self.default_max_tokens) + 1,",
           WRITTEN),
