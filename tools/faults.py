@@ -138,14 +138,11 @@ FAULTS = (
           PAGE.format("studies")),
     Fault("the program itself ends with 1", "__main__.py", "sys.exit(main())", "sys.exit(main() or 1)",
           PAGE.format("racing")),
-    # crafted stores, calls with a limit, weights that lie elsewhere
+    # crafted stores, and calls with a limit
     Fault("a table with a check is read", "store/connection.py", "AS|CHECK|DEFAULT", "AS|DEFAULT",
           "tests/store/test_schema_guard.py -k 'refused_at_once and check'"),
     Fault("a known result is computed again", "scoring/simulated_calls.py", '"refused": history.known,',
           '"refused": {},', "tests/scoring/test_simulated_calls.py -k beyond_the_limits"),
-    Fault("a norm has a tenth of its epsilon", "models/checkpoint/trainer_configs.py",
-          '"rms_norm_eps": float_at(values, "norm_eps", 1e-5),', '"rms_norm_eps": 1e-6,',
-          "tests/models/checkpoint/test_trainers.py -k 'sentencepiece_tokenizer and meta and not GPUs'"),
 )  # fmt: skip
 
 
