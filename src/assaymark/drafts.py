@@ -21,8 +21,6 @@ from assaymark.settings import home_folder
 if sys.platform != "win32":  # without such locks, only their own process removes drafts
     import fcntl
 
-__all__ = ["draft_folder", "remove_leftovers", "whole_file", "write_whole"]
-
 PREFIX = ".assaymark-draft-"
 
 

@@ -16,8 +16,6 @@ from threading import Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-__all__ = ["hub_or_cache"]
-
 CONNECT_SECONDS = 2.5  # a lost first packet is sent again after one second
 ASKED_AGAIN_SECONDS = 60
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}

@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
-__all__ = ["parse_python", "python_value", "source_of_object"]
-
 _TRIES = 20
 Result = TypeVar("Result")
 

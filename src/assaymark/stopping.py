@@ -12,20 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-__all__ = [
-    "GRACE_SECONDS",
-    "ServedToTheEnd",
-    "StopAfterReports",
-    "ending_at_once",
-    "handles",
-    "is_requested",
-    "pending",
-    "raise_if_requested",
-    "request",
-    "reset",
-    "under_way",
-]
-
 GRACE_SECONDS = 30.0  # maximum wait for responses in flight
 Report = TypeVar("Report")
 

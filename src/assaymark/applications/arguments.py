@@ -23,8 +23,6 @@ from assaymark.applications.rows import CONTEXTS, EXPECTED, Row
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, canonical_json
 
-__all__ = ["PROMPTFOO", "Arguments", "Hooks", "RowView", "TargetBinding", "bind_target", "prompt_of"]
-
 Source = Literal[
     "inputs", "expected", "metadata", "tags", "id", "contexts", "row", "hooks", "attachments", "key", "only"
 ]

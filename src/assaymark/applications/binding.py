@@ -28,8 +28,6 @@ from assaymark.records import JsonValue, canonical_json, content_hash
 from assaymark.registry import nearest
 from assaymark.scoring.metric import Scale
 
-__all__ = ["NAMES", "Binding", "bind_parameters", "bind_scorer", "results_of", "scorer", "source_hash"]
-
 F = TypeVar("F", bound=Callable[..., object])
 _FACTS = "__assaymark_scorer__"
 

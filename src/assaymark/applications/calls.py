@@ -19,8 +19,6 @@ from typing import Generic, TypeVar, cast
 from assaymark import stopping
 from assaymark.errors import AssaymarkError, ModelUnavailable, Retryable
 
-__all__ = ["Call", "CallEnd", "CallRules", "LoopThread", "run_calls"]
-
 T = TypeVar("T")
 Made = TypeVar("Made")
 

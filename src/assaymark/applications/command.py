@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from assaymark.runs.run import Run
     from assaymark.runs.targets import TargetForecast
 
-__all__ = ["application_kind"]
-
 _OPTIONS = (
     click.option("--target", metavar="TARGET", help="Evaluate an application instead of a model, on the rows that "
                  "--tasks names: FILE.py:NAME, module:NAME, a URL, or exec:COMMAND."),

@@ -37,8 +37,6 @@ from assaymark.models.server.http_calls import ACCEPT_ENCODING, ResponseBody, Re
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
 from assaymark.records import JsonValue, canonical_json, content_hash
 
-__all__ = ["EndpointTarget"]
-
 _NAME = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")  # {{question}}
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")  # of a path: answers[0].text
 _ENVIRONMENT = re.compile(r"\$\{(\w+)\}")  # in values of headers

@@ -27,8 +27,6 @@ from assaymark.runs.run import Run
 from assaymark.settings import data_folder
 from assaymark.tasks.task import Selection
 
-__all__ = ["PreparedApplication", "evaluate_application", "prepare_application"]
-
 PROFILE = "assaymark"
 MOST_REPEATS = 10_000  # all calls of a row are held in memory
 _KEYWORDS = (

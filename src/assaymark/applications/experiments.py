@@ -13,8 +13,6 @@ from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 from assaymark.runs.comparison import compare_runs, differences_by_part, rows_of_pairs
 from assaymark.runs.run import Run
 
-__all__ = ["Experiment", "experiment"]
-
 
 @dataclass(frozen=True)
 class Experiment:

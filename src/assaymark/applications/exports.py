@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
 
-__all__ = ["LISTS", "expanded_tests", "grouped_columns", "grouped_row", "listed_rows", "plain_record"]
-
 LISTS = ("tests", "data", "examples", "datapoints", "datapoint", "testcases", "rows", "items")
 """The field of an export that has the rows; Phoenix's are in `data.examples`."""
 _MOST_COMBINATIONS = 10_000  # of one test's lists of variables

@@ -23,8 +23,6 @@ from assaymark.runs.targets import TargetForecast
 from assaymark.settings import store_location
 from assaymark.store import Store
 
-__all__ = ["JudgeForecast", "plan_application"]
-
 ASSUMED = "answers are not known yet: prompts are measured with the expected ones, later steps as the first"
 UNKNOWN_ANSWER = "x" * 400  # stands for an answer of a row without an expected value
 

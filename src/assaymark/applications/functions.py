@@ -25,8 +25,6 @@ from assaymark.limits.characters import exception_message
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["BoundFunction", "FunctionTarget", "function_target", "is_reference", "load_named"]
-
 _REFERENCE = re.compile(r"(.+\.py|[^\W\d]\w*(\.\w+)*):[^\W\d][\w.]*", re.DOTALL)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assaymark.results.comparison.records import Difference
     from assaymark.runs.run import Run
 
-__all__ = ["Defaults", "GateFailed", "GateResult", "Undecided", "gate"]
-
 Undecided = Literal["fail", "pass", "skip"]
 CONFIDENCE = 0.95  # of the one-sided bounds, as of `compare --gate`
 

@@ -23,11 +23,6 @@ from assaymark.results.documents.contents import ReportContents
 from assaymark.results.numbers import NOTHING, counted
 from assaymark.runs.run import Run
 
-__all__ = [
-    "BESIDE_PEOPLE", "HumanScore", "add_human_labels", "agreement_line", "people_section", "read_human_scores",
-    "without_scorers",
-]  # fmt: skip
-
 BESIDE_PEOPLE: Final = "beside_people"  # in the run's facts
 _IDS = ("id", "row", "row_id", "example_id", "question_id")
 _RATERS = ("rater", "annotator", "judge", "user_id", "user")

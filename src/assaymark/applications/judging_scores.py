@@ -49,8 +49,6 @@ from assaymark.store import RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["JUDGED_SCORES", "JudgedAnswer", "JudgedCounts", "add_judged_scores", "judge_rows", "judged_kind"]
-
 JUDGED_SCORES = "judged scores"  # the kind of audit that the plan has
 VERSION = 1  # raise it when the same plan would send other requests
 MOST_TOKENS = 2048  # of the judge's reply

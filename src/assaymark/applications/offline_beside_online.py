@@ -18,8 +18,6 @@ from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
 from assaymark.statistics.agreement import FEWEST, Correlation, correlations
 
-__all__ = ["OfflineScorer", "ScorerCorrelation", "beside_online", "offline_json", "runs_of_variants"]
-
 Verdict = Literal["agree", "disagree", "cannot tell"]
 
 

@@ -29,17 +29,6 @@ from assaymark.statistics.clustered_experiment import (
 )
 from assaymark.statistics.multiplicity import holm
 
-__all__ = [
-    "Arm",
-    "ArmAgainstControl",
-    "OutcomeColumns",
-    "OutcomeReport",
-    "Outcomes",
-    "outcome_report",
-    "parse_ratio",
-    "read_outcomes",
-]
-
 MOST_VARIANTS = 50
 WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 

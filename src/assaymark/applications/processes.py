@@ -27,8 +27,6 @@ from assaymark.errors import Permanent, TimedOut, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue, canonical_json, content_hash
 
-__all__ = ["CommandTarget"]
-
 _QUOTED = 500  # characters of standard error in a message
 
 

@@ -15,8 +15,6 @@ from assaymark.errors import Permanent
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue, Output
 
-__all__ = ["Returned", "answer_of", "answered_of", "read_returned"]
-
 MOST_CHARACTERS = 32 * 2**20  # of an output
 _ANSWER = ("output", "answer", "response")
 _FACTS = frozenset({"cost", "tokens", "usage", "tokenUsage", "error", *CONTEXTS})

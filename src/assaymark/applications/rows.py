@@ -27,8 +27,6 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
 from assaymark.tasks.own_rows import EVALUATED, dataset_name
 
-__all__ = ["CONTEXTS", "EXPECTED", "INPUTS", "Row", "name_of_rows", "placed_rows", "read_rows", "rows_hash"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

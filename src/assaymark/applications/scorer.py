@@ -15,8 +15,6 @@ from assaymark.applications.tool_calls import ToolCall, calls_in
 from assaymark.records import JsonValue
 from assaymark.scoring.metric import Scale
 
-__all__ = ["Answered", "JudgedScorer", "Result", "Scorer", "ScorerFacts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Answered:

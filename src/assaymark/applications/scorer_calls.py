@@ -10,8 +10,6 @@ from assaymark.applications.scorer import Answered, Result, Scorer
 from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.limits.characters import exception_text
 
-__all__ = ["ScorerCalls", "WrongResult", "checked_result"]
-
 
 class WrongResult(Exception):
     """A scorer returned what is not a result."""

@@ -23,8 +23,6 @@ from assaymark.errors import UsageError
 from assaymark.python_source import parse_python, source_of_object
 from assaymark.records import JsonValue, content_hash
 
-__all__ = ["files_hash", "function_hash", "name_of_function"]
-
 PROMPT_SUFFIXES = frozenset(
     {".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2", ".mustache", ".yaml", ".yml", ".json", ".toml"}
 )

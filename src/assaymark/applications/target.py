@@ -37,8 +37,6 @@ from assaymark.records import (
     n_outputs_of,
 )
 
-__all__ = ["BoundTarget", "Target", "TargetModel", "TargetOptions", "target_of"]
-
 KIND = "application"
 LOOKED_UP = 100  # requests looked up in the cache at once
 LONGEST_ERROR = 2000  # characters of an exception's message

@@ -37,8 +37,6 @@ from assaymark.scoring.metrics import computations, is_auxiliary, names_for
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, SplitNames, Task
 
-__all__ = ["CALL_METRICS", "ApplicationTask", "check_names"]
-
 CALL_METRICS = names_for(APPLICATION_CALL)
 """Scores of every row, of what is known of its call: seconds, money and tokens."""
 _OF_CALLS = ("latency", "cost", "tokens")

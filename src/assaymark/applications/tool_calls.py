@@ -11,18 +11,6 @@ from assaymark.errors import UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 
-__all__ = [
-    "Tool",
-    "ToolCall",
-    "calls_in",
-    "expected_calls",
-    "given_tools",
-    "has_unread_calls",
-    "n_steps_in",
-    "tools_in",
-    "tools_of",
-]
-
 MOST_CALLS = 1000  # of one answer
 _CALLS = ("tool_calls", "tools_called", "expected_tools", "reference_tool_calls", "expected_tool_calls")
 _ARGUMENTS = ("arguments", "args", "input", "input_parameters", "parameters")

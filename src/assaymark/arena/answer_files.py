@@ -12,8 +12,6 @@ from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.store.outward import OutwardStore, outward
 
-__all__ = ["answers_of_files", "answers_of_runs", "open_answers"]
-
 PROMPTS = ("instruction", "prompt", "question")
 OUTPUTS = ("output", "answer", "response")
 MODELS = ("generator", "model")

@@ -12,16 +12,6 @@ import numpy as np
 
 from assaymark.errors import DataError
 
-__all__ = [
-    "AnswerSource",
-    "ArenaPrompt",
-    "Drawn",
-    "StoredAnswers",
-    "contains_a_name",
-    "names_its_model",
-    "stored_answers",
-]
-
 _MAKERS = (
     *("openai", "chatgpt", "anthropic", "mistral ai", "meta ai", "deepmind", "google ai", "alibaba cloud"),
     *("tongyi qianwen", "lmsys", "vicuna", "deepseek", "cohere", "eleutherai", "hugging face"),

@@ -51,9 +51,6 @@ from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_t
 from assaymark.store.runs import change_row, next_id, now
 from assaymark.store.schema import insert_rows, with_checksum
 
-__all__ = ["FIRST", "RECORD_FIELDS", "AlreadyVoted", "ArenaLog", "commitment", "first_break", "new_salt", "vote_hash"]
-
-
 FIRST = bytes(32)
 """The hash before the first vote."""
 

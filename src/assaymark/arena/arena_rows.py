@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Activity", "Batch", "BattleRow", "LogHead", "ModelRow", "NewBattle", "NewVote", "VoteRow"]
-
 
 @dataclass(frozen=True, slots=True)
 class Activity:

@@ -10,8 +10,6 @@ from assaymark.arena.voters import DAY, VoteLimits, refusal
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 
-__all__ = ["CHOICES", "MARKS", "Ballots", "Publishing", "Refused", "Voter", "VoterView", "check_vote", "shown_battle"]
-
 CHOICES = ("a", "b", "tie", "both_bad")
 MARKS = ("acceptable", "poor")
 

@@ -17,8 +17,6 @@ from assaymark.records.plans import ModelIdentity, RunPlan, TaskPlan
 from assaymark.store import Store
 from assaymark.store.packing import text_digest
 
-__all__ = ["Turn", "conversation_plan", "erase_battle", "joined", "messages_of", "store_conversation", "stored_turns"]
-
 TASK = "arena_battle"
 
 

@@ -27,9 +27,6 @@ from assaymark.drafts import whole_file
 from assaymark.errors import DataError, MissingExtra, StoreError
 from assaymark.store import Store
 
-__all__ = ["SIMILARITY", "cluster_prompts", "export_votes", "head_file", "near_duplicates", "verify_export"]
-
-
 IntArray = npt.NDArray[np.int64]
 
 SIMILARITY = 0.8

@@ -13,8 +13,6 @@ from functools import lru_cache
 from assaymark.arena.arena_rows import VoteRow
 from assaymark.scoring.instructions.text_units import language_probabilities
 
-__all__ = ["NAMES", "language_of", "languages_of"]
-
 CERTAIN = 0.95
 FEWEST_LETTERS = 24
 FEWEST_SIGNS = 8  # of Han, kana or Hangul, which are syllables or words

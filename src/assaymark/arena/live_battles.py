@@ -25,8 +25,6 @@ from assaymark.records import GenerationSettings
 from assaymark.registry import nearest
 from assaymark.store import Store
 
-__all__ = ["SOURCE", "LiveArena", "LiveBattle", "LiveLimits", "Seen"]
-
 SOURCE = "live"
 """How the log calls answers that were generated during their battle."""
 

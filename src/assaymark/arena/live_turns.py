@@ -15,8 +15,6 @@ from assaymark.arena.voters import Release
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
 from assaymark.results.plain_text import printable
 
-__all__ = ["FAILED", "Moderation", "Turns", "events"]
-
 Moderation = Callable[[Sequence[Mapping[str, str]]], str | None]
 """Takes a conversation (`role`, `content`); returns why it may not go on, in words for the voter, or None."""
 

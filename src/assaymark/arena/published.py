@@ -19,20 +19,6 @@ from assaymark.datasets.rows import Rows
 from assaymark.errors import AssaymarkError
 from assaymark.statistics.intervals import Interval, wilson
 
-__all__ = [
-    "MOST_MOMENTS",
-    "Matrix",
-    "ModelQuality",
-    "MomentRating",
-    "Published",
-    "RatedModel",
-    "RatedMoment",
-    "VoteQuality",
-    "publish_ratings",
-    "quality_of",
-    "tier_ends",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelQuality:

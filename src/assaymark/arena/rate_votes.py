@@ -14,8 +14,6 @@ from assaymark.records import JsonValue
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["RatedVotes", "anchor_of", "columns_of", "rate_votes"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatedVotes:

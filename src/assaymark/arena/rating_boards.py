@@ -13,8 +13,6 @@ from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
 from assaymark.errors import MissingExtra
 from assaymark.store import Store
 
-__all__ = ["PATIENCE", "Ratings"]
-
 PATIENCE = 5.0
 """Units: seconds. After them a page shows the board of the batch before, and the new one is computed on."""
 

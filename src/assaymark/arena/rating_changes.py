@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from assaymark.statistics.distributions import chi_square_sf, two_sided_z
 from assaymark.statistics.multiplicity import holm
 
-__all__ = ["RatingChange", "changes_between"]
-
-
 PartRatings = tuple[str, Sequence[tuple[str, float, float | None, float | None]]]  # part; model, rating, low, high
 
 

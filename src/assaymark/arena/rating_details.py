@@ -20,20 +20,6 @@ from assaymark.statistics.pair_matrices import pair_matrices
 from assaymark.statistics.rating_errors import RatingErrors, clustered_errors
 from assaymark.statistics.tie_models import TieFit, TieOutcomes, fit_tie_model, outcomes_of
 
-__all__ = [
-    "HeadToHead",
-    "RatingFit",
-    "RatingMatrices",
-    "TieParameter",
-    "Ties",
-    "TopVotes",
-    "fit_votes",
-    "matrices_of",
-    "top_votes",
-    "vote_weights",
-]
-
-
 MEANS = 3.0  # of the votes on a prompt, which are never capped: chance draws some prompts more often
 Ties = Literal["half", "davidson", "rao-kupper"]
 

@@ -21,17 +21,6 @@ from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.plain_text import csv_row
 from assaymark.results.views.cells import Sized, plain_table
 
-__all__ = [
-    "details_blocks",
-    "details_table",
-    "ratings_csv",
-    "ratings_json",
-    "ratings_markdown",
-    "ratings_table",
-    "shown_share",
-]
-
-
 SHOWN_PAIRS = 10
 SHOWN_MODELS = 10  # of the matrix in the terminal; Markdown and JSON have all
 SHARES = "Share of the battles without ties that the row's model won (battles with ties)."

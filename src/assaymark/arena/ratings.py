@@ -32,20 +32,6 @@ from assaymark.statistics.multiplicity import RankSet
 from assaymark.statistics.rating_errors import RatingErrors, bootstrap_strengths, one_sided_bound
 from assaymark.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 
-__all__ = [
-    "INITIAL",
-    "ApartModel",
-    "ArenaRatings",
-    "Covariates",
-    "Effect",
-    "RatedPart",
-    "Rating",
-    "RatingSettings",
-    "covariates_of",
-    "rate",
-    "rated_part",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Covariates:

@@ -9,22 +9,6 @@ from sqlalchemy import BigInteger, Column, Double, Index, Integer, SmallInteger,
 
 from assaymark.store.schema import Blob, checksum_column, metadata, parent_key, row_key
 
-__all__ = [
-    "ARENA_TABLES",
-    "arena_models",
-    "arena_texts",
-    "assignments",
-    "battle_skips",
-    "battles",
-    "rating_batches",
-    "studies",
-    "study_answers",
-    "study_demographics",
-    "study_raters",
-    "vote_head",
-    "votes",
-]
-
 arena_models = Table(
     "arena_models",
     metadata,

@@ -28,9 +28,6 @@ from assaymark.registry import nearest
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
 
-__all__ = ["STYLES", "month_of", "parts_of", "read_votes", "styles_in", "votes_in"]
-
-
 STYLES = ("length", "headers", "lists", "bold")
 
 COLUMNS = {

@@ -30,20 +30,6 @@ from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import penalised_strengths
 
-__all__ = [
-    "DAY",
-    "FALSE_POSITIVES",
-    "Cadence",
-    "Expected",
-    "Flag",
-    "Release",
-    "VoteLimits",
-    "expected_votes",
-    "flagged_voters",
-    "keyed_hash",
-    "refusal",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Cadence:

@@ -16,9 +16,6 @@ from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
 
-__all__ = ["ORDER", "OVER", "WINNERS", "By", "Over", "Votes", "published_row", "record_of"]
-
-
 WINNERS = {"a": "model_a", "b": "model_b", "tie": "tie", "both_bad": "tie (bothbad)"}
 
 

@@ -34,8 +34,6 @@ from assaymark.store import RunRow, SampleRecord, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["ANSWERS", "AnswerConfidences", "answer_confidence", "answers_kind", "audit_answer_calibration"]
-
 ANSWERS = "calibration of answers"
 RIGHT = "exact_match"  # HELM's measure of a right answer, used where the task has it
 

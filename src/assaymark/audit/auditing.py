@@ -45,21 +45,6 @@ from assaymark.tasks.bound import BoundTask
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "CONTAMINATION",
-    "CONTROL",
-    "EFFICIENCY",
-    "PROMPTS",
-    "SYSTEM_PROMPTS",
-    "audit_calibration",
-    "audit_contamination",
-    "audit_prompts",
-    "check_ending",
-    "store_efficiency",
-    "write_json",
-]
-
-
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
 PROMPTS = "prompts"

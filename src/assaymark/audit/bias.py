@@ -13,8 +13,6 @@ from assaymark.audit.bias_words import GROUPS, TARGETS
 from assaymark.errors import DataError
 from assaymark.store import Store
 
-__all__ = ["BiasAudit", "associations", "audit_bias", "bias_measures", "representation"]
-
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")  # the lists have plain words, so contractions may be split anywhere
 
 

@@ -7,8 +7,6 @@ Names and adjectives are from Garg et al. 2018, the words of genders and the pro
 
 from collections.abc import Mapping
 
-__all__ = ["GROUPS", "TARGETS"]
-
 _FEMALE = (
     "she daughter hers her mother woman girl herself female sister daughters mothers women girls femen sisters "
     "aunt aunts niece nieces"

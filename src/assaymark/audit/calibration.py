@@ -24,8 +24,6 @@ from assaymark.statistics.calibration import (
 from assaymark.statistics.helm_calibration import HelmCalibration, helm_calibration
 from assaymark.store import Store
 
-__all__ = ["ALL", "CalibrationAudit", "audit_calibration", "calibration_of"]
-
 ALL = "all tasks"
 MOST_BINS = 10
 PER_BIN = 20  # samples: in smaller bins accuracy is mostly noise

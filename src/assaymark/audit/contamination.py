@@ -32,19 +32,6 @@ from assaymark.statistics.multiplicity import holm
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.word_ngrams import NGRAM_WORDS
 
-__all__ = [
-    "TESTS",
-    "ContaminationSettings",
-    "ContaminationTest",
-    "MembershipScores",
-    "audit_contamination",
-    "check_tests",
-    "corrected",
-    "membership_scores",
-    "settings_json",
-]
-
-
 SHARE = 0.2  # k of Min-K%, as published
 
 

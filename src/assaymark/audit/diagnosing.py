@@ -44,8 +44,6 @@ from assaymark.tasks.bound import BoundTask
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["DIAGNOSIS", "diagnose", "diagnosis_kind"]
-
 DIAGNOSIS = "diagnosis"
 MOST_MODELS = 20  # of the store, the best ones
 Announce = Callable[[str], None]

@@ -24,21 +24,6 @@ from assaymark.statistics.intervals import wilson
 from assaymark.store import SampleRecord
 from assaymark.tasks.bound import BoundTask
 
-__all__ = [
-    "CAUSES",
-    "MORE_SHOTS",
-    "REASONING",
-    "Cause",
-    "CauseCount",
-    "Diagnosis",
-    "OtherModel",
-    "Variants",
-    "WrongAnswer",
-    "counts_of",
-    "diagnose_answers",
-    "score_by",
-]
-
 LITTLE: Final = 0.05  # total variation between the choices' probabilities with and without the question
 FEWEST_MODELS: Final = 3  # better models of the store, without which nothing is called ambiguous
 MOST_WRONG: Final = 0.8  # share of them that miss a question that is called ambiguous

@@ -25,16 +25,6 @@ from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Outp
 from assaymark.settings import environment
 from assaymark.statistics.distributions import t_quantile
 
-__all__ = [
-    "EfficiencyFit",
-    "LoadMeter",
-    "MachineLoad",
-    "TimedAnswer",
-    "audit_efficiency",
-    "fit_times",
-    "measure_times",
-]
-
 MOST_OTHERS, MOST_STEAL = 0.1, 0.02  # shares of the processors' time above which a machine is busy
 MOST_LOAD = 0.5  # of the cores, where the shares are not known
 

@@ -12,8 +12,6 @@ from assaymark.records import JsonValue, LoglikelihoodQuery, Render, Request, Ro
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 
-__all__ = ["AuditItem", "items_of", "with_shots", "without_question"]
-
 
 @dataclass(frozen=True, slots=True)
 class AuditItem:

@@ -6,8 +6,6 @@ from assaymark.errors import UsageError
 from assaymark.models.model import Model
 from assaymark.records import LoglikelihoodQuery, Output, Query, Request, RollingQuery
 
-__all__ = ["Answer", "Likelihoods"]
-
 Answer = Callable[[Sequence[Request]], Iterable[Output]]
 """Answers requests: a model by itself, or one whose answers are stored."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assaymark.results.documents.blocks import Block
     from assaymark.results.documents.charts import IntervalPoint
 
-__all__ = ["Audits", "CalibrationAudits", "ContaminationTests", "Diagnoses", "PromptAudits"]
-
 MOST_CURVES = 6  # as many as there are colours of runs
 T = TypeVar("T")
 

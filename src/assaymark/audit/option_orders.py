@@ -22,9 +22,6 @@ from assaymark.statistics.distributions import chi_square_sf
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import LocationTest, mean_above_zero
 
-__all__ = ["OptionOrders", "OrderSettings", "OrderTest", "option_orders", "order_test", "sorted_by"]
-
-
 JOINT = "\n\n"
 FEWEST_SHARDS = 4
 SHARE_OF_CONTEXT = 0.9  # a shard longer than the context would be scored in pieces

@@ -14,8 +14,6 @@ from assaymark.errors import DataError, UsageError
 from assaymark.prompts.questions import strings_in
 from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
 
-__all__ = ["Corpus", "Overlap", "overlap_with"]
-
 _TEXT_ENDINGS = (".txt", ".md", ".text", ".html", ".csv", ".tsv", ".tex", ".py", ".yaml", ".yml")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 

@@ -17,8 +17,6 @@ from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.paired import LocationTest, mean_above_zero, sign_test_above_zero
 
-__all__ = ["TwinTest", "Twins", "compare_twins", "number_twins", "option_twins", "twin_test"]
-
 N_ORDERS = 3  # other orders per sample: they share the question, so each costs only its options
 FEWEST_ITEMS = 10
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

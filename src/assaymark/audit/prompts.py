@@ -28,21 +28,6 @@ from assaymark.statistics.intervals import wilson
 from assaymark.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
 from assaymark.tasks.bound import BoundTask
 
-__all__ = [
-    "VARIANTS",
-    "PromptAudit",
-    "RankChange",
-    "SystemPrompt",
-    "Variant",
-    "VariantScore",
-    "apply_variant",
-    "audit_prompts",
-    "eligible_items",
-    "rank_changes",
-    "variants_hash",
-    "worded",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:

@@ -16,8 +16,6 @@ from assaymark.scoring.metrics import accuracies_over_choices
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.bound import BoundTask
 
-__all__ = ["add_question_blind", "question_blind_baseline"]
-
 FEWEST_SHARE = 0.9  # of the samples: a baseline over a part would be that of another task
 
 

@@ -24,21 +24,6 @@ from assaymark.runs.run import Run
 from assaymark.settings import environment
 from assaymark.store import OpenRun, RunRow
 
-__all__ = [
-    "PARTS",
-    "AskedAgain",
-    "Keep",
-    "StoredAudit",
-    "ask_again",
-    "audit_plan",
-    "compute_only",
-    "plain",
-    "restored",
-    "stored_audit",
-    "stored_parts",
-]
-
-
 AUDIT_VERSION = 1  # raise it when the same plan would send other requests
 PARTS: Final = "parts"
 T = TypeVar("T")

@@ -37,28 +37,6 @@ from assaymark.results.numbers import (
 from assaymark.results.views.cells import Sized, plain_table
 from assaymark.statistics.prompt_spread import PromptSpread
 
-__all__ = [
-    "ABOUT_PROMPTS",
-    "CAUSE_COLUMNS",
-    "SUMMARY",
-    "about_calibration",
-    "calibration_table",
-    "cause_cells",
-    "contamination_json",
-    "contamination_table",
-    "diagnosis_table",
-    "footnotes",
-    "heading_of",
-    "order_lines",
-    "prompts_table",
-    "spread_line",
-    "summary_cells",
-    "test_cells",
-    "test_headers",
-    "title_of",
-]
-
-
 BESIDE_STRIP = 66  # columns for names and numbers
 STRIP_WIDTHS = (8, 40)
 ABOUT_PROMPTS = (

@@ -29,8 +29,6 @@ from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.row_columns import find_columns, options_of
 
-__all__ = ["CheckedTask", "Finding", "check_requests", "check_tokens"]
-
 SKEW_P = 0.001  # golds this unlikely under a uniform distribution are reported
 FEWEST_EXPECTED = 5.0  # samples per position that a chi-square test needs
 FEWEST_TARGETS = 20  # targets from which half of them being equal is reported as a skew

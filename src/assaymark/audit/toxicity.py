@@ -14,11 +14,6 @@ from assaymark.records import ScoreStatus
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.store import Store
 
-__all__ = [
-    "MEASURES", "ToxicityAudit", "ToxicityMeasure", "audit_toxicity", "profanity_scorer", "scored_toxicity",
-    "toxicity_of",
-]  # fmt: skip
-
 MEASURES = ("toxic_frac", "expected_max_toxicity", "max_toxicity_probability")
 THRESHOLD = 0.5
 Scorer = Callable[[Sequence[str]], Sequence[float]]

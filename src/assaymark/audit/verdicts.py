@@ -8,18 +8,6 @@ from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.prompts import PromptAudit
 from assaymark.results.numbers import shown_p
 
-__all__ = [
-    "ALPHA",
-    "CALIBRATION_METHODS",
-    "METHODS",
-    "PROMPT_METHODS",
-    "calibration_verdict",
-    "contamination_methods",
-    "contamination_verdict",
-    "prompts_verdict",
-    "was_run",
-]
-
 ALPHA = 0.05
 METHODS = {
     "order": "order of the rows (Oren et al. 2023)",

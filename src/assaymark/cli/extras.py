@@ -10,8 +10,6 @@ import click
 from assaymark.errors import MissingExtra
 from assaymark.registry import Registry
 
-__all__ = ["ServedPart", "has_web", "need_web", "served_features", "served_options", "serving_options"]
-
 F = TypeVar("F", bound=Callable[..., object])
 WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what the extra `web` installs
 

@@ -96,9 +96,6 @@ def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
     return ["run", *words] if old_form else list(words)
 
 
-__all__ = ["discard_output", "line_of", "prepare_streams", "stdout_failure"]
-
-
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 
 

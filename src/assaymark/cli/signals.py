@@ -12,8 +12,6 @@ from types import FrameType
 
 from assaymark import stopping
 
-__all__ = ["Terminated", "handle_signals"]
-
 HANDLED = ("SIGINT", "SIGTERM", "SIGHUP")  # Ctrl-C; a queueing system's warning before its kill; a closed terminal
 STANDARD_ERROR = 2
 

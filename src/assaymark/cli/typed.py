@@ -4,8 +4,6 @@ import re
 import shlex
 import sys
 
-__all__ = ["typed_command"]
-
 HIDDEN = "***"
 SECRET = re.compile(
     r"""(\b(?:token|hf_token|api_key|auth_token|password|secret)["']?\s*[=:]\s*["']?)(?!(?:true|false|none)\b)[^,"'\s}]+""",

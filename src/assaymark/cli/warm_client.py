@@ -24,17 +24,6 @@ from types import FrameType
 from assaymark.errors import StoreError
 from assaymark.settings import VERSION, home_folder
 
-__all__ = [
-    "SERVED",
-    "WarmProcessLost",
-    "connect",
-    "process_facts",
-    "read_line",
-    "run_warm",
-    "socket_folder",
-    "socket_name",
-]
-
 SERVED = frozenset({"run", "eval", "race", "reproduce", "demo"})  # commands that load a model, answer and end
 SECONDS = 20.0  # for an answer to the hand-over: the process may be starting another command
 LINE = 16 * 2**20  # bytes, more than Linux lets a command line and an environment have

@@ -37,22 +37,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
-__all__ = [
-    "BLOCK_BYTES",
-    "BatchFile",
-    "CsvLine",
-    "CsvOptions",
-    "arrow_input",
-    "batch_file",
-    "csv_lines",
-    "open_packed",
-    "open_packed_text",
-    "read_csv",
-    "sniff_delimiter",
-    "stated_delimiter",
-]
-
-
 FREE_BYTES = 64 << 20  # unpacked bytes that any file may have
 MOST_RATIO = 200  # unpacked to packed bytes beyond that; text has 3 to 10, gzip's limit is 1,032
 LONGEST_LINE = 64 << 20  # bytes

@@ -18,8 +18,6 @@ from pathlib import Path
 from assaymark.errors import MalformedSample, MissingExtra
 from assaymark.records import ImagePart
 
-__all__ = ["LARGEST_FILE", "MEDIA_TYPES", "MOST_PIXELS", "ImageReader", "image_part", "is_image_value", "sha256_of"]
-
 MEDIA_TYPES: Mapping[str, str] = {
     "PNG": "image/png",
     "JPEG": "image/jpeg",

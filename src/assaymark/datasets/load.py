@@ -32,8 +32,6 @@ from assaymark.hub_access import hub_or_cache
 if TYPE_CHECKING:
     from datasets import Dataset
 
-__all__ = ["configurations_of"]
-
 
 def configurations_of(path: str, data_dir: Path | None = None) -> list[str]:
     """Return the names of a data set's configurations; none where its files are in one folder without a name.

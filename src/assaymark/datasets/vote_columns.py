@@ -13,9 +13,6 @@ from assaymark.datasets.rows import Rows
 from assaymark.errors import DataError, UnknownName
 from assaymark.registry import nearest
 
-__all__ = ["VoteColumns", "find_columns", "one_vote_a_row", "outcome_of", "verdicts_in"]
-
-
 _ANNOTATOR = re.compile(r"ann(otator)?_?\d+")
 _KEPT = {
     "response1": "response_a",

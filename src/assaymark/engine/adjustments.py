@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Adjustment", "MaskOf", "adjust"]
-
 MaskOf = Callable[[int, Sequence[int]], npt.NDArray[np.int32]]
 """Called with a repeat and its tokens so far; returns one bit for each token that may follow, the lowest first."""
 

@@ -31,8 +31,6 @@ from assaymark.engine.sharing import PromptTrie
 from assaymark.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
 from assaymark.errors import NonFiniteLogits
 
-__all__ = ["next_logits"]
-
 
 @torch.inference_mode()
 def next_logits(head: Head, table: SlotTable, tokens: Sequence[int]) -> torch.Tensor:

@@ -26,8 +26,6 @@ from assaymark.errors import NonFiniteLogits
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["ImageTextEngine", "ImageTextPrompt"]
-
 _OF_TOKENS = "token_type_ids"  # the end of the names of inputs with one number for each token
 
 

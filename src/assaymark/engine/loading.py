@@ -5,8 +5,6 @@ from assaymark.engine.options import EngineSettings
 from assaymark.engine.self_check import CheckMemory
 from assaymark.engine.seq2seq import Seq2SeqEngine
 
-__all__ = ["load_engine"]
-
 
 def load_engine(
     path_or_model: object, settings: EngineSettings, checks: CheckMemory | None = None

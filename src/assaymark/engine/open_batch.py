@@ -37,8 +37,6 @@ from assaymark.engine.spans import IntArray
 from assaymark.engine.weights import LoadedModel
 from assaymark.errors import ModelError, NonFiniteLogits, PlanError, PromptTooLong, ServerFailed
 
-__all__ = ["JoiningPrompt", "NewToken", "OpenBatch", "StepResult"]
-
 WINDOW_BETWEEN_STEPS = 256  # tokens of new prompts processed between two steps while others wait for their next token
 FEWEST_ROWS = 1024  # a table is made for sequences of at least this length, so that few prompts need another one
 RepeatStop = Callable[[int, Sequence[int]], bool]

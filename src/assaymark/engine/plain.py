@@ -30,8 +30,6 @@ from assaymark.errors import ModelUnavailable
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["PlainEngine"]
-
 
 class PlainEngine:
     """One loaded model that shares nothing between prompts.

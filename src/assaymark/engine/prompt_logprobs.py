@@ -24,8 +24,6 @@ from assaymark.engine.windows import Window, WindowCutter
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["PromptLogprobs", "read_alone", "read_together"]
-
 SMALLEST_WINDOW = 32
 Logprobs = npt.NDArray[np.float64]
 

@@ -36,8 +36,6 @@ from assaymark.errors import ModelUnavailable, NonFiniteLogits, PlanError, Usage
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Seq2SeqEngine"]
-
 BATCH_TOKENS = 4096  # of encoder input, padding included, in one pass
 MOST_CONTINUATIONS = 64  # decoded after one pass of the encoder at once
 

@@ -28,8 +28,6 @@ from assaymark.engine.memory import cache_bytes, total_memory_bytes, zeros_apart
 from assaymark.engine.spans import IntArray
 from assaymark.engine.weights import LoadedModel
 
-__all__ = ["most_slots", "slots_that_fit"]
-
 MOST_SLOTS_CPU, MOST_SLOTS_CUDA = 64, 256
 SHARE_FOR_ROWS = 1 / 4  # share of the device's memory for keys and values of sequences in progress
 # On a CPU more slots gain little once keys and values are most of what a step reads, so they get no more than this, or

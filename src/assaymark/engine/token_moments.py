@@ -17,8 +17,6 @@ from assaymark.engine.steps import forward_pass
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["TokenMoments", "token_moments"]
-
 ROWS_AT_ONCE = 256  # rows of log-probabilities in float32: bounds memory for large vocabularies
 
 

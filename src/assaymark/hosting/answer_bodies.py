@@ -27,29 +27,6 @@ from assaymark.prompts.tools import declarations_in, tools_for_template
 from assaymark.records import JsonValue
 from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls
 
-__all__ = [
-    "Answer",
-    "AnswerBody",
-    "AnswerChoice",
-    "CallBody",
-    "SpokenMessage",
-    "SpokenText",
-    "TextStream",
-    "TokenTexts",
-    "TokenUsage",
-    "Tools",
-    "chat_logprobs",
-    "comment",
-    "completion_logprobs",
-    "error_body",
-    "event",
-    "finish_of",
-    "from_prompt",
-    "spoken",
-    "tools_in",
-]
-
-
 MOST_TOOLS = 128
 _BLOCK = "<tool_call>"
 

@@ -30,8 +30,6 @@ from assaymark.hosting.request_bodies import Kind, parse_body, read_ask
 from assaymark.hosting.responses import ResponseExchange, chat_body_of, chat_error
 from assaymark.hosting.scheduler import Event, Handle, QueueFull, Scheduler, User
 
-__all__ = ["HostSettings", "create_app"]
-
 LARGEST_BODY = 16 << 20
 BODY_SECONDS = 30.0
 LARGE = 64 << 10  # bodies above are read and tokenised in a thread, so that others' streams go on meanwhile

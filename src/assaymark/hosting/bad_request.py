@@ -2,8 +2,6 @@
 
 import json
 
-__all__ = ["BadRequest", "wrong"]
-
 
 class BadRequest(Exception):
     """A request that is refused. `param` names the field, `code` is OpenAI's where it has one."""

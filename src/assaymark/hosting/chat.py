@@ -11,8 +11,6 @@ from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.prompts.presets import PromptPreset
 from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, content_hash
 
-__all__ = ["ChatSettings", "Conversation", "open_chat_model"]
-
 PLAIN = PromptPreset(  # what a model without a template gets: a transcript, ended where the user would speak again
     "plain text",
     {"system": ("", "\n\n"), "user": ("User: ", "\n"), "assistant": ("Assistant: ", "\n")},

@@ -26,9 +26,6 @@ from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import Drawing, respond
 
-__all__ = ["ChatPage", "ChatProblem", "Round", "blank_page", "chat_feature", "conversation_of", "page_of", "settled"]
-
-
 LONGEST_TEXT = 8_000  # characters of a question or a system prompt
 LONGEST_HISTORY = 200_000  # characters of all messages
 MOST_ROUNDS = 100

@@ -23,8 +23,6 @@ from assaymark.records import GenerationSettings, Message
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["ChatSession", "save_as_task", "task_texts"]
-
 
 def save_as_task(
     path: Path,

@@ -22,8 +22,6 @@ from assaymark.errors import UsageError
 from assaymark.models.plain_prompts import STOP, transcript
 from assaymark.models.server.failures import failure_within
 
-__all__ = ["AskSettings", "Endpoint", "EndpointFailed", "read_endpoints", "stream_chat"]
-
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 CONNECT_SECONDS = 5.0
 LARGEST_ANSWER = 1 << 20  # characters

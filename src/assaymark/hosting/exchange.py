@@ -37,8 +37,6 @@ from assaymark.hosting.hosted_model import HostedModel
 from assaymark.hosting.request_bodies import Ask
 from assaymark.hosting.scheduler import Event, GenerateWork, Handle, ReadWork, Scheduler, User
 
-__all__ = ["Exchange", "RequestFailed"]
-
 NEWS_SECONDS = 1.0  # between two comments with the position in the queue
 ALIVE_SECONDS = 15.0  # between two comments that only keep the connection open
 

@@ -23,8 +23,6 @@ from assaymark.limits.nesting import json_kind
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-__all__ = ["Grammar", "GrammarTokens", "Matchers", "schema_grammar", "tool_grammar"]
-
 ANY_OBJECT: Mapping[str, object] = {"type": "object"}
 OPTIONS = {"whitespace_flexible": False}  # a model that may write white space between any two tokens may never end
 MISSING = "needs llguidance on the host: pip install '.[hosting]'"

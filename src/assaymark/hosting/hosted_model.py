@@ -34,9 +34,6 @@ from assaymark.models.text.generation_prompts import GenerationInput, prompt_of
 from assaymark.models.text.stops import StopFinder, stop_texts
 from assaymark.records import GenerationSettings
 
-__all__ = ["COMPLETION_TOKENS", "EngineThread", "HostedModel"]
-
-
 T = TypeVar("T")
 Task = Callable[[], None]
 

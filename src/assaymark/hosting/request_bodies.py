@@ -21,8 +21,6 @@ from assaymark.limits.nesting import json_kind, parse_json
 from assaymark.records import JsonValue, Message
 from assaymark.registry import nearest
 
-__all__ = ["Ask", "Settings", "parse_body", "read_ask"]
-
 Kind = Literal["chat", "completion"]
 MOST_TOP = 20
 MOST_REPEATS = 64

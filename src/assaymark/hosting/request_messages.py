@@ -11,8 +11,6 @@ from assaymark.hosting.bad_request import BadRequest, wrong
 from assaymark.limits.nesting import parse_json
 from assaymark.records import CallPart, JsonValue, Message, ResultPart, TextPart
 
-__all__ = ["read_messages"]
-
 MOST_MESSAGES = 4_096
 MOST_CALLS = 128  # in one message
 DEPTH = 20

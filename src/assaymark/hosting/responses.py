@@ -19,8 +19,6 @@ from assaymark.hosting.scheduler import User
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["ResponseExchange", "chat_body_of", "chat_error"]
-
 AS_IN_CHATS = frozenset({"model", "temperature", "top_p", "stream", "user", "parallel_tool_calls", "top_k", "min_p",
                          "seed", "stop", "repetition_penalty", "ignore_eos", "frequency_penalty", "presence_penalty",
                          "logit_bias"})  # fmt: skip

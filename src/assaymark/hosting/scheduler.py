@@ -26,9 +26,6 @@ from assaymark.engine.spans import IntArray
 from assaymark.errors import ModelError, ModelUnavailable, ServerFailed
 from assaymark.hosting.hosted_model import EngineThread
 
-__all__ = ["Event", "FairQueue", "GenerateWork", "Handle", "QueueFull", "ReadWork", "Scheduler", "User"]
-
-
 T = TypeVar("T", bound=Hashable)
 U = TypeVar("U", bound=Hashable)
 

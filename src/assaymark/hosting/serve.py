@@ -15,8 +15,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
 
-__all__ = ["GRACE_SECONDS", "listen", "names_for", "serve"]
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GRACE_SECONDS = 30  # that requests in progress get after the first signal
 KEEP_ALIVE_SECONDS = 30

@@ -7,8 +7,6 @@ import click
 
 from assaymark.cli.extras import ServedPart
 
-__all__ = ["served_chat"]
-
 _OPTIONS = (
     click.option(
         "--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable."

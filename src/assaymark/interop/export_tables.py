@@ -22,8 +22,6 @@ from assaymark.results.views.samples import answer_text, shown_choices
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["WRONG_COLUMNS", "wrong_rows", "wrong_to_csv", "wrong_to_jsonl"]
-
 WRONG_COLUMNS = (
     *("task", "subject", "sample_index", "prompt", "choices", "picked", "gold", "answer", "target"),
     *("metric", "filter", "value", "status", "error"),

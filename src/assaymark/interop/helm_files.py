@@ -17,8 +17,6 @@ from assaymark.interop.log_files import parse_json
 from assaymark.records import JsonValue
 from assaymark.records.json_values import list_at
 
-__all__ = ["HelmFolder", "HelmPerturbation", "HelmStat", "HelmState", "InstanceStats", "read_folder"]
-
 FILES = (
     "run_spec.json", "scenario.json", "scenario_state.json", "per_instance_stats.json", "stats.json",
     "instances.json", "display_requests.json", "display_predictions.json",

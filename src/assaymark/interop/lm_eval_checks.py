@@ -13,8 +13,6 @@ from assaymark.interop.reported import MOST_SAMPLES
 from assaymark.records import JsonValue
 from assaymark.records.json_values import object_at, object_of
 
-__all__ = ["model_named", "refuse_malformed"]
-
 MOST_SHOTS = 1_000_000
 NOT_AVAILABLE = "N/A"  # lm-eval's text for a missing number
 MOST_LEVELS = 20  # of groups in each other; lm-eval's own have three

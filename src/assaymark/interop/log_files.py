@@ -9,8 +9,6 @@ from pathlib import Path
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
 
-__all__ = ["json_object", "object_in", "one_model", "parse_json", "zip_member"]
-
 ZSTANDARD = 93  # the zip format's number for Zstandard, which zipfile supports from Python 3.14 on
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
 

@@ -16,8 +16,6 @@ from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
-__all__ = ["is_alpaca_eval", "read_alpaca_eval"]
-
 ANNOTATIONS, LEADERBOARD = "annotations.json", "leaderboard.csv"
 TASK, WIN_RATE = "alpaca_eval", "win_rate"
 RATES = {WIN_RATE: "standard_error", "length_controlled_winrate": "lc_standard_error", "discrete_win_rate": None}

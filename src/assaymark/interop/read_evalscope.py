@@ -13,8 +13,6 @@ from assaymark.records.json_values import float_at, int_at, objects_at
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
-__all__ = ["evalscope_reports", "read_evalscope"]
-
 REPORTS = "reports"  # the run's folder for reports, with one folder for each model
 
 

@@ -32,8 +32,6 @@ from assaymark.records import JsonValue, content_hash
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
 
-__all__ = ["helm_folders", "read_helm"]
-
 BOOKKEEPING = re.compile(
     r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
     r"predicted_index"

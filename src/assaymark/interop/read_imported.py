@@ -11,8 +11,6 @@ from assaymark.interop.read_lm_eval import imported_run
 from assaymark.interop.reported import ImpossibleValue
 from assaymark.registry import Registry
 
-__all__ = ["IMPORTERS", "read_imported"]
-
 IMPORTERS: Registry[Importer] = Registry("importers", "importer")
 OURS = (  # what is read beside what importers read
     "lm-eval's results_<time>.json, from 0.2 on (Open LLM Leaderboard's too)",

@@ -32,9 +32,6 @@ from assaymark.records.json_values import (
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
-__all__ = ["InspectLog", "chosen_logs", "inspect_logs", "read_inspect", "read_log"]
-
-
 HEADER, STARTED = "header.json", "_journal/start.json"  # an aborted run has only the second
 SNIFFED = 65536  # bytes: a log begins with version, status and eval
 SETTINGS = ("limit", "sample_id", "epochs")  # run settings that make two logs of one task different evaluations

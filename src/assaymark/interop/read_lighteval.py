@@ -24,9 +24,6 @@ from assaymark.records.json_values import float_of, int_at, int_of, list_at, obj
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
-__all__ = ["is_lighteval", "read_lighteval", "samples_in", "stamp_of"]
-
-
 NO_METRICS = frozenset({"gold", "gold_index", "num_asked_few_shots", "num_effective_few_shots", "padded", "truncated"})
 """Numbers in the files of 2023 that are no metrics; each metric is a column beside them."""
 UNREAD = frozenset({"input_tokens", "cont_tokens", "pred_logits", "hashes"})

@@ -62,8 +62,6 @@ from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.generation import settings_of
 
-__all__ = ["samples_file", "samples_of"]
-
 EARLY_NAMES = (r"/|=", r"[\"<>:/\|\\?\*\[\]]+")  # replaced by "__" in the model's arguments, by 0.4.0 and by 0.4.2
 
 

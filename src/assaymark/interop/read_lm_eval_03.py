@@ -17,8 +17,6 @@ from assaymark.records.json_values import object_at, object_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
-__all__ = ["early_files", "read_lm_eval_03"]
-
 OVER_ALL = "all"  # a leaderboard's mean over all tasks, whatever their metrics
 STDERR = "_stderr"
 

@@ -14,8 +14,6 @@ from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
 
-__all__ = ["opencompass_summary", "read_opencompass"]
-
 COLUMNS = ("dataset", "version", "metric", "mode")
 ABSENT = "-"
 

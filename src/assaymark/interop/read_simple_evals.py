@@ -17,8 +17,6 @@ from assaymark.records import JsonValue
 from assaymark.records.json_values import float_at, list_at, object_at, objects_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
-__all__ = ["is_simple_evals", "read_simple_evals"]
-
 SCORE = "score"
 FILE_NAME = re.compile(
     r"(?P<task>healthbench_(?:hard|consensus|meta)|[^_]+)_(?P<model>.+?)_(?P<time>\d{8}_\d{6})(?:_DEBUG)?(?:_allresults)?"

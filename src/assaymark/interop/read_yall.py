@@ -15,8 +15,6 @@ from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
-__all__ = ["is_yall", "read_yall"]
-
 LARGEST_FILE = 1 << 20
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]*)\)")
 _AVERAGES = "agieval"  # a column of the first table, in any case

@@ -22,8 +22,6 @@ from assaymark.scoring.metrics import (
 from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.reported import estimate_reported
 
-__all__ = ["ImpossibleValue", "ReportedValue", "in_table_order", "reported_estimates"]
-
 ROUNDING = 1e-6  # by which a value may lie outside of its metric's range
 LARGEST = 1e100  # of any value: sums of squares of more would overflow
 MOST_SAMPLES = 10**12

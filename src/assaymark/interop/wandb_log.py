@@ -13,8 +13,6 @@ from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.numbers import reported_count
 
-__all__ = ["is_wandb_here", "log_to_wandb"]
-
 DEFAULTS = {"project": "assaymark", "job_type": "eval"}
 COLUMNS = ("task", "metric", "filter", "value", "low", "high", "stderr", "n")
 TABLE = "evaluation/eval_results"

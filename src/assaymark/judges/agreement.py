@@ -16,9 +16,6 @@ from assaymark.judges.single import mean_over_questions
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha, stratified_kappa
 from assaymark.statistics.estimate import IntervalEstimate
 
-__all__ = ["BesideConstant", "PairVote", "RaterAgreement", "Share", "agreement_of", "are_two_people", "by_pair",
-           "majority", "oriented"]  # fmt: skip
-
 PairKey = tuple[str, str, str]  # item, then the models in alphabetical order
 TIE = 0.5
 ONE_SIDED = 0.9  # confidence of the interval whose low end is above 0 in a one-sided test at 5%

@@ -9,8 +9,6 @@ from assaymark.judges.single import mean_over_questions
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 from assaymark.statistics.judge_correction import ppi_mean, rogan_gladen
 
-__all__ = ["CorrectedRate", "corrected_rates"]
-
 FEWEST_LABELS = 10
 
 

@@ -36,19 +36,6 @@ from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.grade_agreement import GradeAgreement, MeasuredAgreement, grade_agreement
 from assaymark.store import RunRow
 
-__all__ = [
-    "GivenGrade",
-    "GradeReport",
-    "JudgeGrades",
-    "are_grades",
-    "grade_report",
-    "grade_report_json",
-    "grade_report_table",
-    "grade_trust",
-    "judge_grade_agreement",
-]
-
-
 FEWEST = 50  # graded answers of both, as for verdicts
 ENOUGH = 0.6  # Spearman's correlation, where people's own is not known
 SOME = 0.4

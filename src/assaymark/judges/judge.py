@@ -31,8 +31,6 @@ from assaymark.runs.prepare import model_of, open_store
 from assaymark.runs.stored import ShownAudit, existing_store, find_audit, stored_line
 from assaymark.store import RunRow, Store
 
-__all__ = ["Forecast", "JudgeOptions", "forecast", "judge_runs", "open_judge", "plan_judging"]
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:

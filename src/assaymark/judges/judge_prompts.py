@@ -17,8 +17,6 @@ from assaymark.randomness import generator_for
 from assaymark.records import Message, content_hash
 from assaymark.registry import nearest
 
-__all__ = ["FRAME_VERSION", "JudgePrompt", "JudgedExchange", "find_prompt", "judge_prompts", "mark_for"]
-
 FRAME_VERSION = 1  # raise it when the text around the prompts' own sentences changes
 _FIELDS = {"form", "role", "turns", "verdict"}
 _MARK_CHARACTERS = "bcdfghjkmnpqrstvwxz23456789"  # no vowels: a mark is never a word

@@ -20,11 +20,6 @@ from assaymark.results.numbers import short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.store import RunRow, Store
 
-__all__ = [
-    "TASK", "FoundVotes", "has_task_column", "in_task", "judging_named", "question_names", "votes_in_file",
-    "votes_of_judging",
-]  # fmt: skip
-
 TASK = "task"
 PARTS = ("turn", TASK)  # columns that separate the votes on one question
 LENGTHS = (("length_{}", "ab"), ("len_{}", "ab"), ("tokens_{}", "ab"), ("len{}", "12"), ("len_{}", "12"),

@@ -19,8 +19,6 @@ from assaymark.runs.opening import RunOpener
 from assaymark.settings import environment
 from assaymark.store import RunRow, Store
 
-__all__ = ["JUDGING", "JudgingSettings", "check_runs", "judge", "judging_plan", "pending_of"]
-
 JUDGING = "judging"  # the kind of audit that the plan of a judging has
 VERSION = 1  # raise it when the same plan would send other requests
 MOST_TOKENS = 512

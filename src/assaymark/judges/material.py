@@ -24,19 +24,6 @@ from assaymark.records import (
 from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = [
-    "SWAPPED",
-    "Asked",
-    "JudgePromptWriter",
-    "JudgedItem",
-    "Material",
-    "ask",
-    "read_material",
-    "requests_of",
-    "task_in_order",
-]
-
-
 Key = tuple[str, int, int]  # task, sample index, turn
 
 

@@ -12,8 +12,6 @@ from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Form, Verdict, swapped
 from assaymark.statistics.estimate import IntervalEstimate, estimate_ratio
 
-__all__ = ["JudgedPair", "PairSummary", "pair_of", "summarise_pairs"]
-
 Kind = Literal["consistent", "first", "second", "undecided", "missing", "failed"]
 
 

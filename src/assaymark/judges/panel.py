@@ -17,8 +17,6 @@ from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow
 
-__all__ = ["PanelSummary", "judge_panel", "summarise_panel"]
-
 FEWEST_JUDGES = 2
 Key = tuple[str, int, int]
 

@@ -32,23 +32,6 @@ from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.logistic import Slope, logistic_slope
 from assaymark.store import RunRow, Store
 
-__all__ = [
-    "FEWEST",
-    "JudgeReport",
-    "JudgeVotes",
-    "SelfPreference",
-    "VoteFileOptions",
-    "first_share",
-    "judge_agreement",
-    "length_slope",
-    "own_model",
-    "report_json",
-    "report_on",
-    "report_table",
-    "self_preference",
-    "trust_sentence",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SelfPreference:

@@ -17,19 +17,6 @@ from assaymark.statistics.baseline_rates import bradley_terry_rate, equal_length
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, Store
 
-__all__ = [
-    "BenchmarkScore",
-    "JudgedItem",
-    "JudgingResults",
-    "benchmark_scores",
-    "estimates_of",
-    "form_of",
-    "judged_item",
-    "read_results",
-    "scores_of",
-]
-
-
 EQUAL_LENGTH = "win_at_equal_length"
 ARENA_HARD = "arena_hard_score"
 ALPACA_EVAL = "alpaca_eval_win_rate"

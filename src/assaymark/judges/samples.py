@@ -15,8 +15,6 @@ from assaymark.results.numbers import NOTHING, short_model_name
 from assaymark.results.views.samples import ANSWER_END, prompt_end, sample_to_json, shortened
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = ["Judgement", "judgement_json", "judgement_view", "judgements_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 
-__all__ = ["Grade", "GradeSummary", "mean_over_questions", "summarise_grades"]
-
 
 def mean_over_questions(
     values: Sequence[float],

@@ -37,16 +37,6 @@ from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = [
-    "JudgingRun",
-    "forecast_lines",
-    "injection_table",
-    "judging_json",
-    "judging_kind",
-    "judging_table",
-    "panel_table",
-]
-
 
 class JudgingRun(Run):
     """A judging: each sample is a judgement, with the judge's texts in both orders of two answers."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-__all__ = ["FORMS", "PAIRED", "Form", "Verdict", "parse_verdict", "swapped"]
-
 Form = Literal["grade", "pair", "five", "preference"]
 FORMS: tuple[Form, ...] = get_args(Form)
 PAIRED: frozenset[Form] = frozenset({"pair", "five", "preference"})  # the others judge one answer alone

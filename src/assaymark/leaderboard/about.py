@@ -21,9 +21,6 @@ from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.describe import find_card_named
 from assaymark.tasks.suites import Member
 
-__all__ = ["TaskAbout", "bibtex", "command_of_board", "formulas_of", "task_card", "task_name", "tasks_about"]
-
-
 _NAME = r"^{}:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\[\"'#][^#\n]*?))[ \t]*(?:#.*)?$"
 LARGEST_FILE = 1 << 20
 

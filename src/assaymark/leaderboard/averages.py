@@ -9,8 +9,6 @@ from assaymark.leaderboard.rows import Average, IntervalValue, RowScore, ScoreCo
 from assaymark.leaderboard.table import averaged
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["CONFIDENCE", "average_of", "mean_number"]
-
 CONFIDENCE = 0.95
 MOVER = "MOVER from the columns' intervals"
 Aggregate = Literal["mean", "weighted", "geometric", "none"]

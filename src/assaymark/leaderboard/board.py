@@ -21,21 +21,6 @@ from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.models.cost.prices import Price
 from assaymark.tasks.suites import Suite
 
-__all__ = [
-    "ANY_METRIC",
-    "RESERVED",
-    "SHOWN",
-    "Board",
-    "CitedScores",
-    "FaqEntry",
-    "RatingSource",
-    "Screening",
-    "TableSource",
-    "column_keys",
-    "slug",
-]
-
-
 EMPTY = "column"  # the slug of a title without Latin letters and digits
 _HASH_DIGITS = 6
 RESERVED = frozenset(

@@ -31,8 +31,6 @@ from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.suites import Suite, suite_from
 from assaymark.tasks.yaml_files import read_suite, suites_below
 
-__all__ = ["board_of_suite", "library_suites", "read_board"]
-
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "prices", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines",

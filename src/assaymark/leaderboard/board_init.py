@@ -14,8 +14,6 @@ from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.columns import FACTS
 from assaymark.registry import nearest
 
-__all__ = ["number_headings", "table_format", "write_board"]
-
 _PUBLISHED: dict[TableFormat, frozenset[str]] = {  # headings by which a table is recognised
     "open-llm-v1": frozenset({"fullname", "average", "arc", "hellaswag"}),
     "open-llm-v2": frozenset({"model_name", "model_average_score", "evaluations_ifeval_value"}),

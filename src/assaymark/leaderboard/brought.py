@@ -11,8 +11,6 @@ from assaymark.interop.read_imported import read_imported
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.store import RunRow
 
-__all__ = ["read_brought"]
-
 MOST_FILES = 10_000
 LARGEST_FILE = 1 << 30  # bytes; logs with every sample are read too
 ENDINGS = {".json", ".md"}

@@ -17,8 +17,6 @@ from assaymark.leaderboard.board import slug
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
 
-__all__ = ["Capability", "capabilities", "capabilities_of_task", "find_capability", "measured_task", "names"]
-
 FILE = Path(__file__).with_name("capabilities.yaml")
 
 

@@ -18,10 +18,6 @@ from assaymark.leaderboard.table import BoardTable, averaged
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["MEASURES", "ColumnBar", "HeatCell", "HeatMap", "Measure", "MeasuredModel", "MeasuredModels", "Residual",
-           "TimedModel", "best_over_time", "column_bars", "heat_map", "last_day", "profile",
-           "score_against"]  # fmt: skip
-
 MOST_HEAT_ROWS = 30
 MOST_BARS = 30
 DAY = len("2024-01-31")  # characters of a date without the time

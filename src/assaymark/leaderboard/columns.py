@@ -11,17 +11,6 @@ from typing import Literal
 from assaymark.errors import UnknownName
 from assaymark.registry import nearest
 
-__all__ = [
-    "FACTS",
-    "FACTS_BY_KEY",
-    "MODEL_TYPES",
-    "FactColumn",
-    "ModelType",
-    "canonical",
-    "model_type",
-    "precision_name",
-]
-
 Kind = Literal["text", "choice", "number", "flag", "date"]
 
 

@@ -10,8 +10,6 @@ from assaymark.results.comparison.records import Comparison, PairComparison
 from assaymark.results.evidence.from_store import run_evidence
 from assaymark.store import RunRow, Store
 
-__all__ = ["Comparisons"]
-
 Found = TypeVar("Found")
 KEPT, KEPT_NUMBERS = 8, 1_000  # comparisons; a page of differences has one for each checkpoint or derived model
 

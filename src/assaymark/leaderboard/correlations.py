@@ -17,8 +17,6 @@ from assaymark.results.numbers import NOTHING
 from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Correlation, correlations
 
-__all__ = ["BenchmarkCorrelation", "board_correlations", "correlations_json", "correlations_table"]
-
 AVERAGE = "average"
 
 

@@ -18,8 +18,6 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate
 from assaymark.tasks.suites import suite_from
 
-__all__ = ["OWN_RUNS", "EvidenceTable", "benchmarks", "own_board", "sources_of", "votes_of"]
-
 OWN_RUNS = "(own runs)"  # no board's file can have this name
 _COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
 

@@ -11,8 +11,6 @@ from assaymark.leaderboard.shown import ShownRow
 from assaymark.records import JsonValue
 from assaymark.results.plain_text import csv_row
 
-__all__ = ["flat_row", "rows_csv", "rows_jsonl", "rows_parquet", "shown_json"]
-
 
 def flat_row(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonValue]:
     """Return a row as one flat mapping with the same keys for every row; shares are in [0, 1], undefined is None."""

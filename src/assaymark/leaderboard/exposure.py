@@ -23,8 +23,6 @@ from assaymark.statistics.multiplicity import holm
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["ModelExposure", "SealedView", "exposure_lines", "exposure_table", "exposures", "sealed_views"]
-
 ALPHA = 0.05
 FEWEST = 5  # rows of each part
 

@@ -13,8 +13,6 @@ from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
 
-__all__ = ["GuideEntry", "GuideSection", "PublishedValue", "SamplePrompt", "guide", "guide_section", "words"]
-
 CARD = ".card.yaml"
 DEMO = "demo"  # folder of the library
 

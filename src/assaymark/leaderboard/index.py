@@ -28,9 +28,6 @@ from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["Ranks", "Scores", "TableIndex", "interval_ranks", "stretched", "tier_starts"]
-
-
 Integers = NDArray[np.int64]
 CONFIDENCE = 0.95
 

@@ -38,8 +38,6 @@ from assaymark.settings import VERSION
 from assaymark.store import Store
 from assaymark.tasks.suites import Member
 
-__all__ = ["model_card", "runs_of_model"]
-
 _LAST = re.compile(r"last(~\d+)?")
 MOST_LISTED = 5  # strengths, and weaknesses above the baseline
 

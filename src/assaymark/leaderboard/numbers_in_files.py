@@ -6,8 +6,6 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 
-__all__ = ["number_in"]
-
 MISSING = frozenset({"", "na", "n/a", "nan", "-", "–"})
 
 

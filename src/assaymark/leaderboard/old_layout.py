@@ -18,8 +18,6 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.store import Store
 from assaymark.store.outward import outward
 
-__all__ = ["write_old_layout"]
-
 REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
 
 

@@ -41,22 +41,6 @@ from assaymark.tasks.prompt_presets import system_prompts
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from assaymark.tasks.suites import Member, Suite
 
-__all__ = [
-    "PLAIN_TEXT",
-    "Found",
-    "estimates_of_member",
-    "facts_of_run",
-    "holds_member",
-    "identity_of",
-    "is_of_board",
-    "number_of",
-    "prompt_set",
-    "rows_of_runs",
-    "scored_columns",
-    "with_present_names",
-]
-
-
 PLAIN_TEXT = "plain text"
 
 

@@ -12,8 +12,6 @@ from assaymark.arena.published import Published
 from assaymark.arena.rating_boards import Ratings
 from assaymark.leaderboard.capabilities import Capability
 
-__all__ = ["Preference", "PreferenceRanking", "preferences_for"]
-
 
 @dataclass(frozen=True, slots=True)
 class Preference:

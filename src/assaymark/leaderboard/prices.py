@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from assaymark.models.cost.prices import HIGHEST, Price
 
-__all__ = ["billed_price", "blended", "price_facts"]
-
 READ_SHARE = 0.75
 LONGEST_TEXT = 200
 

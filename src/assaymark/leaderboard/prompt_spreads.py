@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from assaymark.records import AUDIT, RunPlan
 from assaymark.store import RunRow, Store
 
-__all__ = ["ModelKey", "PromptSpreads", "model_key"]
-
 KIND = "prompts"  # of the audit
 ModelKey = tuple[str, str, str]  # name, content hash, type of the numbers
 

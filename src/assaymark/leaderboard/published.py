@@ -27,8 +27,6 @@ from assaymark.leaderboard.table import BoardTable, row_id
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
-__all__ = ["board_of_table", "read_published"]
-
 
 def board_of_table(path: Path) -> Board:
     """Return the board of a CSV file, its title the file's name.

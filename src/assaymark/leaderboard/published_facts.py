@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, precision_name
 from assaymark.leaderboard.rows import Fact
 
-__all__ = ["facts_of_csv", "facts_v1", "facts_v2", "is_hub_id"]
-
 _TYPES_V2 = {
     "pretrained": "pretrained",
     "continuouslypretrained": "continued",

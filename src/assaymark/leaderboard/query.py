@@ -24,9 +24,6 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.columns import FACTS, FactColumn, Kind, canonical
 from assaymark.registry import nearest
 
-__all__ = ["EVERYTHING", "LONGEST", "NAME", "Condition", "Operator", "SearchKeys", "Term", "parse_query", "search_keys"]
-
-
 Operator = Literal["contains", "begins", "is", "<", "<=", ">", ">=", "within"]
 NAME = "model"  # the key of a model's name
 

@@ -13,8 +13,6 @@ from assaymark.leaderboard.view import parse_view
 from assaymark.results.console import Text
 from assaymark.results.views.cells import plain_table
 
-__all__ = ["found_rows", "rows_table"]
-
 
 def found_rows(
     site: Site, query: str, sort: str, hide: Sequence[str] = ()

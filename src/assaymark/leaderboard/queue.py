@@ -13,19 +13,6 @@ from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow, QueueCounts, SubmissionRow
 from assaymark.store import Store
 
-__all__ = [
-    "UPLOADED",
-    "Entry",
-    "Marks",
-    "Overview",
-    "RunMark",
-    "entry_of",
-    "expected_seconds",
-    "overview",
-    "read_marks",
-]
-
-
 UPLOADED = "uploaded"  # the command of runs of uploaded results; without a submission they are not shown
 
 MOST_FLAGS = 100_000  # that are read; the latest

@@ -17,8 +17,6 @@ from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreC
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import content_hash
 
-__all__ = ["CATEGORY", "rating_columns", "rating_files", "with_ratings"]
-
 CATEGORY = "Ratings"
 """The category of rating columns; a score column is never in it."""
 

@@ -27,10 +27,6 @@ from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreC
 from assaymark.registry import meant, nearest
 from assaymark.statistics.distributions import normal_cdf, two_sided_z
 
-__all__ = ["Demand", "KnownModel", "Missing", "ModelRanking", "Ranked", "Recommendation", "Requested", "SizeClass",
-           "Unmeasured", "Used", "probability_better", "recommend"]  # fmt: skip
-
-
 MOST_REQUESTED = 8  # capabilities in one request
 SIZES = (2.0, 4.0, 9.0, 20.0, 45.0, 70.0)  # upper ends of the size classes, in billions of parameters
 NO_ERRORS = "some values have no standard error, so probabilities are missing: state `sizes` in the board's file"

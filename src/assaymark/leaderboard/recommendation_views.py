@@ -21,9 +21,6 @@ from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.views.cells import plain_table
 
-__all__ = ["advice_line", "conditions_of", "missing_line", "recommendation_json", "recommendation_tables", "remarks",
-           "shown_probability", "shown_ranks", "unmeasured_line"]  # fmt: skip
-
 MOST_LISTED = 100  # rated models of one category
 NAMED = 10  # models that a line names
 FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")

@@ -18,8 +18,6 @@ from assaymark.leaderboard.queue import RunMark
 from assaymark.leaderboard.rows import BoardRow, Fact
 from assaymark.leaderboard.stored import StoredRun
 
-__all__ = ["RequestFile", "read_requests", "request_of", "with_requests", "write_request"]
-
 NAMED = "*_eval_request_*.json"
 FINISHED = frozenset({"FINISHED", "PENDING_NEW_EVAL"})  # statuses whose results the old boards showed
 LARGEST_FILE = 1 << 16  # bytes

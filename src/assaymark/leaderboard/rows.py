@@ -8,19 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = [
-    "Average",
-    "BoardRow",
-    "ClaimedScore",
-    "Fact",
-    "IntervalValue",
-    "Issue",
-    "Origin",
-    "RowScore",
-    "ScoreColumn",
-    "StoppedEarly",
-]
-
 Origin = Literal["measured", "self-reported", "published", "baseline"]
 Fact = str | float | bool | None
 

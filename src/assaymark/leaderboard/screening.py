@@ -24,8 +24,6 @@ from assaymark.statistics.intervals import wilson
 from assaymark.statistics.sequential import MeanState
 from assaymark.tasks.suites import Suite
 
-__all__ = ["Rivals", "RivalsSpec", "rivals_of", "screened_tasks", "why_not_screened"]
-
 FEWEST_RIVALS = 2  # rows that a screened one can be ranked among; with fewer, evaluations are complete
 MOST_RIVALS = 100_000
 

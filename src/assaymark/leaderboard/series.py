@@ -16,8 +16,6 @@ from assaymark.leaderboard.stored import StoredRun
 from assaymark.registry import nearest
 from assaymark.results.comparison.records import PairComparison
 
-__all__ = ["Checkpoint", "Series", "SeriesLine", "find_series", "series_names", "step_of"]
-
 MOST_COMPARED = 24  # checkpoints whose samples are paired with the first one's
 _STEP = r"(?:checkpoint|ckpt|global_step|step|iter)[-_]?(?P<step>\d{1,12})"
 _IN_NAME = re.compile(rf"(?P<series>.+?)[-_/.]{_STEP}", re.IGNORECASE)

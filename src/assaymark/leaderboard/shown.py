@@ -15,8 +15,6 @@ from assaymark.leaderboard.table import BoardTable, averaged
 from assaymark.leaderboard.view import View
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["Facet", "SelectedRows", "ShownRow", "TablePage", "all_rows", "selected_rows", "show_table"]
-
 Mask = NDArray[np.bool_]
 CONFIDENCE = 0.95
 

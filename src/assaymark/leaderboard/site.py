@@ -46,9 +46,6 @@ from assaymark.statistics.board_scores import Part
 from assaymark.tasks.suite_scores import MemberScore
 from assaymark.tasks.suites import Member, Suite, suite_from
 
-__all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
-
-
 PEOPLE: Final = "People (cited)"
 CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
 FEWEST_OF_MAJORITY = 1_000  # samples, where the task has more: of 50 the commonest of four letters is 38%, not 26%

@@ -46,21 +46,6 @@ from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 from assaymark.store.sealed_tasks import SealedTask
 
-__all__ = [
-    "RankInType",
-    "Relative",
-    "Relatives",
-    "SampleLine",
-    "StoredRun",
-    "StoredRuns",
-    "TaskSamples",
-    "TextsWithheld",
-    "is_gated",
-    "model_label",
-    "rank_in_type",
-]
-
-
 GATED = "the data set is gated"
 
 

@@ -8,8 +8,6 @@ from assaymark.leaderboard.index import TableIndex
 from assaymark.leaderboard.rows import BoardRow, Issue, ScoreColumn
 from assaymark.records import JsonValue
 
-__all__ = ["BoardTable", "averaged", "row_id"]
-
 
 @dataclass(frozen=True)
 class BoardTable:

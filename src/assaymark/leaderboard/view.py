@@ -14,8 +14,6 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, canonical
 from assaymark.records import JsonValue
 
-__all__ = ["HIDDEN_BY", "LONGEST_PARAMETER", "PAGE_SIZES", "View", "parse_view"]
-
 PAGE_SIZES = (25, 50, 100)
 LONGEST_PARAMETER = 2000  # characters
 MOST_PINS = 20

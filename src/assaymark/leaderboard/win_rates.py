@@ -29,8 +29,6 @@ from assaymark.statistics.helm_win_rates import (
     resampled_values,
 )
 
-__all__ = ["WIN_RATES", "BoardWinRates", "ModelWinRate", "board_win_rates", "with_win_rates"]
-
 WIN_RATES = "Win rates"
 """The category of the columns with HELM's aggregates, which no score column is ever in."""
 TITLE, MEAN_TITLE = "Mean win rate", "Mean score"

@@ -9,8 +9,6 @@ import socket
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["NotPublic", "Resolver", "checked_addresses", "resolved", "why_not_public"]
-
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]

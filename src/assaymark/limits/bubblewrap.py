@@ -17,8 +17,6 @@ from pathlib import Path
 
 from assaymark.limits.system_folders import SYSTEM, system_mounts
 
-__all__ = ["OpenedPaths", "WorkingBubblewrap", "find_bubblewrap", "kill_group", "limited"]
-
 LIBRARIES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 """Files of /etc that programs need."""
 # A user namespace of its own, so that root outside has no rights inside. Where the system refuses one, root gives up

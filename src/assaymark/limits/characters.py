@@ -5,8 +5,6 @@ No database's text column and no UTF-8 encoder takes NUL or half of a surrogate 
 
 import re
 
-__all__ = ["exception_message", "exception_text", "is_storable"]
-
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 
 

@@ -28,9 +28,6 @@ from typing import IO, Any, cast
 
 from assaymark.errors import DataError
 
-__all__ = ["MAX_SECONDS", "PathCount", "RegexTooSlow", "compiled", "cost_of", "findall", "sub"]
-
-
 _parser = re._parser  # type: ignore[attr-defined] # noqa: SLF001 - the public name, sre_parse, is deprecated
 FREE = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "RANGE", "CATEGORY", "NEGATE", "FAILURE"})
 LARGE = 1e9

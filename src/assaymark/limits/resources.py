@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cgroup", "Resources", "Watch", "descendants", "limit_this_process", "memory_here"]
-
 WATCH_SECONDS = 0.2
 LOWER_PRIORITY = 5  # of a job, than of the worker that watches it
 DISK_SECONDS = 2.0

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import overload
 
-__all__ = ["without_folders"]
-
 _PART = r"[^\s'\"`,;:<>()\[\]{}|/\\]+"
 _ABSOLUTE = rf"(?:~[\w.-]*|\.{{1,2}})?/(?!/)(?:{_PART}/+)+"  # /home/x/, ~/x/, ../x/
 _HERE = r"(?:~[\w.-]*|\.{1,2})/+"  # ./x, ~/x

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["SYSTEM", "system_mounts"]
-
 SYSTEM = ("usr", "lib", "lib64", "lib32", "bin", "sbin")
 
 

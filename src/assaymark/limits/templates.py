@@ -23,25 +23,6 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "MAX_PARTS",
-    "MAX_ROUNDS",
-    "MAX_SECONDS",
-    "RenderBudget",
-    "Sizes",
-    "TemplateTooLarge",
-    "bounded",
-    "bounded_filter",
-    "bounded_render",
-    "counted",
-    "line_of",
-    "size_of_call",
-    "size_of_percent",
-    "weigh",
-]
-
-
 MAX_ROUNDS = 1_000_000  # rounds of all loops, macros and calls in one rendering
 MAX_CHARACTERS = 20_000_000  # maximum of one text; about fifty times the longest prompt of any task we know
 MAX_TOTAL = 10 * MAX_CHARACTERS  # of all texts and lists that one rendering creates

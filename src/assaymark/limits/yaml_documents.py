@@ -13,8 +13,6 @@ import yaml
 
 from assaymark.errors import DataError
 
-__all__ = ["MAX_ALIASED_NODES", "MAX_DEPTH", "SafeLoader", "load_yaml"]
-
 MAX_DEPTH = 100  # nested collections; the deepest of lm-eval's 14,000 task files has 6
 MAX_ALIASED_NODES = 100_000  # total number of nodes to which the aliases of a document expand
 MAX_NUMBER = 1000  # characters of an integer or float: Python converts at most 4,300 digits, at quadratic cost

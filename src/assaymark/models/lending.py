@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["gives_back", "is_loaded", "lent"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -14,8 +14,6 @@ from assaymark import settings
 from assaymark.engine.self_check import CheckFacts, CheckResult
 from assaymark.records import content_hash
 
-__all__ = ["PassedChecks"]
-
 _FORMAT = 1
 _MOST_BYTES = 65_536  # of a file; ours have about 1,500
 _MOST_CHARACTERS = 1_000  # of the reason

@@ -13,8 +13,6 @@ from assaymark.errors import UsageError
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, content_hash
 
-__all__ = ["PLAIN_FORM", "STOP", "Form", "PromptWriter", "form_of_model", "transcript"]
-
 PLAIN_FORM = "User: {prompt}\nAssistant:"
 STOP = ("\nUser:",)  # what ends a plain answer
 Form = Literal["messages", "template", "plain"]

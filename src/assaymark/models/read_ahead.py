@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
-
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 

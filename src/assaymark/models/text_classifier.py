@@ -9,8 +9,6 @@ from pathlib import Path
 
 from assaymark.errors import DataError, MissingExtra, UsageError
 
-__all__ = ["TextClassifier"]
-
 BATCH = 16  # texts at a time
 
 

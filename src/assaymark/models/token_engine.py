@@ -19,8 +19,6 @@ from assaymark.engine.options import EngineInfo
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowObserver
 from assaymark.models.text.stops import StopTexts
 
-__all__ = ["FollowText", "ScoreQueue", "SequentialQueue", "SpanResult", "TextResult", "TokenEngine"]
-
 SpanResult = SpanScore | SpanFailure
 TextResult = GeneratedSequence | GenerationFailure
 FollowText = Callable[[Sequence[int]], None]

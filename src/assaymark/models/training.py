@@ -22,8 +22,6 @@ try:
 except ImportError:
     raise MissingExtra("a callback for transformers' Trainer", "hf") from None
 
-__all__ = ["TrainingCallback"]
-
 
 class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
     """Evaluates every `every` optimisation steps, or at the end of each epoch if that is None.

@@ -32,8 +32,6 @@ from assaymark.options.texts import (
 from assaymark.perturbations.named import Perturbation
 from assaymark.tasks.answer_readings import READINGS
 
-__all__ = ["PROMPT_STYLE", "LmEvalOptions"]
-
 PROMPT_STYLE = "prompt style"  # among a run's settings
 
 

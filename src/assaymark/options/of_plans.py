@@ -8,27 +8,6 @@ from assaymark.perturbations.named import Perturbation, perturbation_from, pertu
 from assaymark.prompts.presets import PromptPreset
 from assaymark.records import PerturbationPlan, PresetPlan, RunPlan
 
-__all__ = [
-    "limit_heading",
-    "limit_shown",
-    "model_arguments",
-    "perturb_heading",
-    "perturb_plan",
-    "perturb_shown",
-    "positions",
-    "preset_heading",
-    "preset_of",
-    "preset_plan",
-    "preset_shown",
-    "short_hash",
-    "shots_are_turns",
-    "stored_perturbations",
-    "stored_preset",
-    "system_heading",
-    "template_heading",
-    "template_name",
-]
-
 
 def preset_of(options: Mapping[str, object]) -> PromptPreset | None:
     """Return the prompt preset that the options name; None for the model's own template, or plain text.

@@ -20,18 +20,6 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue, RunPlan
 from assaymark.registry import nearest
 
-__all__ = [
-    "Declared",
-    "InPlan",
-    "Option",
-    "check_cost",
-    "check_gen_kwargs",
-    "check_limit",
-    "check_options",
-    "declared_options",
-    "with_defaults",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlan:

@@ -7,8 +7,6 @@ from assaymark.options.option import InPlan, declared_options
 from assaymark.options.shared import SharedOptions
 from assaymark.records import JsonValue, RunPlan
 
-__all__ = ["compared_settings", "headings", "options_of", "plan_settings"]
-
 
 def _in_plans(kind: type = SharedOptions) -> Iterator[InPlan]:
     return (

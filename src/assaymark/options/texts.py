@@ -6,8 +6,6 @@ from pathlib import Path
 
 from assaymark.errors import UsageError
 
-__all__ = ["read_arguments", "read_negated", "read_samples", "read_seed", "read_shots", "read_template", "read_truth"]
-
 TRUE = {"true", "1", "yes"}
 FALSE = {"false", "0", "no", "none"}
 

@@ -13,8 +13,6 @@ from functools import lru_cache
 from assaymark.errors import DataError
 from assaymark.records import JsonValue, canonical_json
 
-__all__ = ["CONTRAST_FORM", "ContrastList", "ContrastRow", "contrast_list"]
-
 CONTRAST_FORM = (
     'lines such as {"id": 7, "row": {"question": "...", "label": 1}}, or with "where": {"question": "..."} for "id"'
 )

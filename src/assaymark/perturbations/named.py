@@ -16,8 +16,6 @@ from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
 from assaymark.records import JsonValue, PerturbationPlan
 from assaymark.registry import nearest
 
-__all__ = ["FAMILIES", "GROUPS", "Perturbation", "family_of", "perturbation_from", "perturbations_of"]
-
 VERSION = 3  # raise it when the same name would make other texts, or would be applied to other texts of a row
 LARGEST_LIST = 2**20  # bytes of a user's file
 Family = Literal["robustness", "fairness"]

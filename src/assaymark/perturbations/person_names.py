@@ -11,8 +11,6 @@ from random import Random
 from assaymark.errors import DataError
 from assaymark.perturbations.rules import match_case
 
-__all__ = ["NameSwap", "names_by_category", "names_of"]
-
 FIRST_NAME = "first_name"
 GENDERS = ("female", "male", "neutral")
 Names = Mapping[str, Mapping[str, Sequence[str]]]  # category -> value -> names, in the list's order

@@ -13,21 +13,6 @@ from random import Random
 
 from assaymark.perturbations.words import CONTRACTIONS, FILLERS, NEIGHBOUR_KEYS
 
-__all__ = [
-    "contract",
-    "expand",
-    "fill",
-    "lowercase",
-    "match_case",
-    "mild_mix",
-    "misspell",
-    "replace_between_marks",
-    "replace_words",
-    "respace",
-    "swap_words",
-    "typos",
-]
-
 MISSPELLINGS = Path(__file__).parent / "data" / "misspellings.json"
 _EXPANSIONS = {expansion: contraction for contraction, expansion in CONTRACTIONS.items()}
 _CONTRACTION = re.compile(rf"\b({'|'.join(CONTRACTIONS)})\b", re.IGNORECASE)

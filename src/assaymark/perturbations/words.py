@@ -5,8 +5,6 @@ Their order is part of the rules: alternatives are tried, and phrases drawn, in 
 
 from collections.abc import Mapping
 
-__all__ = ["CONTRACTIONS", "FILLERS", "GENDER_PRONOUNS", "GENDER_TERMS", "NEIGHBOUR_KEYS"]
-
 # from NL-Augmenter (GEM-benchmark, MIT)
 CONTRACTIONS: Mapping[str, str] = {
     "ain't": "is not", "aren't": "are not", "can't": "cannot", "can't've": "cannot have", "could've": "could have",

@@ -10,8 +10,6 @@ from assaymark.errors import MalformedSample
 from assaymark.prompts.prompter import Prompt
 from assaymark.records import ImagePart, Message, Render, TextPart
 
-__all__ = ["PLACEHOLDER", "check_places", "messages_with", "place_images", "placing"]
-
 PLACEHOLDER = "<image>"
 
 

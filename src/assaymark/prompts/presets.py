@@ -12,8 +12,6 @@ from functools import cached_property
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, Message, content_hash
 
-__all__ = ["PromptPreset"]
-
 
 @dataclass(frozen=True)
 class PromptPreset:

@@ -22,8 +22,6 @@ from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import LETTERS, are_letters, read_question
 from assaymark.prompts.templates import Row
 
-__all__ = ["COT_INSTRUCTION", "COT_STOPS", "PROMPT_STYLES", "PromptStyle", "styled_description", "styled_layout"]
-
 PromptStyle = Literal["letter", "text", "cot", "helm-joint", "helm-separate", "helm-separate-calibrated"]
 PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)
 LISTED_HEAD = "The following are multiple choice questions (with answers)."

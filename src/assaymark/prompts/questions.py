@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from assaymark.errors import MalformedSample
 
-__all__ = ["LETTERS", "OWN_LETTER", "ChoiceQuestion", "are_letters", "blanked", "have_own_letters", "option_spans",
-           "question_in", "read_question", "strings_in", "words_of"]  # fmt: skip
-
 LETTERS = "ABCDEFGHIJ"  # enough for MMLU-Pro's ten choices
 SHORTEST_PART = 3  # characters: shorter strings of a row occur in a prompt by accident
 

@@ -13,8 +13,6 @@ from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, option_spans
 from assaymark.prompts.templates import Row
 
-__all__ = ["rotated", "rotated_layout", "why_not_rotated"]
-
 
 def rotated(options: Sequence[str], shift: int) -> list[str]:
     """Return the options rotated by `shift`: the first one moves `shift` positions to the right."""

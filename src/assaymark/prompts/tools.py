@@ -17,8 +17,6 @@ from assaymark.limits.nesting import parse_json
 from assaymark.prompts.templates import Row
 from assaymark.records import JsonValue
 
-__all__ = ["ToolsOf", "declarations_in", "resolve_tools", "shown_name", "tools_for_template", "tools_prompt"]
-
 ToolsOf = Callable[[Row], list[dict[str, JsonValue]]]
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")

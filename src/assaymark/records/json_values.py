@@ -10,22 +10,6 @@ from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from assaymark.records.plans import JsonValue
 
-__all__ = [
-    "dataclass_of",
-    "float_at",
-    "float_of",
-    "int_at",
-    "int_of",
-    "list_at",
-    "list_of",
-    "object_at",
-    "object_of",
-    "objects_at",
-    "objects_of",
-    "text_at",
-    "texts_of",
-]
-
 T = TypeVar("T")
 
 

@@ -9,24 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, NotRequired, TypedDict
 
-__all__ = [
-    "AUDIT",
-    "FIRST_FIELDS",
-    "AuditPlan",
-    "DrawPlan",
-    "JsonValue",
-    "ModelIdentity",
-    "PerturbationPlan",
-    "PerturbedFrom",
-    "PresetPlan",
-    "RunPlan",
-    "TaskPlan",
-    "canonical_json",
-    "content_hash",
-    "plan_content",
-]
-
-
 JsonValue = object  # what json.dumps accepts; narrow it before use
 
 

@@ -7,8 +7,6 @@ larger share has all rows of a smaller one, and equal rows are on the same side.
 import hashlib
 import hmac
 
-__all__ = ["is_in_preview"]
-
 
 def is_in_preview(key: str, sample_sha256: str, fraction: float) -> bool:
     """Return whether a row belongs to the preview.

@@ -9,25 +9,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from assaymark.records.plans import JsonValue, PerturbedFrom
 
-__all__ = [
-    "AggregateFact",
-    "AuditResults",
-    "BlindScore",
-    "FilterFact",
-    "GroupFact",
-    "ImportedFacts",
-    "JudgingCounts",
-    "MetricFact",
-    "RescoredEntry",
-    "RescoredMetric",
-    "RescoringJudge",
-    "ResultFacts",
-    "SkippedFact",
-    "StopFacts",
-    "SuiteFact",
-    "TaskFact",
-]
-
 
 class MetricFact(TypedDict):
     """A metric of a task, as a run's facts have it."""

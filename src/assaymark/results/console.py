@@ -17,8 +17,6 @@ from rich.segment import Segment
 from assaymark import settings
 from assaymark.results.plain_text import printable
 
-__all__ = ["SafeConsole", "Text", "as_text", "show", "table_width"]
-
 NARROWEST = 40
 
 

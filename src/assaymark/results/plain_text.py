@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from html import escape
 
-__all__ = ["csv_row", "escape_unprintable", "html_text", "latex_inline", "markdown_inline", "printable"]
-
 # C0 and C1 control characters but tab and newline, the bidirectional controls that reorder what is read
 # (Unicode TR36, "Trojan Source"), and lone surrogates, which no terminal's encoding has
 _NOT_PRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

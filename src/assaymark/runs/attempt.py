@@ -24,9 +24,6 @@ from assaymark.runs.chunks import Chunk
 from assaymark.store import OpenRun, Store
 from assaymark.tasks.task import MetricSpec, Task
 
-__all__ = ["SCORING_HASH", "SCORING_VERSION", "Attempt", "ChunkScorer", "Scoring", "score_request"]
-
-
 SCORING_VERSION = 1  # raise it when the same outputs would get another score
 SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
 

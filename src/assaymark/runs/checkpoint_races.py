@@ -33,8 +33,6 @@ from assaymark.runs.run import Run
 from assaymark.runs.trainer_callback import options_at
 from assaymark.store import RunRow, Store
 
-__all__ = ["CheckpointRace", "RaceCallback"]
-
 _DEFAULTS = RaceOptions()
 _VERDICTS = {"first": 1.0, "equivalent": 0.0, "second": -1.0}
 

@@ -10,8 +10,6 @@ from assaymark.models.read_ahead import read_ahead
 from assaymark.records import Output, Render, Request, Sample
 from assaymark.tasks.bound import BoundTask
 
-__all__ = ["Chunk", "chunks_of", "rendered", "turns_of"]
-
 CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
 MOST_CHUNKS = 8  # of these are combined for several workers, which are idle at a chunk's end: bounds memory
 

@@ -7,8 +7,6 @@ from assaymark.models.cost.bill import Bill, BillingRules
 from assaymark.models.cost.prices import Price, find_price
 from assaymark.models.model import Model
 
-__all__ = ["bill_for"]
-
 
 def bill_for(model: Model, price: str | Price | None, prices: str | Path | None, max_cost: float | None) -> Bill | None:
     """Return an empty bill; None where the model's price is not known, and no limit is set.

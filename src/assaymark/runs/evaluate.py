@@ -19,8 +19,6 @@ from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
 from assaymark.stopping import ServedToTheEnd
 
-__all__ = ["evaluate", "first_prompts"]
-
 BASELINES: Registry[Callable[[Run, Model, PreparedRun, Callable[[str], None]], None]] = Registry(
     "baselines", "baseline"
 )

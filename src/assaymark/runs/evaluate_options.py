@@ -8,8 +8,6 @@ from assaymark.options.option import Option
 from assaymark.options.shared import SharedOptions
 from assaymark.runs.execute import Observer
 
-__all__ = ["EvaluateKeywords", "EvaluateOptions", "TargetKeywords"]
-
 
 class TargetKeywords(TypedDict, total=False):
     """The keywords of `evaluate` for a function of one's own; its kind of target checks them (`runs.targets`)."""

@@ -16,8 +16,6 @@ from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.settings import environment
 from assaymark.store import OpenRun, Store
 
-__all__ = ["Observer", "RunProgress", "RunResult", "execute", "open_checked"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunResult:

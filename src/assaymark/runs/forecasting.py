@@ -15,8 +15,6 @@ from assaymark.runs.plan import PreparedRun
 from assaymark.statistics.arrays import Floats
 from assaymark.store import RunRow, Store
 
-__all__ = ["FORECASTS", "MOST_FORECASTS", "Forecasts", "fixed_forecasts", "stored_values"]
-
 FORECASTS = "forecasts"  # in a run's facts: ids of the runs that forecast it
 MOST_FORECASTS = 30  # runs, the latest: each costs reading all its scores
 Place = tuple[str, int]

@@ -18,8 +18,6 @@ from assaymark.store.rows import RunWriter
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.tasks.bound import BoundTask
 
-__all__ = ["RunOpener", "no_notice"]
-
 LOOK_EVERY_SECONDS = 1.0
 SHARE_OF_TIME = 0.05  # at most this share of the waiting time is spent counting a large run's rows
 

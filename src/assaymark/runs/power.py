@@ -13,8 +13,6 @@ from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.suites import ChosenSuite, Member, Suite
 from assaymark.tasks.task import Group
 
-__all__ = ["DISAGREEMENT", "PowerLine", "WantedPower", "power_of_plan"]
-
 DISAGREEMENT = 0.2  # share of samples; usual for two models of similar accuracy; `compare` measures it
 
 SMALLEST_DIFFERENCE = 1e-4  # 0.01 points; a smaller difference needs more samples than any benchmark has

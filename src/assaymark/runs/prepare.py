@@ -32,17 +32,6 @@ from assaymark.tasks.rescoring import find_prompt_style, styled_selection
 from assaymark.tasks.task import Selection
 from assaymark.tasks.user_code import find_declaration, refuse_broken
 
-__all__ = [
-    "choose_tasks",
-    "declared_models",
-    "idle_gen_kwargs",
-    "model_of",
-    "open_store",
-    "prepare_run",
-    "run_options",
-    "split_names",
-]
-
 _FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from assaymark.results.console import Text
 
-__all__ = ["PromptDiff", "diff_prompts", "diff_to_json", "diff_view"]
-
 SHOWN_TOKENS = 24  # at the end of a prompt
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assaymark.results.comparison.records import Comparison
     from assaymark.results.views.prompt_style_table import StyleLine
 
-__all__ = ["OWN_WORDING", "PromptStyles", "StyleRun", "evaluate_prompt_styles"]
-
 OWN_WORDING = "own"  # of the task's file, without a prompt style
 
 

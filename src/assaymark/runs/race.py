@@ -37,30 +37,6 @@ from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
 from assaymark.tasks.question_order import macro_weights, question_order
 
-__all__ = [
-    "FIRST_BLOCK",
-    "GROWTH",
-    "LEAST_BLOCK",
-    "Answering",
-    "Place",
-    "Race",
-    "RaceOptions",
-    "RacedTasks",
-    "Side",
-    "begin_race",
-    "block_size",
-    "cost_lines",
-    "helped_line",
-    "main_metrics",
-    "places_of",
-    "race",
-    "race_models",
-    "record_race",
-    "score_difference",
-    "stored_side",
-    "weighting_notes",
-]
-
 FIRST_BLOCK = 50  # questions before the first look
 LEAST_BLOCK = 16  # questions between two looks
 GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner

@@ -12,9 +12,6 @@ from assaymark.runs.stored import existing_store, run_in
 if TYPE_CHECKING:
     from assaymark.results.documents.contents import ClaimedValue
 
-__all__ = ["read_claims", "report_stored", "write_report"]
-
-
 MOST_CLAIM_BYTES = 1 << 20
 MOST_CLAIMS = 200
 CLAIM_KEYS = ("model", "source", "scores")

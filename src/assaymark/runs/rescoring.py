@@ -33,8 +33,6 @@ from assaymark.tasks.rescoring import (
 )
 from assaymark.tasks.task import Task
 
-__all__ = ["RescoreOptions", "Rescored", "RescoredTask", "rescore", "rescore_run", "rescore_stored", "scoring_hash_of"]
-
 
 @dataclass(slots=True)
 class RescoredTask:

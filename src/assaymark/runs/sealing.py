@@ -36,9 +36,6 @@ from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import Sealing
 
-__all__ = ["Revealed", "SealOptions", "Sealed", "reveal_task", "seal_task", "sealed_tasks_of",
-           "verify_task"]  # fmt: skip
-
 SEAL, COMMITMENT, REVEALED = ".seal.json", ".commitment.json", ".revealed.jsonl"
 
 

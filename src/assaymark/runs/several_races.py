@@ -41,8 +41,6 @@ from assaymark.runs.run import Run
 from assaymark.statistics.multiplicity import e_bh
 from assaymark.statistics.sequential import RaceState, Verdict
 
-__all__ = ["SeveralRaces", "race_several"]
-
 Pair = tuple[int, int]
 _DEFAULTS = RaceOptions()
 

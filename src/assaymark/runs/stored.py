@@ -24,17 +24,6 @@ from assaymark.store import Problem, RemovedCounts, RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "KINDS",
-    "AuditKind",
-    "ShownAudit",
-    "audit_as_run",
-    "check_writable",
-    "find_audit",
-    "list_audits",
-    "stored_line",
-]
-
 
 def check_writable(path: Path, option: str) -> None:
     """Raise UsageError if a folder, or a file (a path with a suffix), could not be created; create nothing."""

@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     from assaymark.runs.run import Run
     from assaymark.store import RunRow
 
-__all__ = [
-    "TARGETS",
-    "TargetForecast",
-    "TargetKind",
-    "kind_of",
-    "plan_target",
-    "refuse_target",
-    "target_of_command",
-    "target_options",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 

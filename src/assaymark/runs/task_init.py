@@ -12,8 +12,6 @@ from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.new_task_files import NewTask, file_text, new_task
 from assaymark.tasks.own_rows import OwnData
 
-__all__ = ["InitOptions", "WrittenTask", "init_task"]
-
 GUIDE = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/task_guide.md"
 
 

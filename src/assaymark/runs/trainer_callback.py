@@ -10,8 +10,6 @@ from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.run import Run
 
-__all__ = ["EvaluationCallback", "options_at"]
-
 
 def options_at(checkpoint: str, options: EvaluateOptions, tokenizer: object) -> EvaluateOptions:
     """Return a callback's options for the model as it is now, which is stored under the checkpoint's name.

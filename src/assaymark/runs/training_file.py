@@ -34,8 +34,6 @@ from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import SplitNames, Task
 from assaymark.tasks.training_examples import EvaluatedRows, chat_example, refuse_untrainable
 
-__all__ = ["CONTAMINATED", "SubjectCount", "TrainingFile", "TrainingOptions", "write_training_file"]
-
 CONTAMINATED: Final = "contaminated"  # in a run's facts
 
 

@@ -20,8 +20,6 @@ from assaymark.runs.stored import existing_store, run_in
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["TunedModel", "TuningEffect", "tune_report", "tune_table"]
-
 TRAINING = "training"
 TOGETHER = "training and set-up together"
 

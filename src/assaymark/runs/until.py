@@ -37,8 +37,6 @@ from assaymark.runs.run import Run
 from assaymark.statistics.sequential import MeanState, SequentialMean
 from assaymark.tasks.question_order import macro_weights
 
-__all__ = ["Budget", "Goal", "GoalState", "Until", "evaluate_until", "parse_budget", "parse_goal"]
-
 _GOAL = re.compile(
     r"\s*(?P<name>[^\s<>=±+]*)\s*(?P<sign>±|\+-|\+/-|>=|<=|>|<)\s*(?P<value>\d*\.?\d+)\s*(?P<unit>%|points?)?\s*"
 )

@@ -6,8 +6,6 @@ from typing import Protocol
 
 from assaymark.scoring.metric import APPLICATION_CALL, metric
 
-__all__ = ["ScoredCall", "cost", "latency_s", "n_tokens"]
-
 
 class ScoredCall(Protocol):
     """What is known of a call; None: it is not known. Units: seconds, whatever the application's cost is in, tokens."""

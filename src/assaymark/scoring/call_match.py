@@ -28,9 +28,6 @@ from assaymark.scoring.metrics import computations
 from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, UnreadableAnswer, read_calls
 from assaymark.scoring.values import ScoreValue
 
-__all__ = ["OMISSIBLE", "CallFault", "CallMatchRules", "ExpectedCall", "Reason", "match_calls", "score_calls"]
-
-
 Reason = Literal[
     "no_call", "not_parsed", "unwanted_call", "wrong_count", "wrong_function", "missing_parameter",
     "unexpected_parameter", "wrong_type", "wrong_value",

@@ -16,8 +16,6 @@ from typing import cast
 
 from assaymark.python_source import parse_python
 
-__all__ = ["UnreadableCall", "java_calls", "python_call_text", "python_calls", "source_call_text"]
-
 Call = tuple[str, dict[str, object]]  # a function's name, and its arguments by name
 
 LARGEST_POWER = 64  # of a computed argument, such as 2**10

@@ -11,8 +11,6 @@ Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/ast_eval/
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["JAVASCRIPT_KINDS", "JAVA_KINDS", "java_text", "java_value", "javascript_text", "javascript_value"]
-
 JAVA_KINDS: Mapping[str, type] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
     **dict.fromkeys(("float", "double"), float),

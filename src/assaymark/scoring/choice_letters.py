@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from assaymark.errors import MalformedSample
 from assaymark.limits.nesting import parse_json
 
-__all__ = ["ChosenLetter", "extract_choice_letter"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChosenLetter:

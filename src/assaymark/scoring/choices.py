@@ -495,8 +495,6 @@ def chance_of(choices: Mapping[str, object] | Sequence[str], gold: Gold) -> floa
     return len(indices - {OUT_OF_RANGE}) / len(choices)
 
 
-__all__ = ["CIRCULAR", "OVER_ROTATIONS", "score_rotations"]
-
 CIRCULAR = "circular_acc"
 OVER_ROTATIONS = "acc_rotations"
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from assaymark.scoring.reading import drop_answers, score_drop, score_squad
 
-__all__ = ["drop_results", "drop_rows", "squad_results"]
-
 
 def drop_rows(rows: Any) -> Any:
     """Return DROP's rows with `answers`, one list of texts per different answer: a list for a list, else the same."""

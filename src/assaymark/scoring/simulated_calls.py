@@ -30,17 +30,6 @@ from assaymark.scoring.metric import SIMULATED, metric
 from assaymark.scoring.run_code import Bubblewrap, Container, Limits, Sandbox
 from assaymark.scoring.values import ScoreValue
 
-__all__ = [
-    "INSTALL",
-    "OVER_LIMIT",
-    "CallHistory",
-    "ConversationAnswer",
-    "Simulated",
-    "Simulator",
-    "StateMachines",
-    "find_machines",
-]
-
 PROGRAM = Path(__file__).with_name("bfcl_simulator.py")
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0"
 FAILED = "Error during execution: "  # BFCL's

@@ -20,8 +20,6 @@ from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.records import canonical_json
 from assaymark.scoring.call_syntax import UnreadableCall, java_calls, python_calls
 
-__all__ = ["FunctionCall", "Language", "Syntax", "UnreadableAnswer", "read_calls", "text_of_tool_calls"]
-
 Syntax = Literal["any", "calls"]  # what a template asks for, or only function calls as BFCL's prompt asks for
 Language = Literal["python", "java", "javascript"]
 

@@ -12,8 +12,6 @@ import unicodedata
 from decimal import Decimal
 from typing import Literal
 
-__all__ = ["EqualBy", "canonical", "equal_by", "folded", "number_of", "plain_text"]
-
 EqualBy = Literal["text", "case", "typography", "number"]
 
 _TYPED = str.maketrans(

@@ -8,8 +8,6 @@ from dataclasses import replace
 from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, ROLLING, Metric, metric
 from assaymark.scoring.values import ScoreValue
 
-__all__ = ["UNCOMPUTED", "bypass"]
-
 _PER_CENT = (0.0, 100.0)
 
 

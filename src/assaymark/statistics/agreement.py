@@ -20,8 +20,6 @@ from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import check_confidence
 
-__all__ = ["Correlation", "correlations", "ranks_in_draws", "ranks_of", "weighted_correlation"]
-
 FEWEST = 5  # models for an interval
 _CELLS_AT_ONCE = 2_000_000  # bounds memory
 

@@ -13,8 +13,6 @@ from assaymark.statistics.estimate import IntervalEstimate, cluster_sums
 from assaymark.statistics.intervals import as_floats, bootstrap, check_confidence
 from assaymark.statistics.logistic import fit_logistic, length_gaps
 
-__all__ = ["FEWEST_QUESTIONS", "LEAST_SHARE", "bradley_terry_rate", "equal_length_rate", "why_no_equal_length"]
-
 DRAWS = 1000
 FEWEST_QUESTIONS = 10  # for a regression with two coefficients and its clustered error
 LEAST_SHARE = 0.2  # of answers that are longer, and that are shorter: with less, equal length is an extrapolation

@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats, Ints
 
-__all__ = [
-    "Battles",
-    "Standing",
-    "Strengths",
-    "average_win_rates",
-    "connected_groups",
-    "expected_reductions",
-    "penalised_strengths",
-    "standing_of",
-]
-
-
 PRIOR_DEVIATION = 1.5
 """Standard deviation of strengths before any vote, in logits: 260 points."""
 

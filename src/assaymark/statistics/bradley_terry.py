@@ -17,24 +17,6 @@ from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import Battles, connected_groups
 
-__all__ = [
-    "ELO_SCALE",
-    "BradleyTerry",
-    "check_votes",
-    "curvature_of",
-    "expected_outcomes",
-    "expected_win_rates",
-    "fit_bradley_terry",
-    "gradient_of",
-    "inverse_without_shift",
-    "online_elo",
-    "pair_weights",
-    "refit",
-    "scores_of",
-    "sigmoid",
-    "solved",
-]
-
 
 def online_elo(
     battles: Battles, *, k_factor: float = 4.0, scale: float = 400.0, start: float = 1000.0

@@ -24,8 +24,6 @@ from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.e_detector import BETS, Change, log_evidence
 
-__all__ = ["CELLS", "MeanChangeDetector", "change_point", "evidence_of_cells"]
-
 CELLS = 100  # narrow near 0 and 1, where the mean of a share is known best: from 0.0002 to 0.016 wide
 AT_ONCE = 500  # values whose evidence is computed together: 2 x 100 x 500 x 6 numbers
 GRID = np.sin(np.linspace(0.0, math.pi / 2, CELLS + 1)) ** 2

@@ -21,18 +21,6 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import chi_square_sf, t_cdf, t_quantile
 from assaymark.statistics.intervals import Interval, check_confidence, t_interval
 
-__all__ = [
-    "ArmMean",
-    "ArmUsers",
-    "ArmsDifference",
-    "SampleRatio",
-    "anytime_factor",
-    "anytime_interval",
-    "arm_mean",
-    "arms_difference",
-    "sample_ratio",
-]
-
 SAMPLE_RATIO_P = 0.001  # below it the assignment is broken, and no difference means anything
 
 

@@ -21,8 +21,6 @@ import numpy as np
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import normal_quantile
 
-__all__ = ["SHARES", "DeadlineBets", "Moments"]
-
 SHARES = (0.8, 0.2)  # of the capital: towards the deadline, and on the half-width at every time
 SLACK = 0.97  # of the half-width is planned for, since variance and mean are estimates and means are tested in steps
 LEAST_REMAINING = 0.003  # of the whole information: bets do not grow further in the last steps, nor after the deadline

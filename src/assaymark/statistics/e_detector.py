@@ -21,17 +21,6 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import beta_quantile
 from assaymark.statistics.intervals import Interval, as_floats, clopper_pearson
 
-__all__ = [
-    "BETS",
-    "Change",
-    "Detector",
-    "baseline_of",
-    "evidence_of",
-    "log_evidence",
-    "quantile_baseline",
-    "threshold_of",
-]
-
 BETS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # shares of the capital at risk, over 1 - m0
 MEANS = 1001  # that are tested for the bound of a mean
 LEAST_ROOM = 1e-6  # between m0 and 1: a bound of 1 would be refuted by nothing but a rounding error

@@ -17,8 +17,6 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.groups import compare_means, compare_shares
 from assaymark.statistics.intervals import as_floats
 
-__all__ = ["Exposure", "compare_parts"]
-
 DRAWS = 9_999
 
 

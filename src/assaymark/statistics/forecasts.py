@@ -16,8 +16,6 @@ import numpy as np
 
 from assaymark.statistics.arrays import Floats
 
-__all__ = ["PENALTIES", "Control", "Draw", "ForecastDraws", "ridge_forecasts"]
-
 FIRST_FIT = 50  # values before the first forecast; then there is a new one after each tenth of what was seen
 PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)  # of which leave-one-out errors choose; inf: the mean
 

@@ -14,8 +14,6 @@ from assaymark.statistics.agreement import ranks_in_draws, weighted_correlation
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.intervals import as_floats, check_confidence
 
-__all__ = ["GradeAgreement", "MeasuredAgreement", "grade_agreement"]
-
 FEWEST = 5  # questions for an interval
 DRAWS = 1000
 MOST_POINTS = (

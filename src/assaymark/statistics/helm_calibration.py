@@ -16,8 +16,6 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.calibration import Scores
 from assaymark.statistics.intervals import as_floats
 
-__all__ = ["HelmCalibration", "helm_calibration"]
-
 N_BINS = 10
 SMALLEST = 1e-12  # confidences are kept this far from 0 and 1 before their logarithms are taken
 PENALTY = 1e-10  # of the squared slope: 1 / C of the regression that HELM fits

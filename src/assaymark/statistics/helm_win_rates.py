@@ -17,8 +17,6 @@ from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 
-__all__ = ["OrderDependence", "helm_mean_scores", "helm_win_rates", "order_dependence", "resampled_values"]
-
 DRAWS = 1000
 MOST_SETS = 512  # sets of other models that are tried for each pair; all of them where there are fewer
 

@@ -13,8 +13,6 @@ from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import BradleyTerry, fit_bradley_terry
 
-__all__ = ["TopChange", "smallest_change_of_top", "vote_influence"]
-
 _RIVALS = 5  # models below the top that are tried
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from assaymark.statistics.arrays import Floats
 
-__all__ = ["FEWEST_MODELS", "ItemStatistics", "item_statistics"]
-
 LEVEL = 0.05  # a question that has nothing to do with ability is suspicious that often; sound ones almost never
 FEWEST_MODELS = 5  # with four, no order of right and wrong is rarer than one in six
 

@@ -16,19 +16,6 @@ from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.estimate import cluster_sums
 from assaymark.statistics.intervals import as_floats
 
-__all__ = [
-    "LengthWeights",
-    "LogisticFit",
-    "Slope",
-    "fit_logistic",
-    "item_difficulties",
-    "length_controlled_win_rate",
-    "length_gaps",
-    "logistic_slope",
-    "win_rate",
-]
-
-
 _STEPS = 50
 _RIDGE = 1e-2  # keeps the difficulty of an item finite that all models win or lose
 

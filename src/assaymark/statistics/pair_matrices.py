@@ -10,8 +10,6 @@ from assaymark.statistics.bradley_terry import BradleyTerry, expected_outcomes
 from assaymark.statistics.distributions import chi_square_sf, normal_cdf
 from assaymark.statistics.multiplicity import holm
 
-__all__ = ["PairMatrices", "pair_matrices"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairMatrices:

@@ -94,9 +94,6 @@ def _check(b: int, c: int, n: int) -> None:
         raise DataError(f"b = {b} and c = {c} of n = {n} samples; expected counts with b + c <= n")
 
 
-__all__ = ["LocationTest", "mean_above_zero", "sign_test_above_zero"]
-
-
 @dataclass(frozen=True, slots=True)
 class LocationTest:
     """Result of a one-sided test of differences, whose mean is zero under the null hypothesis."""

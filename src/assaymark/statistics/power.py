@@ -16,8 +16,6 @@ from assaymark.errors import DataError
 from assaymark.statistics.distributions import binomial_pmf, binomial_sf, normal_cdf, normal_quantile, two_sided_z
 from assaymark.statistics.paired import mcnemar_exact, mcnemar_mid_p
 
-__all__ = ["WORST_SHARE", "WeightedTask", "mde_of_weighted"]
-
 WORST_SHARE = 0.5  # accuracy at which the variance is largest
 
 

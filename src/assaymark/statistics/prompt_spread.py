@@ -17,8 +17,6 @@ from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["PromptSpread", "RankAgreement", "prompt_spread", "rank_agreement"]
-
 
 @dataclass(frozen=True, slots=True)
 class PromptSpread:

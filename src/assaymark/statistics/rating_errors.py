@@ -20,9 +20,6 @@ from assaymark.statistics.bradley_terry import BradleyTerry, curvature_of, refit
 from assaymark.statistics.distributions import bisect
 from assaymark.statistics.intervals import Interval, check_confidence, t_interval
 
-__all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound", "one_step_strengths"]
-
-
 _NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no spread between clusters
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
 _SMALL_CLUSTER = 32  # votes; the pairs of larger ones would take longer than whole rows of models

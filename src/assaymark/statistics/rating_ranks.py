@@ -10,8 +10,6 @@ from assaymark.statistics.distributions import t_sf
 from assaymark.statistics.multiplicity import RankSet, holm, ranks_from_wins
 from assaymark.statistics.rating_errors import RatingErrors
 
-__all__ = ["chances_of_best", "ranks_by_upper_bound", "rating_rank_sets"]
-
 DRAWS = 20_000
 
 

@@ -12,8 +12,6 @@ from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.intervals import check_confidence, t_interval, wilson
 
-__all__ = ["estimate_reported"]
-
 GRADED = 0.98  # errors below this share of the error of as many 0s and 1s are those of graded scores
 SMALLEST_ERROR = 1e-9  # of a proportion; a smaller one is due to rounding, and would mean more than 10^17 samples
 

@@ -7,8 +7,6 @@ from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate, cluster_sums, effective_wilson, estimate_mean
 from assaymark.statistics.intervals import as_floats, t_interval
 
-__all__ = ["estimate_sampled_mean"]
-
 
 def estimate_sampled_mean(
     values: Sequence[float],

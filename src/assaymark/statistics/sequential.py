@@ -21,8 +21,6 @@ from assaymark.statistics.arrays import Floats
 from assaymark.statistics.deadline_bets import SHARES, DeadlineBets, Moments
 from assaymark.statistics.forecasts import Control, ForecastDraws
 
-__all__ = ["PORTFOLIO", "BettingSequence", "MeanState", "PairedRace", "RaceState", "SequentialMean", "Verdict"]
-
 Verdict = Literal["first", "second", "equivalent", "undecided"]
 PORTFOLIO = (
     0.02,

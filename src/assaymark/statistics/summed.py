@@ -13,8 +13,6 @@ from assaymark.statistics.distributions import binomial_sf, t_quantile, two_side
 from assaymark.statistics.estimate import IntervalEstimate, effective_wilson
 from assaymark.statistics.intervals import check_confidence, t_interval, wilson
 
-__all__ = ["estimate_from_sums", "estimate_quantile"]
-
 EXACT_UP_TO = 200  # values: beyond, the normal approximation of the ranks is as good
 
 

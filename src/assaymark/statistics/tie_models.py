@@ -25,8 +25,6 @@ from assaymark.statistics.bradley_terry import (
     solved,
 )
 
-__all__ = ["TieFit", "TieModel", "TieOutcomes", "fit_tie_model", "outcomes_of"]
-
 TieModel = Literal["davidson", "rao-kupper"]
 
 _STEPS = 100

@@ -15,8 +15,6 @@ from assaymark.errors import StoreError, UsageError
 from assaymark.store.connection import Database, parsed_url
 from assaymark.store.schema import FORMER_VERSION_TABLE, HEAD, VERSION_TABLE
 
-__all__ = ["Copied", "backup", "restore"]
-
 PAGES = 2_000  # copied between two looks at other writers: about 8 MB
 
 

@@ -100,9 +100,6 @@ def translated(where: str) -> Iterator[None]:
         raise explain(error, where) from error
 
 
-__all__ = ["FileId", "file_id", "refuse_active_schema", "rescue"]
-
-
 _ACTIVE_WORDS = re.compile(r"\b(VIRTUAL|GENERATED|AS|CHECK|DEFAULT|COLLATE|SELECT)\b", re.IGNORECASE)
 _PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+\)( WHERE [\w" ]+)?', re.IGNORECASE)
 

@@ -12,8 +12,6 @@ from sqlalchemy import Table
 from assaymark.registry import Registry
 from assaymark.store.connection import OpenStore
 
-__all__ = ["FeatureTables", "feature_tables"]
-
 REGISTRY: Registry["FeatureTables"] = Registry("tables", "tables of a feature")
 
 

@@ -24,9 +24,6 @@ from assaymark.store.liveness import Owner
 from assaymark.store.rows import RunWriter
 from assaymark.store.schema import StoredRow, attempts, run_leases, runs, with_checksum
 
-__all__ = ["Lease", "Leases", "clock_of", "drop", "holder_of", "lock", "now", "refuse_held"]
-
-
 _CLOCKS: dict[str, ColumnElement[float]] = {
     "sqlite": literal_column("(julianday('now') - 2440587.5) * 86400.0"),
     "postgresql": literal_column("extract(epoch FROM clock_timestamp())::float8"),

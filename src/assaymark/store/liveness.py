@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Owner"]
-
 STARTED = 19  # the 22nd field of /proc/PID/stat, counted after the process's name and from its state
 
 

@@ -52,8 +52,6 @@ from assaymark.store.sample_list import Page
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.store.write import split_request_id
 
-__all__ = ["WITHHELD", "OutwardStore", "Withholding", "outward"]
-
 SEALED = "the task is sealed"
 WITHHELD = f"(withheld: {SEALED})"
 TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_constant_text")  # of an estimate

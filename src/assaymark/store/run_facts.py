@@ -21,8 +21,6 @@ from assaymark.store.packing import shown_text
 from assaymark.store.rows import EstimateRow, RunEstimates, RunFacts
 from assaymark.store.schema import estimates, run_facts, runs, with_checksum
 
-__all__ = ["audit_states", "estimates_of_runs", "facts_row", "sees_hidden", "shown_runs"]
-
 
 def sees_hidden(connection: Connection) -> bool:
     """Return whether the connection is of a store that was opened for a reason to read hidden runs."""

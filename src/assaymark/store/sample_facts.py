@@ -43,18 +43,6 @@ from assaymark.store.schema import (
     with_checksum,
 )
 
-__all__ = [
-    "FACT_COLUMNS",
-    "FactTask",
-    "derive",
-    "end_of_prompt",
-    "fact_tasks",
-    "fill",
-    "fill_runs",
-    "is_at_rest",
-    "set_row",
-]
-
 AT_ONCE = 1000  # requests whose facts are derived and stored in one transaction: a few tenths of a second
 SNIPPET_LENGTH = 200  # characters
 CATEGORY_LENGTH = 120

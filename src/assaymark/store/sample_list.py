@@ -19,17 +19,6 @@ from assaymark.store.runs import run_number
 from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
 from assaymark.store.schema import fact_sets, sample_facts
 
-__all__ = [
-    "LONGEST_QUERY",
-    "Page",
-    "SampleFilter",
-    "categories",
-    "current_tasks",
-    "list_samples",
-    "sample_list",
-    "searched",
-]
-
 LONGEST_QUERY = 1000  # characters
 LONGEST_PAGE = 10_000  # samples
 LAST_OFFSET = 2**31

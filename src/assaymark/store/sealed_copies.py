@@ -28,8 +28,6 @@ from assaymark.store.sealed_rows import (
     write_digests,
 )
 
-__all__ = ["find_copies", "learn", "stored_samples"]
-
 TEXTS_AT_ONCE = 2000
 REQUESTS_AT_ONCE = 5000
 

@@ -38,9 +38,6 @@ from assaymark.store.schema import (
     with_checksum,
 )
 
-__all__ = ["Recogniser", "RowDigests", "copies_of", "digest_rows", "drop_rows", "mark", "new_key", "recogniser",
-           "sealed_copies", "sealed_rows", "stored_digests", "words_of", "write_digests"]  # fmt: skip
-
 KEY_BYTES = 32
 DIGEST_BYTES = 8
 ANCHOR_WORDS = 3  # a text's first words, looked for at each position before the whole text is

@@ -19,8 +19,6 @@ from assaymark.store.schema import Blob, checksum_column, metadata, upsert, with
 from assaymark.store.sealed_copies import find_copies, learn, stored_samples
 from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, stored_digests
 
-__all__ = ["SealLog", "SealedTask", "sealed_tasks"]
-
 KEY_BYTES = 32
 
 sealed_tasks = Table(

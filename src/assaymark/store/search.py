@@ -49,8 +49,6 @@ from assaymark.store.schema import (
     with_checksum,
 )
 
-__all__ = ["count_rows", "forget_index", "index_samples", "is_indexed", "n_indexed", "search_samples"]
-
 AT_ONCE = 500  # requests indexed in one transaction
 LONGEST_DOCUMENT = 100_000  # characters; PostgreSQL's limit is a million bytes of words and positions
 UNFINISHED = -1  # in `search_sets` while the index is being built

@@ -48,8 +48,6 @@ from assaymark.store.sealed_rows import sealed_copies, sealed_rows
 from assaymark.store.sealed_tasks import sealed_tasks
 from assaymark.store.search import count_rows, n_indexed
 
-__all__ = ["derived_problems"]
-
 READ_AT_ONCE = 500
 UNREADABLE = (
     SQLAlchemyError,

@@ -16,8 +16,6 @@ from assaymark.swe.environments import Environment
 from assaymark.swe.instances import LONGEST_PATCH, Instance
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["AgentLimits", "AgentRun", "run_agent"]
-
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 LONGEST_OUTPUT = 10_000  # characters; of a longer one the first and the last half are shown
 _ACTION = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n?```", re.DOTALL)

@@ -28,8 +28,6 @@ from assaymark.swe.grading_log import trace_id_of
 from assaymark.swe.instances import Instance
 from assaymark.swe.report import SCORED, SweReport
 
-__all__ = ["METRIC", "gradings_run", "store_gradings"]
-
 METRIC = "resolved"
 OF_ATTEMPTS = "resolved_pass@{}"  # begins with the metric that decides whether a sample is right, and follows it
 LONGEST_LOG = 60_000  # characters of the log of each attempt: its end

@@ -10,8 +10,6 @@ from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
 
-__all__ = ["Asker", "Reply"]
-
 Turn = tuple[Literal["system", "user", "assistant"], str]
 
 

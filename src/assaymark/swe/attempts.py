@@ -24,8 +24,6 @@ from assaymark.swe.runners import RUNNERS, Runner
 from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, Ended, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
-__all__ = ["PatchAttempt", "attempt_tests", "run_tests", "shown_generated", "shown_interpreter"]
-
 INSIDE = "/assaymark-swe/verdict_plugin.py"
 LONGEST_LOG = 1 << 20  # characters that are kept: the first and the last half
 _DATA = frozenset(

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from assaymark.errors import DataError, PlanError
 
-__all__ = ["Repositories", "copy_tree", "git", "make_base_copy"]
-
 _ENVIRONMENT = {  # no configuration of the user's: a copy must not depend on it, nor run its hooks and filters
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",

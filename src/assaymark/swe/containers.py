@@ -17,8 +17,6 @@ from pathlib import Path
 
 from assaymark.errors import PlanError
 
-__all__ = ["ENGINES", "ContainerEngine", "find_engine", "image_name", "image_sha"]
-
 ENGINES = ("docker", "podman")
 PROBE_SECONDS = 120.0
 _USERS_OWN = ("PATH", "HOME", "USER", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "TMPDIR")

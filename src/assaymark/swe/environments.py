@@ -23,8 +23,6 @@ from assaymark.swe.instances import Instance, text_sha
 from assaymark.swe.runners import RUNNERS
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["PLUGIN", "Environment", "Environments", "Interpreter", "interpreter_of"]
-
 PLUGIN = Path(__file__).with_name("verdict_plugin.py")
 GRADER = 1  # with the plugin's text it counts into what a grading is stored under: another number grades all again
 _PROBE = """

@@ -27,8 +27,6 @@ from assaymark.swe.patches import is_test_path
 from assaymark.swe.sandbox import SweLimits
 from assaymark.swe.verdicts import FOR_FAILING
 
-__all__ = ["CommitChoice", "make_instances"]
-
 RECIPE = 1  # counts into what a trial is kept under: another number tries all again
 _UNNAMED = re.compile(r"[^\w.-]+")
 

@@ -30,8 +30,6 @@ from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, working_sandbox
 from assaymark.swe.verdicts import TestLists, disagreements, grade_tests
 
-__all__ = ["GradeOptions", "Graded", "check_instance", "grade", "is_resolved", "match_predictions"]
-
 TIMES = 2  # that gold and empty patch are tried
 _OUTCOMES = {
     "not applied": "error",

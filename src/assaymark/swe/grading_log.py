@@ -15,8 +15,6 @@ from assaymark.store.packing import pack_json, pack_text, shown_text, unpack_jso
 from assaymark.store.schema import insert_rows, upsert, with_checksum
 from assaymark.swe.tables import SWE_TABLES, swe_attempts, swe_checks, swe_gradings
 
-__all__ = ["Check", "Grading", "GradingLog", "StoredAttempt", "trace_id_of"]
-
 _INSERTS = {table: insert(table) for table in SWE_TABLES}
 
 

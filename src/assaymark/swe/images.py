@@ -12,8 +12,6 @@ from assaymark.swe.instances import text_sha
 from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["LEFT_OUT", "MOST_FILES", "generated_in"]
-
 COPYING = SweLimits(seconds=300, memory_bytes=1 << 30, n_processes=64)
 LEFT_OUT = frozenset({"build", ".eggs", "__pycache__", ".pytest_cache"})
 MOST_FILES = 2_000

@@ -15,18 +15,6 @@ from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
 from assaymark.limits.nesting import parse_json
 
-__all__ = [
-    "Instance",
-    "Prediction",
-    "check_suffix",
-    "is_empty",
-    "paths_of_patch",
-    "read_instances",
-    "read_predictions",
-    "text_sha",
-    "write_rows",
-]
-
 LONGEST_PATCH = 8 << 20  # characters; the longest gold patch of SWE-bench has less than one million
 MOST_TESTS = 200_000
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -10,8 +10,6 @@ from assaymark.swe.instances import text_sha
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["alone"]
-
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:

@@ -6,8 +6,6 @@ Source: swebench.harness.log_parsers.python, release 5.0.2.
 import re
 from collections.abc import Mapping
 
-__all__ = ["parse_log", "parse_pytest_log", "printed_counts", "status_key"]
-
 STATUSES = ("FAILED", "PASSED", "SKIPPED", "ERROR", "XFAIL")
 _WITH_COLOUR = frozenset({"astropy/astropy", "scikit-learn/scikit-learn", "sphinx-doc/sphinx"})
 _WITH_OPTIONS = frozenset({"pydicom/pydicom", "psf/requests", "pylint-dev/pylint"})

@@ -12,8 +12,6 @@ from assaymark.errors import DataError
 from assaymark.limits.nesting import parse_json
 from assaymark.swe.report import SweReport
 
-__all__ = ["OfficialComparison", "OutcomeDifference", "compare_official", "read_official"]
-
 OUTCOMES = ("resolved", "unresolved", "empty_patch", "error", "infra_failure", "ambiguous_failure")
 NOT_GRADED, NOT_SUBMITTED = "not graded", "not submitted"  # by us
 NOT_LISTED = "not listed"  # by SWE-bench

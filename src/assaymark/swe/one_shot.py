@@ -9,8 +9,6 @@ from pathlib import Path
 from assaymark.swe.base_copies import files_of
 from assaymark.swe.instances import Instance, paths_of_patch
 
-__all__ = ["bm25_order", "chosen_files", "extract_patch", "one_shot_prompt"]
-
 LARGEST_FILE = 1 << 20  # bytes that are indexed
 _TOKEN = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*")
 _BLOCK = re.compile(r"<patch>\n?(.*?)</patch>|```(?:diff|patch)[ \t]*\n(.*?)```", re.DOTALL)

@@ -18,8 +18,6 @@ from assaymark.swe.environments import Environment
 from assaymark.swe.instances import paths_of_patch
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["Applied", "apply_patch", "apply_tests", "changed_paths", "flags_of_patch", "restore_tests", "why_refused"]
-
 PATCH = "/tmp/patch.diff"  # noqa: S108 - the sandbox's own
 APPLYING_SECONDS = 300.0
 _APPLY = f"""

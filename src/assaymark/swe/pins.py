@@ -12,8 +12,6 @@ from assaymark.errors import DataError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.swe.instances import Instance
 
-__all__ = ["Pins", "pins_of"]
-
 _CONDA = re.compile(r"([A-Za-z0-9_.-]+)=([A-Za-z0-9_.+!-]+)(?:=(\S+))?")
 _OF_PYTHON = re.compile(r"py(?:\d|hd)")  # conda's builds of Python packages, which pip installs by the same name
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w,. -]+\])?\s*(?:(?:[=<>!~]=|[<>]).*|;.*)?")

@@ -22,8 +22,6 @@ from assaymark.swe.instances import Instance, Prediction, text_sha
 from assaymark.swe.one_shot import chosen_files, extract_patch, one_shot_prompt
 from assaymark.swe.sandbox import SweLimits
 
-__all__ = ["PredictOptions", "predict", "write_trajectories"]
-
 PROMPTS = 1  # counts into what an attempt is stored under
 
 

@@ -28,8 +28,6 @@ from assaymark.swe.locks import alone
 from assaymark.swe.pins import Pins, pins_of, python_named
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["Prepared", "interpreter_for", "prepare", "prepare_all", "write_environments"]
-
 FOLDER = "/testbed"
 RECIPE = 1  # counts into an environment's folder: another number prepares all again
 PIP_SECONDS = 1800.0

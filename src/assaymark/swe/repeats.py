@@ -15,8 +15,6 @@ from assaymark.statistics.pass_at_k import estimate_pass_at_k
 from assaymark.swe.instances import Instance
 from assaymark.swe.report import SweReport
 
-__all__ = ["CutoffSplit", "PerResolved", "Repeats", "compare_repeats", "per_resolved", "repeats_of", "split_by_date"]
-
 
 @dataclass(frozen=True, slots=True)
 class Repeats:

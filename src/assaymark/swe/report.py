@@ -13,8 +13,6 @@ from assaymark.swe.grading import Graded, match_predictions
 from assaymark.swe.grading_log import GradingLog, StoredAttempt
 from assaymark.swe.instances import Instance, Prediction, is_empty
 
-__all__ = ["SCORED", "Effort", "Efforts", "SweReport", "report_file", "stored_report"]
-
 COMPLETED = frozenset({"resolved", "unresolved"})
 SCORED = COMPLETED | {"error", "ambiguous_failure", "empty_patch"}
 """Outcomes that count: of an instance that is not runnable here, nothing is known."""

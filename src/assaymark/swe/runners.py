@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["RUNNERS", "Runner"]
-
 
 @dataclass(frozen=True, slots=True)
 class Runner:

@@ -27,8 +27,6 @@ from assaymark.limits.resources import Cgroup, Resources, Watch
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.containers import ContainerEngine, container_name, find_engine, host_variables
 
-__all__ = ["REPORTS_DESCRIPTOR", "Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
-
 POLL_SECONDS = 0.1
 PIECE = 1 << 16
 _MIME = ("mime.types",)

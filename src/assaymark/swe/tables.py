@@ -4,8 +4,6 @@ from sqlalchemy import Column, Double, Index, Integer, SmallInteger, String, Tab
 
 from assaymark.store.schema import Blob, checksum_column, metadata
 
-__all__ = ["SWE_TABLES", "swe_attempts", "swe_checks", "swe_gradings"]
-
 swe_checks = Table(  # whether the gold patch resolves an instance and the empty one does not
     "swe_checks",
     metadata,

@@ -17,8 +17,6 @@ from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.swe.grading_log import StoredAttempt, trace_id_of
 
-__all__ = ["store_traces", "trajectory_spans"]
-
 LONGEST_TEXT = 200_000  # characters of one message
 NANOSECONDS = 1_000_000_000
 

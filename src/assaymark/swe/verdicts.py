@@ -15,8 +15,6 @@ from assaymark.swe.instances import Instance
 from assaymark.swe.log_parsing import parse_log, printed_counts, status_key
 from assaymark.swe.runners import RUNNERS
 
-__all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "read_reports"]
-
 FOR_FAILING = frozenset({"PASSED", "XFAIL"})
 FOR_PASSING = FOR_FAILING | {"SKIPPED"}
 # a line that pytest wrapped before its percentage was read as a test so called: two instances of SWE-bench list it

@@ -18,8 +18,6 @@ from pathlib import Path
 from assaymark.errors import DataError
 from assaymark.tasks.yaml_files import parse_yaml
 
-__all__ = ["GROUP_SIZES", "PresentName", "present_name"]
-
 GROUP_SIZES = {"mmlu": 57}  # tasks of a group that is one column; fewer are not the group
 _RENAMED = {  # task and metric there: task, metric and filter here
     ("truthfulqa:mc", "mc1"): ("truthfulqa_mc1", "acc", "none"),

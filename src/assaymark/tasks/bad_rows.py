@@ -17,8 +17,6 @@ from assaymark.tasks.own_rows import is_rows_file
 from assaymark.tasks.row_shapes import check_of, shape_of
 from assaymark.tasks.task import Task
 
-__all__ = ["fault_finder", "needed_columns", "template_columns"]
-
 LONGEST = 200  # characters of a reason
 Row = Mapping[str, object]
 

@@ -20,8 +20,6 @@ from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.profiles import DEFAULT_PROFILE, Profile
 from assaymark.tasks.task import MetricSpec, Task
 
-__all__ = ["BindOptions", "BoundTask", "chosen_indices", "drawn_indices", "n_shots_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class BindOptions:

@@ -28,9 +28,6 @@ from assaymark.errors import DataError, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue, canonical_json
 
-__all__ = ["Commitment", "OpenedRow", "Secret", "Verified", "commit", "open_rows", "read_commitment", "read_opened",
-           "read_secret", "verify_opened"]  # fmt: skip
-
 COMMITMENT_FORMAT = "assaymark commitment "  # and its number
 SECRET_FORMAT = "assaymark seal "  # noqa: S105 - the format's name, and its number
 FORMATS = (1, 2)

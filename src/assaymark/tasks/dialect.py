@@ -41,9 +41,6 @@ from assaymark.tasks.task import (
 from assaymark.tasks.tool_use import refuse_unfit_keys
 from assaymark.tasks.user_code import Kind, declarations_in, find_declaration, refuse_broken
 
-__all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "SEALING_KEYS", "folders_of_registered", "with_registered"]
-
-
 _TEXT = (str, type(None))
 _FUNCTION = (FunctionRef, type(None))
 _PART = (str, int, FunctionRef, type(None))

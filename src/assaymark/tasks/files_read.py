@@ -9,8 +9,6 @@ from assaymark.tasks.spec_hash import file_of, local_imports
 from assaymark.tasks.task import FunctionRef
 from assaymark.tasks.yaml_files import included_files, read_task_file
 
-__all__ = ["files_read"]
-
 
 def files_read(names: Sequence[str]) -> list[Path]:
     """Return the files that evaluating these tasks reads, beside installed packages and shared data sets.

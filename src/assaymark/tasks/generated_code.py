@@ -9,8 +9,6 @@ from assaymark.scoring.run_code import Sandbox, choose_sandbox, running_in
 from assaymark.tasks.sample_scores import SampleScorer
 from assaymark.tasks.task import Task
 
-__all__ = ["refuse_unconfirmed_code", "runs_our_way", "sandbox_of", "score_in"]
-
 
 def score_in(
     sandbox: Sandbox | None, scorer: SampleScorer, request: Request, sample: Sample, outputs: Sequence[Output]

@@ -10,8 +10,6 @@ from assaymark.prompts.presets import PromptPreset
 from assaymark.records import GenerationSettings, JsonValue
 from assaymark.tasks.task import Task
 
-__all__ = ["MAX_TOKENS", "AnswerSettings", "answer_settings", "check_gen_kwargs", "effective_kwargs", "settings_of"]
-
 MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # first wins
 _RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "max_gen_toks": (lambda value: value >= 1, "1 or more"),

@@ -19,19 +19,6 @@ from assaymark.python_source import python_value
 from assaymark.records import ImagePart, content_hash
 from assaymark.tasks.task import Field
 
-__all__ = [
-    "RowImage",
-    "TaskImages",
-    "hash_of_rows",
-    "image_columns",
-    "is_image_column",
-    "refuse_other_media",
-    "refuse_unfit_image_keys",
-    "with_images",
-    "with_option_lists",
-]
-
-
 _IMAGE = re.compile(r"image(_[1-7])?", re.IGNORECASE)
 _OTHER = re.compile(r"(audio|video|sound|clip)(_\d+)?", re.IGNORECASE)
 _FILES = (".mp4", ".webm", ".mov", ".avi", ".mkv", ".wav", ".mp3", ".flac", ".ogg", ".m4a")

@@ -17,18 +17,6 @@ from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.templates import Row, compile_template
 from assaymark.records import Message, Output, Render, Request
 
-__all__ = [
-    "ChatColumns",
-    "are_messages",
-    "fault_of_chat",
-    "list_in",
-    "next_turn",
-    "read_messages",
-    "reference_of",
-    "resolve_messages",
-    "text_key",
-]
-
 
 def next_turn(
     layout: PromptFields, request: Request, row: Row, outputs: Sequence[Output], render: Render | None

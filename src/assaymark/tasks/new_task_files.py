@@ -27,8 +27,6 @@ from assaymark.tasks.row_columns import find_columns
 from assaymark.tasks.row_shapes import Shape
 from assaymark.tasks.task import FunctionRef, Group, Selection, Task
 
-__all__ = ["NewTask", "file_text", "new_task"]
-
 _KEPT = (
     *("output_type", "description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "generation_kwargs"),
     *("filter_list", "metric_list", "num_fewshot", "repeats"),

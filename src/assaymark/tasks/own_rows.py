@@ -30,27 +30,6 @@ from assaymark.tasks.row_shapes import Shape, check_of, shape_of
 from assaymark.tasks.task import Task
 from assaymark.tasks.tool_use import faults_of_rows
 
-__all__ = [
-    "DatasetName",
-    "OwnData",
-    "OwnDataset",
-    "OwnRows",
-    "dataset_name",
-    "find_dataset",
-    "ignored_columns",
-    "is_rows_file",
-    "name_of_rows",
-    "row_file_names",
-    "rows_of_file",
-    "shape_in",
-    "spec_of_dataset",
-    "subject_of",
-    "task_from_dataset",
-    "task_from_rows",
-    "with_plain_names",
-]
-
-
 SUBJECT_COLUMNS = ("subject", "category", "topic")  # each of their values has a score of its own
 _SUBJECT_LENGTH = 80
 

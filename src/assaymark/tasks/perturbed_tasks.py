@@ -22,8 +22,6 @@ from assaymark.tasks.question_parts import QuestionParts, find_parts, with_texts
 from assaymark.tasks.task import MetricSpec, Selection, Task
 from assaymark.tasks.yaml_tasks import layout_of
 
-__all__ = ["with_perturbed"]
-
 MARK = "~"
 
 

@@ -10,8 +10,6 @@ from assaymark.prompts.presets import PromptPreset
 from assaymark.registry import nearest
 from assaymark.tasks.catalog import LIBRARY
 
-__all__ = ["NONE", "find_preset", "find_system_prompt", "preset_from", "preset_names", "system_prompts"]
-
 NONE = "none"  # no preset: plain text, or the model's own template
 _ROLES = ("system", "user", "assistant")
 _KEYS = {*_ROLES, "name", "opening", "system_in_user", "default_system", "trim", "stop", "source"}

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
     from lm_eval.api.task import Task as LmEvalTask
 
-__all__ = ["bind"]
-
 
 def bind(task: Task, options: BindOptions) -> BoundTask:
     """Load the task's rows and return the task bound to them and to the options.

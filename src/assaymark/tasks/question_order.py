@@ -11,8 +11,6 @@ import numpy as np
 from assaymark.randomness import generator_for
 from assaymark.records import content_hash
 
-__all__ = ["macro_weights", "question_order"]
-
 
 def question_order(
     indices: Mapping[str, Sequence[int]], dataset_hashes: Mapping[str, str | None], seed: int, *, macro: bool = False

@@ -18,8 +18,6 @@ from assaymark.errors import PlanError
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import question_in
 
-__all__ = ["QuestionParts", "find_parts"]
-
 Path = tuple[str | int, ...]  # keys and positions to a text of a row
 Form = tuple[str, ...]  # a path with any position as "*": the same for all rows
 MOST_ROWS = 16  # rows that are looked at to find the parts

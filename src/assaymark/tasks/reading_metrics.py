@@ -5,8 +5,6 @@ from typing import Any
 
 from assaymark.statistics.answer_threshold import best_threshold
 
-__all__ = ["best_score"]
-
 
 def best_score(items: Sequence[Sequence[Any]]) -> float:
     """Return the best mean score over all thresholds on the probability of "no answer" (best_exact, best_f1).

@@ -31,22 +31,6 @@ from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Group, GroupM
 from assaymark.tasks.tool_use import tool_use_of
 from assaymark.tasks.yaml_tasks import layout_of
 
-__all__ = [
-    "HELM_SHOTS",
-    "SCORING_KEYS",
-    "StoredScoring",
-    "choice_queries",
-    "find_prompt_style",
-    "gold_choices",
-    "read_item",
-    "refuse_inapplicable",
-    "styled_selection",
-    "styled_task",
-    "with_scoring",
-    "with_spec",
-]
-
-
 PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
 COT_TOKENS = 512
 HELM_SHOTS = 5

@@ -23,22 +23,6 @@ from assaymark.tasks.answer_readings import (
 )
 from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
-__all__ = [
-    "PASSAGES",
-    "Faults",
-    "QuestionColumns",
-    "ToolColumns",
-    "find_chat_columns",
-    "find_columns",
-    "find_tool_columns",
-    "options_of",
-    "plain_name",
-    "references_in",
-    "refuse_faulty_lines",
-    "refuse_faulty_rows",
-    "row_check",
-]  # fmt: skip
-
 MOST_OPTIONS = 6  # options that a message lists
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (

@@ -35,8 +35,6 @@ from assaymark.tasks.row_columns import (
 )
 from assaymark.tasks.tool_use import fault_of_row
 
-__all__ = ["Shape", "check_of", "shape_of"]
-
 Spec = Mapping[str, object]
 _BEFORE = ("system", "system_prompt", "history")  # columns of what precedes a question, as in LLaMA-Factory's files
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs

@@ -63,8 +63,6 @@ from assaymark.tasks.tool_use import ToolUse
 Functions = Mapping[str, Callable[..., object]]  # the task's own metrics by name
 OwnScoring = Callable[[Row, Sequence[object]], Mapping[str, object]]  # lm-eval's process_results
 
-__all__ = ["RotatedPrompts", "circular_group", "circular_metrics", "why_not_circular"]
-
 
 def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
     """Return the metrics that rotations add to a task's own."""

@@ -43,8 +43,6 @@ from assaymark.scoring.simulated_calls import OVER_LIMIT, CallHistory, Conversat
 from assaymark.scoring.tool_calls import LONGEST, UnreadableAnswer, read_calls
 from assaymark.tasks.task import Task
 
-__all__ = ["SimulatedScoring", "gold_text"]
-
 MOST_STEPS = 20  # BFCL's: it gives up after the results of one more
 LATER_TOOLS = "I have updated some more functions you can choose from. What about now?"
 

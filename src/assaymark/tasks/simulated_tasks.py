@@ -11,8 +11,6 @@ from assaymark.scoring.simulated_calls import find_machines
 from assaymark.tasks.simulated_conversations import SimulatedScoring
 from assaymark.tasks.yaml_tasks import BoundYamlTask
 
-__all__ = ["BoundSimulatedTask"]
-
 
 class BoundSimulatedTask(BoundYamlTask):
     """A `BoundTask` of conversations whose calls are carried out; one score per conversation."""

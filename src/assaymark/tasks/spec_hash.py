@@ -15,8 +15,6 @@ from assaymark.python_source import parse_python
 from assaymark.records import content_hash
 from assaymark.tasks.task import FunctionRef
 
-__all__ = ["code_hash", "file_of", "hash_spec", "local_imports"]
-
 TASK_PACKAGE = ("lm_eval", "tasks")
 
 

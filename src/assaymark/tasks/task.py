@@ -232,9 +232,6 @@ class CatalogEntry:
     n_tasks: int = 1  # of a group or tag: its members
 
 
-__all__ = ["refuse_missing_packages"]
-
-
 def refuse_missing_packages(task: Task) -> None:
     """Raise MissingExtra, with the install command, where a package that the task's scoring needs is absent."""
     missing = [package for package in _packages_of(task) if find_spec(package) is None]

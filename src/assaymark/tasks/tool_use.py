@@ -22,15 +22,6 @@ from assaymark.tasks.messages import list_in
 from assaymark.tasks.row_columns import ToolColumns
 from assaymark.tasks.task import MetricSpec, PromptSpec
 
-__all__ = [
-    "ToolUse",
-    "expected_calls",
-    "fault_of_row",
-    "faults_of_rows",
-    "refuse_unfit_keys",
-    "tool_use_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:

@@ -11,8 +11,6 @@ from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.task import Task
 from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
 
-__all__ = ["ChatExample", "EvaluatedRows", "chat_example", "refuse_untrainable"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChatExample:

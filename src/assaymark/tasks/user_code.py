@@ -20,8 +20,6 @@ from assaymark.errors import DataError
 from assaymark.python_source import parse_python
 from assaymark.tasks.task import FunctionRef
 
-__all__ = ["Declaration", "declarations_below", "declarations_in", "find_declaration", "model", "read_task", "task"]
-
 Kind = Literal["metrics", "tasks", "models", "aggregations", "filters"]
 F = TypeVar("F", bound=Callable[..., object])
 

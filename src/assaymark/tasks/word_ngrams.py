@@ -6,8 +6,6 @@ Words are runs of letters and digits in lower case, so that punctuation and line
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["NGRAM_WORDS", "ngrams", "plain_words"]
-
 NGRAM_WORDS = 13  # GPT-3's length
 _WORD = re.compile(r"[^\W_]+")
 

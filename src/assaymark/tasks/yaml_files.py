@@ -14,8 +14,6 @@ from assaymark.limits.yaml_documents import SafeLoader, load_yaml
 from assaymark.tasks.suites import Suite, suite_from
 from assaymark.tasks.task import FunctionRef
 
-__all__ = ["read_suite", "suites_below"]
-
 
 def suites_below(folder: Path) -> dict[str, Suite]:
     """Return the suites in a folder's `suites/*.yaml`, by name and alias.

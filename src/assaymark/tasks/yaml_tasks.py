@@ -83,9 +83,6 @@ def draw_with_class(
     return shots
 
 
-__all__ = ["BoundYamlTask", "layout_of"]
-
-
 class _RowSamples(Sequence[Sample]):
     """The samples of rows, each made when it is read: hashing all rows takes longer than a short run needs."""
 

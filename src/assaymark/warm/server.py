@@ -32,8 +32,6 @@ from assaymark.cli.main import main
 from assaymark.cli.warm_client import TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
 from assaymark.records import JsonValue
 
-__all__ = ["WarmServer", "changed_file", "import_for", "modules_of_run"]
-
 KILL_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 SECONDS = 5.0  # in which a client that has connected must have sent its command
 PASSED_ON = frozenset(int(getattr(signal, name)) for name in (*TO_GROUP, *TO_PROCESS, "SIGSTOP", "SIGCONT"))

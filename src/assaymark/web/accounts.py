@@ -19,8 +19,6 @@ from fastapi import HTTPException, Request, Response
 from assaymark.errors import UsageError
 from assaymark.web.secret import Signer
 
-__all__ = ["COOKIE", "Account", "AccountTokens", "Accounts", "Role"]
-
 Role = Literal["submitter", "moderator"]
 ROLES = ("submitter", "moderator")
 COOKIE = "account"

@@ -27,8 +27,6 @@ from pygments.token import STANDARD_TYPES
 from assaymark.results.plain_text import printable
 from assaymark.web.security import TAGS
 
-__all__ = ["answer_html"]
-
 LONGEST_ANSWER = 100_000  # characters; a longer one is shown as it is
 LONGEST_CODE = 20_000  # characters of one block that is coloured
 LONGEST_FORMULA = 1_000  # characters

@@ -28,9 +28,6 @@ from assaymark.web.render import NO_DRAWING, STATIC, THEMES, Drawing, add_drawin
 from assaymark.web.secret import server_secret
 from assaymark.web.security import LOOPBACK, Guard, safe_path
 
-__all__ = ["FailurePage", "Feature", "create_app", "image_response", "logo_response", "static_response"]
-
-
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

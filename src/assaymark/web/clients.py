@@ -21,9 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assaymark.web.secret import Signer
 
-__all__ = ["Clients", "Rate", "RememberVisitors", "Visitor", "network_behind", "network_of"]
-
-
 MOST_KEYS = 100_000  # remembered; the one unused longest is forgotten first
 
 

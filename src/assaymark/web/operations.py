@@ -22,8 +22,6 @@ from assaymark.web.security import plain_response
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
-__all__ = ["AccessLog", "Operations", "RequestMetrics", "metrics_address", "serve_metrics"]
-
 ROBOTS = """User-agent: *
 Disallow: /api/
 Disallow: /chat

@@ -10,8 +10,6 @@ from fastapi import Request, Response
 
 from assaymark.web.render import viewer_of
 
-__all__ = ["PageCache"]
-
 MOST_BYTES = 64 << 20
 
 

@@ -29,19 +29,6 @@ from assaymark.web.svg import (
     time_axis,
 )
 
-__all__ = [
-    "MOST_SERIES",
-    "LinkedBar",
-    "PlotEvent",
-    "PlotPoint",
-    "PlotSeries",
-    "bar_plot",
-    "front_plot",
-    "history_plot",
-    "series_plot",
-    "time_plot",
-]
-
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 WIDEST = 10_000  # pixels, more than any plot has

@@ -23,8 +23,6 @@ from assaymark.records import JsonValue
 from assaymark.web.clients import Clients
 from assaymark.web.secret import Signer
 
-__all__ = ["FIELD", "Form", "Posted", "Posts", "SignedForm", "check_origin", "read_form"]
-
 FIELD = "token"  # of a form: what `Posts.token` returned
 MOST_FIELDS = 200
 FIRST_LENGTH = 32 + 8 + 64  # visitor, hour and signature

@@ -32,20 +32,6 @@ from assaymark.web.security import markdown
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = [
-    "JSON",
-    "NO_DRAWING",
-    "STATIC",
-    "Drawing",
-    "add_drawing",
-    "model_path",
-    "plain",
-    "respond",
-    "shown_moment",
-    "viewer_of",
-    "wants_json",
-]
-
 JSON = ".json"  # the end of a page's address under which its JSON twin is
 
 FOLDER = Path(__file__).resolve().parent

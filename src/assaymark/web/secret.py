@@ -14,8 +14,6 @@ from pathlib import Path
 from assaymark.errors import UsageError
 from assaymark.settings import home_folder, read
 
-__all__ = ["Signer", "server_secret"]
-
 SHORTEST = 32  # characters
 FILE = "server.secret"
 

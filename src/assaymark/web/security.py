@@ -14,8 +14,6 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["LOOPBACK", "Guard", "markdown", "plain_response", "safe_path"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 64 << 10
 LONGEST_QUERY = 16 << 10

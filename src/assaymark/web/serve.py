@@ -29,19 +29,6 @@ from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, plain_response
 
-__all__ = [
-    "AtMost",
-    "ServerLimits",
-    "Where",
-    "configured",
-    "hosts_for",
-    "listen",
-    "protocol",
-    "serve",
-    "serve_features",
-]
-
-
 LARGEST_DISCARDED = 16 << 20  # bytes read from a refused client so that it gets to the answer
 
 

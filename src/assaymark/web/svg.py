@@ -18,29 +18,6 @@ from markupsafe import Markup, escape
 
 from assaymark.results.plain_text import printable
 
-__all__ = [
-    "NARROW",
-    "NARROW_WIDTH",
-    "WIDE",
-    "Axis",
-    "Bar",
-    "Layout",
-    "PlottedValue",
-    "bars",
-    "date_axis",
-    "drawing",
-    "heatmap",
-    "line_between",
-    "log_axis",
-    "number_axis",
-    "on_screens",
-    "spans",
-    "text_at",
-    "tick_text",
-    "time_axis",
-]
-
-
 MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends
 LARGEST = 1e300  # the difference of two larger numbers may be infinite

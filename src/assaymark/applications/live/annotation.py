@@ -11,8 +11,6 @@ from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError, UsageError
 from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
 
-__all__ = ["QueueAgreement", "Rubric", "agreement_of", "rating_score", "rubric_of"]
-
 MOST_LABELS = 20
 LONGEST_LABEL = 100
 MOST_STEPS = 10  # of a scale

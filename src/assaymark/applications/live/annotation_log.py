@@ -24,8 +24,6 @@ from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 from assaymark.store.schema import upsert
 
-__all__ = ["AnnotationLog", "AnnotationQueue", "QueueItem", "QueueRating"]
-
 LONGEST_NAME = 128
 LONGEST_RATER = 64
 LONGEST_REASON = 500

@@ -26,8 +26,6 @@ from assaymark.store import Store
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import respond, wants_json
 
-__all__ = ["ANNOTATE", "add_annotation", "add_datasets"]
-
 ANNOTATE = "/traces/annotate"
 COOKIE = "rater"
 COOKIE_SECONDS = 180 * 86_400

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from assaymark.applications.live.rule_rows import Rule, RuleCounts
     from assaymark.applications.live.worker import RoundCounts, ScoringWorker
 
-__all__ = ["LIVE_COMMANDS"]
-
 SHORT = 8  # hexadecimal digits of a hash
 
 

@@ -13,8 +13,6 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_json, shown_text, unpack_json
 
-__all__ = ["DatasetLog", "StoredRow", "inputs_digest"]
-
 LONGEST_NAME = 128
 
 

@@ -16,8 +16,6 @@ from assaymark.errors import DataError
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
-__all__ = ["MadeRow", "RowCounts", "row_of_trace", "rows_of_traces"]
-
 MOST_TAGS = 20
 _TAGS = ("tag.tags", "langfuse.trace.tags", "tags")
 

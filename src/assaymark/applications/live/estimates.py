@@ -17,8 +17,6 @@ from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.sampled import estimate_sampled_mean
 
-__all__ = ["ScoreEstimate", "estimates_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreEstimate:

@@ -12,8 +12,6 @@ from assaymark.store import Store
 from assaymark.web.app import Feature
 from assaymark.web.render import Drawing
 
-__all__ = ["live_feature"]
-
 DRAWING = Drawing(Path(__file__).resolve().parent / "templates")
 
 

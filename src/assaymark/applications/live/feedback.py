@@ -20,16 +20,6 @@ from assaymark.limits.characters import is_storable
 from assaymark.records import JsonValue, canonical_json
 from assaymark.registry import nearest
 
-__all__ = [
-    "COMPLETED",
-    "LONGEST_COMMENT",
-    "LONGEST_CORRECTION",
-    "Feedback",
-    "StoredFeedback",
-    "read_feedback",
-    "store_feedback",
-]
-
 COMPLETED = "completed"  # the name of the score for "was the task completed?"
 THUMBS = "thumbs"
 LONGEST_ID = 200  # characters, of ids and names

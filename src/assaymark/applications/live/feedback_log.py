@@ -12,8 +12,6 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
 
-__all__ = ["FeedbackLog"]
-
 WAIT_SECONDS = 2.0  # for another writer, while a sender waits
 HINT_BYTES = 8  # of a token's digest, by which a link names the token that has signed it
 

@@ -17,8 +17,6 @@ from assaymark.applications.live.feedback_log import HINT_BYTES
 from assaymark.applications.traces.trace_rows import Token
 from assaymark.errors import UsageError
 
-__all__ = ["FORM", "FeedbackLink", "read_link", "signed_link"]
-
 FORM = "/feedback/form"
 DAYS = 30.0
 MOST_DAYS = 3650.0

@@ -18,8 +18,6 @@ from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
-__all__ = ["answered_trace", "as_value", "contexts_of", "inputs_and_output", "read_trace"]
-
 MOST_STEPS = 5000  # of a trace that is scored
 MOST_DOCUMENTS = 500
 _SEARCHES = ("retriever", "reranker")

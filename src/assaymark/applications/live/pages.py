@@ -13,8 +13,6 @@ from assaymark.errors import DataError
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
-__all__ = ["QueuesPage", "RatingPage", "queues_page", "rating_page"]
-
 LONGEST_SHOWN = 50_000  # characters of one text
 MOST_CONTEXTS = 20
 

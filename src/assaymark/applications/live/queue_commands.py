@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from assaymark.applications.live.datasets import RowCounts
     from assaymark.store import Store
 
-__all__ = ["queue", "to_rows"]
-
 SHOWN = 5  # traces that a message names
 WORDS = "version, service, model, user, session, errors, slower, dearer, q, hours, and scores, as 'thumbs<1 hours=24'"
 filter_option = click.option(

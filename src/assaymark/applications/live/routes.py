@@ -27,8 +27,6 @@ from assaymark.web.render import respond
 from assaymark.web.secret import Signer, server_secret
 from assaymark.web.security import CSP
 
-__all__ = ["LARGEST_BODIES", "add_feedback", "checked_origins"]
-
 API = "/v1/feedback"
 LARGEST_BODY = 1 << 20
 LARGEST_FORM = 256 << 10

@@ -37,8 +37,6 @@ from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 
-__all__ = ["MOST_TRIES", "RuleLog"]
-
 MOST_TRIES = 3  # of one trace and rule, failed ones and those whose worker ended
 RETRY_SECONDS = 30.0  # before the second one; doubled each time
 OVERLAP_SECONDS = 10.0  # of what is looked at again: receivers commit a little later than the time that they note

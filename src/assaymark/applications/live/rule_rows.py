@@ -6,18 +6,6 @@ from typing import NamedTuple
 
 from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
 
-__all__ = [
-    "Completeness",
-    "DrawnTrace",
-    "NewRule",
-    "Rule",
-    "RuleCounts",
-    "ScoringOutcome",
-    "WeightedScore",
-    "draw_of",
-    "filter_is_live",
-]
-
 
 def draw_of(trace_id: bytes, score: str) -> float:
     """Return the number in [0, 1) by which a trace is drawn: a rule of rate r scores the traces below r.

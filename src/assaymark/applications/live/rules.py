@@ -15,8 +15,6 @@ from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UsageError
 from assaymark.records import canonical_json
 
-__all__ = ["new_rule", "rule_filter", "rule_scorer", "rule_version"]
-
 IN_TRACES = frozenset({"contexts", "latency", "cost", "tokens"})  # what a scorer may need of a trace
 _LIVE_WORDS = "version, service, model, user, session, errors, slower, dearer"
 

@@ -7,8 +7,6 @@ from assaymark.applications.traces.tables import spans, trace_scores, traces
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.store.packing import shown_text
 
-__all__ = ["score_row", "scores_of_trace"]
-
 
 def score_row(project: int, score: NewScore, received: float) -> dict[str, object]:
     """Return the row of a score."""

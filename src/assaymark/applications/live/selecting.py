@@ -10,8 +10,6 @@ from assaymark.applications.traces.trace_rows import TraceRow
 from assaymark.errors import UsageError
 from assaymark.store import Store
 
-__all__ = ["sampled_traces", "traces_like"]
-
 AT_ONCE = 500
 MOST = 100_000  # traces of one filter
 

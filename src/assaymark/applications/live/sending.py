@@ -13,8 +13,6 @@ from assaymark.applications.live.links import DAYS, signed_link
 from assaymark.applications.traces.spans import Destination, current_trace_id, destination
 from assaymark.errors import ConnectionLost, RequestRefused, UsageError
 
-__all__ = ["feedback", "feedback_link"]
-
 TIMEOUT_SECONDS = 10.0
 TRIES = 3  # while the server's store is busy
 LONGEST_ANSWER = 100_000  # bytes

@@ -19,16 +19,6 @@ from sqlalchemy import (
 
 from assaymark.store.schema import Blob, metadata, row_key
 
-__all__ = [
-    "LIVE_TABLES",
-    "trace_dataset_rows",
-    "trace_queue_claims",
-    "trace_queue_items",
-    "trace_queues",
-    "trace_rules",
-    "trace_scorings",
-]
-
 trace_rules = Table(
     "trace_rules",
     metadata,

@@ -29,8 +29,6 @@ from assaymark.settings import lease_seconds
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
 
-__all__ = ["RoundCounts", "ScoringWorker"]
-
 AT_ONCE = 32  # traces that are claimed together
 LONGEST_NAME = 128
 LONGEST_COMMENT = 2000

@@ -30,8 +30,6 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["Assertion", "Assertions", "assertions_of"]
-
 MOST_ASSERTIONS = 200  # of one row
 _TEXTS = ("equals", "contains", "icontains", "starts-with", "regex")
 _LISTS = ("contains-all", "contains-any", "icontains-all", "icontains-any")

@@ -28,12 +28,6 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
 from assaymark.scoring.metric import Scale
 
-__all__ = [
-    "AnswerRelevance", "ContextPrecision", "ContextRecall", "ContextRelevance", "ContextSufficiency", "Correctness",
-    "Factuality", "Faithfulness", "Groundedness", "Guidelines", "JudgedBase", "QuestionSimilarity", "Refusal", "Safety",
-    "ToolChoice", "Toxicity",
-]  # fmt: skip
-
 VERSION = 1  # raise it when the same replies would give another value
 MOST_DOCUMENTS = 200
 _RULE = (

@@ -14,8 +14,6 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import Registry, nearest
 
-__all__ = ["SCORERS", "AnyScorer", "check_needs", "scorers_of"]
-
 AnyScorer = Scorer | JudgedScorer
 SCORERS: Registry[Any] = Registry("scorers", "scorer")
 OF_THE_TARGET = frozenset({"contexts", "latency", "cost", "tokens"})

@@ -9,8 +9,6 @@ from assaymark.applications.scorers.plain import PlainScorer, text_of
 from assaymark.errors import UsageError
 from assaymark.registry import nearest
 
-__all__ = ["KINDS", "PersonalData", "kinds_in"]
-
 
 def _is_card(text: str) -> bool:
     """Return whether digits are those of a payment card: 13 to 19 with Luhn's check digit (ISO/IEC 7812-1)."""

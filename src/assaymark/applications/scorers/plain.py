@@ -37,11 +37,6 @@ from assaymark.scoring.typography import canonical, equal_by, folded, number_of
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-__all__ = [
-    "Contains", "Cost", "Embedding", "Exact", "JsonDiff", "JsonSchema", "Latency", "Levenshtein", "ListMatch", "Number",
-    "PlainScorer", "Regex", "Tokens", "json_in", "text_of", "validator_of",
-]  # fmt: skip
-
 VERSION = 2  # raise it when the same answers would get another score
 
 

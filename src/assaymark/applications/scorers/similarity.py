@@ -13,10 +13,6 @@ from assaymark.errors import DataError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 
-__all__ = [
-    "best_match", "cosine", "json_similarity", "levenshtein", "list_similarity", "number_similarity", "text_similarity",
-]  # fmt: skip
-
 LONGEST_TEXT = 100_000  # characters; two texts of this length take about four seconds
 LONGEST_LIST = 2_000  # items; two such lists take a few seconds
 

@@ -27,8 +27,6 @@ from assaymark.records import JsonValue
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-__all__ = ["Steps", "ToolCalls", "ToolSchema", "read_tools"]
-
 MATCHES = ("sequence", "exact", "order", "any")
 
 

@@ -14,8 +14,6 @@ from typing import cast
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 
-__all__ = ["NoValue", "Transform", "js_text", "transform_of"]
-
 Transform = Callable[[JsonValue], JsonValue]
 LONGEST = 2_000  # characters of an expression
 _TOKEN = re.compile(r"""\s*(?:(?P<name>[A-Za-z_$][\w$]*)|(?P<number>-?\d+)|"""

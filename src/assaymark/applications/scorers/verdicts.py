@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from assaymark.limits.nesting import is_deeper
 
-__all__ = ["Choice", "GeneratedQuestions", "Statements", "Unread", "Verdicts", "last_object"]
-
 LONGEST_REPLY = 50_000  # characters of its end that are read
 MOST_STATEMENTS = 500
 LONGEST_STATEMENT = 5_000

@@ -12,8 +12,6 @@ from assaymark.errors import MissingExtra, UnknownName, UsageError
 if TYPE_CHECKING:
     from assaymark.store import Store
 
-__all__ = ["need_extra", "open_store", "print_table", "project_of", "project_option", "trace_id_of"]
-
 SHORTEST_ID = 4  # hexadecimal digits by which a trace may be named
 NUMBERS = frozenset({"steps", "seconds", "tokens", "cost", "spans", "n", "rate", "failed", "mean", "drawn", "scored"})
 

@@ -18,8 +18,6 @@ from assaymark.limits.nesting import is_deeper
 from assaymark.models.cost.prices import Price, find_price
 from assaymark.records import JsonValue, ModelIdentity
 
-__all__ = ["Facts", "facts_of", "first_of", "number_of", "parsed", "searched_text", "text_of"]
-
 Attributes = Mapping[str, JsonValue]
 
 MOST_TOKENS = 10**15  # of one span; more is not a count

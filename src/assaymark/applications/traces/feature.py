@@ -13,8 +13,6 @@ from assaymark.store import Store
 from assaymark.web.app import Feature
 from assaymark.web.render import Drawing
 
-__all__ = ["trace_feature"]
-
 LINKS = (("/traces", "Traces"),)
 FILTERS = {"instant": shown_instant, "took": shown_seconds, "money": shown_cost}
 DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)

@@ -12,8 +12,6 @@ from urllib.parse import urlencode
 from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter, TraceRow
 from assaymark.errors import UnknownName, UsageError
 
-__all__ = ["PERIODS", "ListQuery", "score_condition", "trace_json"]
-
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
 ERRORS = {"": None, "yes": True, "no": False}
 LONGEST = 500  # characters of a value

@@ -25,20 +25,6 @@ from assaymark.errors import UnknownName
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
-__all__ = [
-    "SessionsPage",
-    "StepPage",
-    "TraceListPage",
-    "TraceSignInPage",
-    "list_page",
-    "sessions_page",
-    "shown_cost",
-    "shown_instant",
-    "shown_seconds",
-    "trace_of",
-    "trace_page",
-]
-
 AT_ONCE = 50  # traces on a page
 STEPS_AT_ONCE = 500  # rows of a tree on a page
 DEEPEST = 12  # of indentation

@@ -8,8 +8,6 @@ from assaymark.applications.traces.trace_rows import Token
 from assaymark.store import Store
 from assaymark.web.secret import Signer, server_secret
 
-__all__ = ["COOKIE", "Readers", "SignInFirst", "private"]
-
 COOKIE = "traces"
 COOKIE_SECONDS = 30 * 86_400
 

@@ -30,8 +30,6 @@ from assaymark.applications.traces.trace_rows import Token
 from assaymark.errors import DataError, StoreError
 from assaymark.store import Store
 
-__all__ = ["LARGEST_BODIES", "add_receiver", "bearer_of"]
-
 LARGEST_BODIES = {"/v1/traces": LARGEST_BODY + 1024, "/v1/logs": LARGEST_BODY + 1024}
 AT_ONCE = 8  # requests that are unpacked and stored at the same time
 WAIT_SECONDS = 2.0  # for one of these places

@@ -22,8 +22,6 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, NewSpan
 from assaymark.records import JsonValue, canonical_json
 
-__all__ = ["Received", "receive_logs", "receive_spans"]
-
 LARGEST_SPAN = 8 << 20  # bytes of one span's message
 MOST_AT_ONCE = 5000  # spans stored in one transaction
 MOST_SEARCHED = 4000  # characters of a span

@@ -13,8 +13,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from assaymark.errors import DataError, UsageError
 from assaymark.limits import regexes
 
-__all__ = ["REDACTED", "Redaction", "redaction_of"]
-
 REDACTED = "[redacted]"
 NAMED = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}\.[A-Za-z]{2,24}",

@@ -8,8 +8,6 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import AssaymarkError
 from assaymark.store import Store
 
-__all__ = ["Retention", "keep_pruning"]
-
 EVERY_SECONDS = 600.0
 MIB = 1 << 20
 _log = logging.getLogger("uvicorn.error")

@@ -22,8 +22,6 @@ from assaymark.web.posts import Form
 from assaymark.web.render import respond, wants_json
 from assaymark.web.security import safe_path
 
-__all__ = ["add_pages"]
-
 TRIES, TRY_SECONDS = 20, 60.0  # of tokens, from one network
 
 

@@ -10,8 +10,6 @@ from assaymark.cli.extras import ServedPart
 from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra, UsageError
 
-__all__ = ["served_traces"]
-
 _OPTIONS = (
     click.option("--traces", is_flag=True, help="Receive OpenTelemetry traces at /v1/traces, and show them."),
     click.option(

@@ -25,8 +25,6 @@ from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
 
-__all__ = ["LIGHT", "MOST_SPANS", "AddingSpans", "insert_missing", "message_digest", "short_text", "unpack_message"]
-
 MOST_SPANS = 100_000  # of one trace
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_BODY = 64 << 20  # bytes that a stored message may unpack to

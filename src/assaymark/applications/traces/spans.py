@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-__all__ = [
-    "KINDS",
-    "ActiveSpan",
-    "Destination",
-    "current_trace_id",
-    "destination",
-    "send_traces",
-    "span",
-    "trace",
-    "within_trace",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 KINDS = ("llm", "embedding", "retriever", "reranker", "tool", "agent", "chain", "guardrail", "evaluator", "span")

@@ -12,8 +12,6 @@ from assaymark.applications.traces.dialects import facts_of, first_of, parsed, t
 from assaymark.applications.traces.otlp import ReadSpan
 from assaymark.records import JsonValue
 
-__all__ = ["ChatMessage", "Document", "MessagePart", "Step", "ToolExchange", "step_of"]
-
 LONGEST_JSON = 64 << 20  # characters of an attribute: the span itself is smaller
 DEEPEST_KEY = 12  # parts of a flattened name
 MOST_LISTED = 10_000  # messages, documents or parts of one step

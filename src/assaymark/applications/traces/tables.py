@@ -21,16 +21,6 @@ from sqlalchemy import (
 
 from assaymark.store.schema import Blob, metadata, parent_key, row_key
 
-__all__ = [
-    "TRACE_TABLES",
-    "span_sources",
-    "spans",
-    "trace_projects",
-    "trace_scores",
-    "trace_tokens",
-    "traces",
-]
-
 trace_projects = Table(
     "trace_projects",
     metadata,

@@ -8,8 +8,6 @@ from assaymark.applications.traces.tables import spans, trace_scores, traces
 from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter
 from assaymark.store.packing import shown_text
 
-__all__ = ["conditions_of"]
-
 LARGEST_INTEGER = 2**63 - 1
 _COMPARED: dict[str, Callable[[ColumnElement[float], float], ColumnElement[bool]]] = {
     ">=": lambda column, number: column >= number,

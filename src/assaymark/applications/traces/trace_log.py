@@ -63,8 +63,6 @@ from assaymark.store.runs import next_id
 from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
 from assaymark.store.search import phrases_of
 
-__all__ = ["TraceLog"]
-
 MOST_MATCHES = 2000  # spans that a search looks at, the latest
 WAIT_SECONDS = 2.0  # for another writer, while a sender waits: it gives up after 10
 DELETED_AT_ONCE = 200  # traces

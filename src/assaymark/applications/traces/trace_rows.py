@@ -6,26 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = [
-    "AddedSpans",
-    "NewScore",
-    "NewSpan",
-    "Project",
-    "ScoreCondition",
-    "SpanRow",
-    "StoredScore",
-    "Token",
-    "TraceFilter",
-    "TracePage",
-    "TraceRow",
-    "TraceSession",
-    "TreeNode",
-    "counted_spans",
-    "seconds_between",
-    "summary_of",
-    "tree_of",
-]
-
 MOST_MODELS = 20  # listed of one trace
 DAY_NS = 86_400 * 10**9
 LONGEST_PAST_NS = 3650 * DAY_NS

@@ -50,8 +50,6 @@ from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.runs import next_id
 
-__all__ = ["AlarmLog", "WatchedStream"]
-
 QUIET_SECONDS = 30.0  # after its last span, a trace whose spans have all ended and whose root is there is complete
 LONGEST_SECONDS = 300.0  # and any other
 OVERLAP_SECONDS = 3600.0  # of what is looked at twice, since a transaction may end later than one that began later

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["AlarmEpoch", "AlarmEvent", "AlarmStream", "AlarmValue", "NewAlarm", "PendingValue"]
-
 
 @dataclass(frozen=True, slots=True)
 class NewAlarm:

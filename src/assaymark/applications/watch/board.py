@@ -10,8 +10,6 @@ from assaymark.records import JsonValue
 from assaymark.results.numbers import NOTHING
 from assaymark.store import Store
 
-__all__ = ["AlarmBoard", "ListedAlarm", "ListedEvent", "alarm_board"]
-
 
 @dataclass(frozen=True, slots=True)
 class ListedAlarm:

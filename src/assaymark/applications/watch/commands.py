@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Quality, QualityMetric
     from assaymark.store import Store
 
-__all__ = ["WATCH_COMMANDS"]
-
 EXAMPLES = examples("traces quality --days 30 --by version", "traces quality --bucket hour --days 1 --json")
 
 

@@ -19,8 +19,6 @@ from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
 from assaymark.web.render import Drawing, respond, wants_json
 from assaymark.web.svg import on_screens
 
-__all__ = ["QualityPage", "quality_page", "watch_feature"]
-
 NANOSECONDS = 10**9
 PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90", "last 90 days"))
 

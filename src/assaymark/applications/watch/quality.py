@@ -27,8 +27,6 @@ from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
 from assaymark.store import Store
 
-__all__ = ["MetricSeries", "Quality", "QualityMetric", "QualityPoint", "QualityQuery", "quality_of", "version_text"]
-
 Unit = Literal["share", "seconds", "cost", "tokens", "number"]
 
 SECONDS = {"hour": 3600, "day": 86_400}

@@ -11,8 +11,6 @@ from assaymark.applications.watch.webhooks import deliver
 from assaymark.errors import AssaymarkError
 from assaymark.store import Store
 
-__all__ = ["WatchLine", "keep_watching", "watch_round"]
-
 EVERY_SECONDS = 5.0
 _log = logging.getLogger("uvicorn.error")
 

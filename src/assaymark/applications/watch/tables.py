@@ -21,8 +21,6 @@ from sqlalchemy import (
 from assaymark.applications.traces.tables import trace_scores
 from assaymark.store.schema import Blob, metadata, row_key
 
-__all__ = ["ALARM_TABLES", "trace_alarm_epochs", "trace_alarm_events", "trace_alarm_values", "trace_alarms"]
-
 trace_alarms = Table(  # one row for each metric of an alarm
     "trace_alarms",
     metadata,

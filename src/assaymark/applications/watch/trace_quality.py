@@ -21,8 +21,6 @@ from sqlalchemy import text as sql
 from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.store.connection import OpenStore
 
-__all__ = ["Durations", "QualityWindow", "ScoreCell", "Sums", "TraceCell", "TraceQuality"]
-
 
 @dataclass(frozen=True, slots=True)
 class QualityWindow:

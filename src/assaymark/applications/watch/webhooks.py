@@ -25,8 +25,6 @@ from assaymark.limits.addresses import why_not_public
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
 from assaymark.store import Store
 
-__all__ = ["Delivery", "check_webhook", "deliver", "signature"]
-
 TIMEOUT_SECONDS = 10.0
 CLAIM_SECONDS = 60.0  # for which another watcher leaves a try to this one
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from assaymark.arena.live_turns import Moderation
     from assaymark.arena.voters import VoteLimits
 
-__all__ = ["serve_arena", "serve_live"]
-
 
 def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **options: Any) -> None:
     """Serve battles until a signal stops the process.

@@ -15,8 +15,6 @@ from assaymark.cli.extras import need_web, serving_options
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import ModelError
 
-__all__ = ["serve_study"]
-
 
 def serve_study(file: str, options: Mapping[str, object], store: str | None) -> None:
     """Serve a study until a signal stops the process; `options`: the options of `cli.extras.serving_options`.

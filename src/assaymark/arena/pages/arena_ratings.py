@@ -13,8 +13,6 @@ from assaymark.web.plots import MOST_SERIES, PlotPoint, PlotSeries, history_plot
 from assaymark.web.render import plain, plain_fields, shown_moment
 from assaymark.web.svg import Bar, PlottedValue, bars, heatmap, on_screens, spans
 
-__all__ = ["RatingsPage", "ratings_page"]
-
 
 @dataclass(frozen=True)
 class RatingsPage:

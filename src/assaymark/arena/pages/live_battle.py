@@ -16,9 +16,6 @@ from assaymark.arena.studies.results import FEWEST_IN_GROUP
 from assaymark.arena.studies.sessions import StudyStep
 from assaymark.records import JsonValue
 
-__all__ = ["BUTTONS", "ArenaPage", "BattlePage", "LiveArenaPage", "LiveBattlePage", "StudyPage"]
-
-
 BUTTONS = {
     "a": ("A is better", "1"),
     "b": ("B is better", "2"),

@@ -23,8 +23,6 @@ from assaymark.web.posts import Form, Posted
 from assaymark.web.render import Drawing, respond
 from assaymark.web.secret import server_secret
 
-__all__ = ["DRAWING", "add_ratings", "arena_feature", "cast_vote", "private", "voter_of"]
-
 DRAWING = Drawing(Path(__file__).resolve().parents[1] / "templates")
 
 Battle = TypeVar("Battle")

@@ -27,8 +27,6 @@ from assaymark.web.posts import Form, Posted
 from assaymark.web.render import respond
 from assaymark.web.secret import server_secret
 
-__all__ = ["SUGGESTIONS", "live_feature"]
-
 JSON = ".json"
 SUGGESTIONS = (
     "Explain to a child of eight why the sky is blue.",

@@ -12,8 +12,6 @@ from assaymark.web.app import Feature
 from assaymark.web.posts import Form
 from assaymark.web.render import respond
 
-__all__ = ["studies_feature"]
-
 PRIVATE = {"cache-control": "no-store", "referrer-policy": "same-origin", "x-robots-tag": "noindex"}
 QUESTION = "q_"  # begins the field of a question
 

@@ -17,8 +17,6 @@ from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
 from assaymark.registry import nearest
 
-__all__ = ["Design", "design_study"]
-
 ANY = "generic"  # category of prompts without one
 CHECKED = "attention check"
 

@@ -17,8 +17,6 @@ from assaymark.models.plain_prompts import PromptWriter
 from assaymark.records import GenerationSettings, Output, Request
 from assaymark.results.numbers import short_model_name
 
-__all__ = ["Candidate", "Draft", "draft_prompts", "read_drafts", "write_drafts"]
-
 ROUNDS = 3  # for each category: what was dropped is asked for again, at most so often in all
 LONGEST = 2000  # characters
 MAX_TOKENS = 128

@@ -26,9 +26,6 @@ from assaymark.records import GenerationSettings, JsonValue
 from assaymark.results.numbers import short_model_name
 from assaymark.runs.prepare import model_of
 
-__all__ = ["AskedStudy", "answer_prompts", "answered_prompts", "answers_file", "ask_study", "draft_study"]
-
-
 Row = Mapping[str, JsonValue]
 BEGINNING = '{"instruction"'
 

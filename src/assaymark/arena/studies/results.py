@@ -27,20 +27,6 @@ from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
 from assaymark.store import Store
 
-__all__ = [
-    "GroupResult",
-    "PairResult",
-    "ScaleResult",
-    "StudyAgreement",
-    "StudyResults",
-    "export_study",
-    "results_of",
-    "results_table",
-    "study_results",
-    "study_rows",
-]
-
-
 ALL = "all"
 FEWEST_IN_GROUP = 5  # raters; results of fewer would say who they are
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}

@@ -13,8 +13,6 @@ from assaymark.arena.voters import keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 
-__all__ = ["StudySessions", "StudyStep", "invitations", "store_study"]
-
 LONGEST_SECONDS = 3600.0  # a longer time means that the rater was away
 
 

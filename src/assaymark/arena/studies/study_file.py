@@ -14,18 +14,6 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = [
-    "CATEGORIES",
-    "EXAMPLE",
-    "AttentionCheck",
-    "Scale",
-    "StudyFile",
-    "StudyQuestion",
-    "read_study",
-    "write_example",
-]
-
-
 _ANSWERS = (
     ("How many piano tuners work in Chicago?", "Fermi", "About 100: 2.5 million people, one piano in 50 ...", "Seven."),
     ("Write a line about rain.", "writing", "Rain on the tin roof: a small drum for a large sky.", "Rain."),

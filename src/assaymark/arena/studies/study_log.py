@@ -18,8 +18,6 @@ from assaymark.store.packing import pack_json, text_digest, unpack_json
 from assaymark.store.runs import change_row, next_id
 from assaymark.store.schema import with_checksum
 
-__all__ = ["AssignmentRow", "NewAssignment", "RaterRow", "StudyLog"]
-
 
 @dataclass(frozen=True, slots=True)
 class NewAssignment:

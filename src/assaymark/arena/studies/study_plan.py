@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
-__all__ = ["PlannedItem", "PlannedQuestion", "PlannedScale", "StudyPlan"]
-
 
 class PlannedItem(TypedDict):
     """A prompt with the answers to it."""

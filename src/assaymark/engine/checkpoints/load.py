@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedConfig, PreTrainedModel
 
-__all__ = ["LazyTensor", "config_of", "plan_tensors"]
-
 Stored = Mapping[str, tuple[StoredTensor, ...]]
 
 

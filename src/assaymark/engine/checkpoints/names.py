@@ -21,8 +21,6 @@ from assaymark.errors import ModelUnavailable
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["LORA_PARTS", "Names", "Naming", "TensorSource", "find_names", "is_extra", "prefix_of", "source_of"]
-
 Naming = Literal["hf", "meta", "torchtune", "litgpt"]
 LORA_PARTS = (".lora_a.", ".lora_b.")  # in torchtune's names, before `weight`
 # Tensors that no model needs: tables that transformers computes itself, and a trainer's own state.

@@ -21,8 +21,6 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from assaymark.errors import ModelUnavailable
 
-__all__ = ["INDEX", "StoredTensor", "open_tensors"]
-
 INDEX = ".metadata"  # the file that makes a folder a distributed checkpoint
 # Wrappers around modules leave their own names in a checkpoint.
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")

@@ -21,8 +21,6 @@ from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.web.render import plain
 
-__all__ = ["AboutPage", "BoardCard", "BoardPage", "BoardsPage", "about_page", "board_page", "boards_page", "view_of"]
-
 ON_CARD = 3  # rows at the top of a board that the list of boards shows
 
 

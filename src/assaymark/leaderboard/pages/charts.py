@@ -45,8 +45,6 @@ from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap, on_screens
 
-__all__ = ["ChartsPage", "CorrelationsPage", "WinRatesPage", "charts_page", "correlations_page", "win_rates_page"]
-
 
 @dataclass(frozen=True)
 class CorrelationsPage:

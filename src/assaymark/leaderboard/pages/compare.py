@@ -16,8 +16,6 @@ from assaymark.results.comparison.row_pairs import RowPair
 from assaymark.runs.targets import TARGETS
 from assaymark.web.render import plain, plain_fields
 
-__all__ = ["ComparePage", "compare_page"]
-
 MOST_RUNS = 4
 SHOWN_FLIPS = 100
 SHOWN_ROWS = 100

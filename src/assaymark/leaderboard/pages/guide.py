@@ -7,8 +7,6 @@ from assaymark.leaderboard.guide import GuideSection, guide, words
 from assaymark.records import JsonValue
 from assaymark.web.render import plain
 
-__all__ = ["GuidePage", "guide_page"]
-
 
 @dataclass(frozen=True)
 class GuidePage:

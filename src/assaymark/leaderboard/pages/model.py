@@ -26,9 +26,6 @@ from assaymark.web.plots import PlotPoint, series_plot
 from assaymark.web.render import model_path, plain, plain_fields, shown_ends, shown_score
 from assaymark.web.svg import PlottedValue, on_screens, spans
 
-__all__ = ["ModelPage", "SeriesPage", "model_page", "series_page"]
-
-
 MOST_CHARTS = 24
 
 

@@ -15,8 +15,6 @@ from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
-__all__ = ["QueuePage", "SubmissionPage", "SubmitPage", "entry_json", "queue_page", "submission_page", "submit_page"]
-
 
 @dataclass(frozen=True)
 class SubmitPage:

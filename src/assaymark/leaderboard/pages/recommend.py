@@ -22,8 +22,6 @@ from assaymark.leaderboard.recommendation_views import (
 )
 from assaymark.records import JsonValue
 
-__all__ = ["RecommendPage", "recommend_page"]
-
 MOST_LISTED = 100
 LISTED = 10
 

@@ -18,8 +18,6 @@ from assaymark.results.views.perturbed_table import perturbed_cells, perturbed_n
 from assaymark.store import AttemptRow
 from assaymark.web.render import plain, plain_fields
 
-__all__ = ["GroupPage", "RunPage", "SamplesPage", "filter_of", "group_page", "run_page", "runs_of", "samples_page"]
-
 PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
 TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is not a path
 PER_PAGE = 50

@@ -23,8 +23,6 @@ from assaymark.results.views.samples import (
 )
 from assaymark.store import RunRow, SampleRecord
 
-__all__ = ["SampleView", "TurnView", "question_line", "sample_image", "sample_page", "with_replies"]
-
 LONGEST_LINE = 120  # characters of an answer or a target in a list
 AT_ONCE = 1000  # samples read while looking for those beside one
 LONGEST_SHOWN = 200_000  # characters of one text; the rest is in the JSON twin

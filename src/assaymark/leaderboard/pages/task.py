@@ -16,8 +16,6 @@ from assaymark.registry import nearest
 from assaymark.results.evidence.questions import Question, Questions
 from assaymark.web.render import plain, plain_fields
 
-__all__ = ["QuestionsPage", "TaskPage", "questions_page", "task_page"]
-
 MOST_SHOWN = 100  # of each list of questions; the JSON twin has all
 
 

@@ -28,8 +28,6 @@ from assaymark.web.app import Feature, image_response, logo_response
 from assaymark.web.page_cache import PageCache
 from assaymark.web.render import JSON, Drawing, model_path, respond, wants_json
 
-__all__ = ["DRAWING", "LINKS", "board_feature"]
-
 LONGEST_NAME = 300  # characters of anything in a path
 LARGEST_INDEX = 10**9  # of a sample
 LINKS = (("/boards", "Leaderboards"), ("/compare", "Compare runs"), ("/recommend", "Recommend"))

@@ -18,8 +18,6 @@ from assaymark.records import JsonValue
 from assaymark.web.accounts import Account
 from assaymark.web.posts import Form, Posted
 
-__all__ = ["add_flags", "add_moderation"]
-
 
 @dataclass(frozen=True)
 class ModerationPage:

@@ -36,8 +36,6 @@ from assaymark.web.posts import Form, Posted
 from assaymark.web.secret import server_secret
 from assaymark.web.security import safe_path
 
-__all__ = ["add_sign_in", "queue_feature"]
-
 
 @dataclass(frozen=True)
 class QueueSignInPage:

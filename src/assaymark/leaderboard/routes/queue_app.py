@@ -15,8 +15,6 @@ from assaymark.web.clients import Rate
 from assaymark.web.posts import Posted
 from assaymark.web.render import respond
 
-__all__ = ["JSON", "QueueApp"]
-
 JSON = ".json"
 LONGEST_TEXT = 4000  # characters of a reason or a reply
 

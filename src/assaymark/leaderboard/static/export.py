@@ -32,8 +32,6 @@ from assaymark.store import Store
 from assaymark.web.app import create_app
 from assaymark.web.render import model_path
 
-__all__ = ["MOST_COMPARISONS", "export_site", "published_runs"]
-
 MOST_SORTED = 3  # pages of a table up to which its order by each column is exported as pages too
 MOST_COMPARISONS = 400  # of two runs, but for those that pages of models and series name
 SUFFIXES = {

@@ -16,8 +16,6 @@ from pathlib import Path, PurePosixPath
 from assaymark.drafts import PREFIX, draft_folder, write_whole
 from assaymark.errors import UsageError
 
-__all__ = ["JOURNAL", "MANIFEST", "Exported", "SiteFolder", "open_folder"]
-
 MANIFEST = "manifest.json"
 JOURNAL = "manifest.next.json"
 FORMAT = 1

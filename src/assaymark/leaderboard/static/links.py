@@ -12,8 +12,6 @@ from html import escape, unescape
 from posixpath import dirname, relpath
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-__all__ = ["Paths", "addresses", "canonical", "file_name", "relative", "rewritten"]
-
 _TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][\w-]*)(?P<rest>(?:[^"'<>]|"[^"]*"|'[^']*')*)>""")
 _ATTRIBUTE = re.compile(r"""\s([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)

@@ -18,8 +18,6 @@ from assaymark.leaderboard.view import View
 from assaymark.results.plain_text import printable
 from assaymark.web.render import shown_fact
 
-__all__ = ["VARIABLE", "rows_script"]
-
 VARIABLE = "assaymarkRows"  # that the script sets; `static_rows.js` reads it
 
 Link = Callable[[str], str | None]

@@ -15,8 +15,6 @@ from assaymark.leaderboard.static.folder import SiteFolder
 from assaymark.leaderboard.static.links import Paths, addresses, canonical
 from assaymark.leaderboard.static.visit import PageReader
 
-__all__ = ["CHUNK", "SAMPLES", "SampleFiles"]
-
 CHUNK = 500  # samples in one file
 LARGEST_CHUNK = 8 << 20  # characters after which a file of samples ends earlier
 SAMPLES = re.compile(r"/run/[^/?#]+/samples/[^/?#]+")  # a list of samples, or a group of tasks

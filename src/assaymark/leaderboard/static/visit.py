@@ -10,8 +10,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assaymark.errors import DataError
 
-__all__ = ["PageReader", "visiting"]
-
 HOST = "http://localhost"
 MOST_REDIRECTS = 5
 

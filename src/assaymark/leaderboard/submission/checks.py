@@ -20,9 +20,6 @@ from assaymark.models.checkpoint.config_check import is_known_type
 from assaymark.models.checkpoint.quantisation import QUANTISED, lacking_packages, quantised_as
 from assaymark.records import Estimate
 
-__all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
-
-
 SHOWN = 3  # disagreements
 
 

@@ -14,17 +14,6 @@ from assaymark.models.checkpoint.quantisation import FULL_PRECISIONS, QUANTISED
 from assaymark.registry import nearest
 from assaymark.tasks.prompt_presets import preset_names
 
-__all__ = [
-    "CHAT_TEMPLATE",
-    "PRECISIONS",
-    "WEIGHTS",
-    "Chosen",
-    "SubmissionProblem",
-    "is_model_name",
-    "presets",
-    "read_choices",
-]
-
 PRECISIONS = (*FULL_PRECISIONS, *QUANTISED)
 WEIGHTS = ("original", "adapter", "delta")
 LONGEST_NAME = 160

@@ -11,8 +11,6 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.submission.choices import SubmissionProblem
 from assaymark.records import JsonValue
 
-__all__ = ["Sent", "send"]
-
 SECONDS = 60.0
 LARGEST_ANSWER = 1 << 20
 

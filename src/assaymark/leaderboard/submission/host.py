@@ -8,8 +8,6 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites, read_board
 from assaymark.leaderboard.submission.checks import takes_submissions
 
-__all__ = ["boards_of", "folders_of"]
-
 
 def boards_of(paths: Sequence[str]) -> dict[str, Board]:
     """Return the boards that models are evaluated for: those of files, and without any the suites of the package.

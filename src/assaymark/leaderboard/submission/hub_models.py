@@ -16,8 +16,6 @@ from assaymark.records import JsonValue
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
-__all__ = ["HubModels"]
-
 LARGEST_READ = 8 << 20  # bytes of a configuration file
 FETCHED = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")  # of the repository's own folder
 SECONDS = 10.0

@@ -25,8 +25,6 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.leases import now
 
-__all__ = ["Moderation"]
-
 LONGEST_CHAIN = 10  # of names, each renamed to the next
 
 

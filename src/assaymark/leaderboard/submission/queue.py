@@ -32,8 +32,6 @@ from assaymark.records import content_hash
 from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
 
-__all__ = ["MOST_ADVANCE", "SubmissionQueue"]
-
 MOST_ADVANCE = 5.0  # turns, by votes
 RECENT = 50  # finished jobs whose mean duration is used
 _NEW = tuple(field.name for field in fields(NewSubmission))

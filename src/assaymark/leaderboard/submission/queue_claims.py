@@ -18,8 +18,6 @@ from assaymark.store.connection import Database
 from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
 
-__all__ = ["MOST_ATTEMPTS", "claim", "fail", "finish", "release", "renew"]
-
 MOST_ATTEMPTS = 4  # of a job that fails by a fault of the infrastructure, or whose workers die
 RETRY_SECONDS = 60.0  # before the second attempt; doubled each time
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from assaymark.leaderboard.rows import Fact
 from assaymark.records import JsonValue
 
-__all__ = ["FlagReply", "FlagRow", "JobProgress", "JobRow", "LogEntry", "NewSubmission", "QueueCounts", "SubmissionRow"]
-
 STATES = ("pending", "running", "finished", "failed", "cancelled")
 
 

@@ -8,8 +8,6 @@ import click
 from assaymark.cli.extras import ServedPart
 from assaymark.errors import UsageError
 
-__all__ = ["served_submissions"]
-
 _OPTIONS = (
     click.option("--submissions", is_flag=True, help="Take submissions: pages for submitting, queue and reports."),
     click.option(

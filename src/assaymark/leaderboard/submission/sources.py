@@ -18,8 +18,6 @@ from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.records import JsonValue, content_hash
 
-__all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource"]
-
 CARD = "README.md"
 LONGEST_CARD = 1 << 20
 MOST_BYTES = 400 << 30  # of a model's weights

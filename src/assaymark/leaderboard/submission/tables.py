@@ -22,19 +22,6 @@ from sqlalchemy import (
 
 from assaymark.store.schema import metadata
 
-__all__ = [
-    "QUEUE_TABLES",
-    "aliases",
-    "flag_replies",
-    "flags",
-    "jobs",
-    "models_seen",
-    "moderation",
-    "queue_votes",
-    "revoked_tokens",
-    "submissions",
-]
-
 
 class Fault(TypeDecorator[str]):
     """Who is at fault for a failed attempt: `infrastructure`, `submission`, or `killed` while that is open.

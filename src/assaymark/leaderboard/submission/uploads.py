@@ -11,8 +11,6 @@ from assaymark.leaderboard.queue import UPLOADED
 from assaymark.limits.nesting import is_deeper
 from assaymark.store import Store
 
-__all__ = ["LARGEST_RESULTS", "store_results"]
-
 LARGEST_RESULTS = 4 << 20  # bytes
 MOST_DEPTH = 40
 

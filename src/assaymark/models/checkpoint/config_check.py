@@ -16,8 +16,6 @@ from pathlib import Path
 from assaymark.errors import ModelUnavailable
 from assaymark.models.checkpoint import files
 
-__all__ = ["check_config", "check_index", "is_known_type", "whole_number"]
-
 
 @cache
 def _types_of_transformers() -> frozenset[str] | None:

@@ -22,8 +22,6 @@ from assaymark.records.json_values import int_of
 from assaymark.registry import nearest
 from assaymark.settings import cache_folder
 
-__all__ = ["check_passed_arguments"]
-
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
 DEFAULT_MAX_LENGTH = 2048  # lm-eval's default if no file states a length
 UNSET_TOKENIZER_LENGTH = int(1e30)  # transformers' value for a tokenizer without a limit

@@ -7,8 +7,6 @@ which its config.json states.
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-__all__ = ["FULL_PRECISIONS", "QUANTISED", "lacking_packages", "loading_arguments", "quantised_as"]
-
 FULL_PRECISIONS = ("float32", "bfloat16", "float16")
 QUANTISED: Mapping[str, tuple[str, ...]] = {
     "8bit": ("bitsandbytes", "accelerate"),

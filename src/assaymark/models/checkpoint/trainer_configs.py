@@ -17,8 +17,6 @@ from assaymark.models.checkpoint import files
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_at, float_of, int_at, int_of, object_of
 
-__all__ = ["BUILDERS", "CONFIG_FILES", "Shapes", "builder_config", "is_builder", "read_config"]
-
 Shapes = Mapping[str, tuple[int, ...]]
 """The shape of each stored tensor, under the trainer's names; whole, where several files contain parts of it."""
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from assaymark.engine.checkpoints.stored import StoredTensor
 
-__all__ = ["FoundCheckpoint", "find_checkpoint", "is_trained"]
-
 INDEX = ".metadata"
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 # File names in a folder, in the order in which they are looked for.

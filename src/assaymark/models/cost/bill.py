@@ -25,8 +25,6 @@ from assaymark.records import (
 )
 from assaymark.records.json_values import dataclass_of, float_of, int_of, object_of
 
-__all__ = ["Bill", "BillingRules", "CostForecast", "cost_forecast", "cost_line"]
-
 CHARACTERS_PER_TOKEN = 4.0  # of English text, roughly
 TEMPLATE_TOKENS = 64  # most tokens that a chat template adds to two messages
 NOT_BILLED = frozenset({"Retryable", "Unreachable", "RateLimited", "RequestRefused", "PromptTooLong"})

@@ -16,8 +16,6 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.server.arguments import KINDS
 from assaymark.records import ModelIdentity
 
-__all__ = ["Price", "check_price", "find_price", "parse_price"]
-
 PER_MILLION = 1e6
 HIGHEST = 1e12  # of a million tokens; more would be infinite in a sum
 VERSION_OF_NAME = re.compile(r"-(\d{4}-?\d{2}-?\d{2}|latest)$")  # gpt-4.1-2025-04-14, claude-sonnet-4-5-20250929

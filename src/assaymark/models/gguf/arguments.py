@@ -10,8 +10,6 @@ from assaymark.models.checkpoint.arguments import LocalArguments, arguments_reco
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["GgufArguments", "gguf_arguments"]
-
 SHARED = frozenset({  # of every local model
     "add_bos_token", "chat_template", "chat_template_args", "device", "enable_thinking", "generation_config",
     "local_files_only", "max_gen_toks", "max_length", "n_threads", "prefix_token_id", "pretrained", "revision",

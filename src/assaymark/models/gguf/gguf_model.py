@@ -26,8 +26,6 @@ from assaymark.settings import thread_count
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["GgufModel", "LlamaTokenizer"]
-
 
 class LlamaTokenizer:
     """The tokenizer in a GGUF file. Text of special tokens becomes those tokens, as with transformers."""

@@ -44,9 +44,6 @@ from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueu
 if TYPE_CHECKING:
     from llama_cpp import Llama
 
-__all__ = ["GgufEngine", "LlamaFile", "LlamaSession"]
-
-
 _KEPT: list[object] = []
 FORMATS = {"f32": 0, "f16": 1}  # ggml's numbers
 

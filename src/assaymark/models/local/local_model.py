@@ -62,8 +62,6 @@ from assaymark.stopping import under_way
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["without_bars"]
-
 
 @contextmanager
 def without_bars() -> Iterator[None]:

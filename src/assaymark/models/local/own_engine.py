@@ -18,8 +18,6 @@ from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueu
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["OwnEngine"]
-
 
 class OwnEngine:
     """A `TokenEngine` around `engine.Engine`, or the engine of encoder-decoder models."""

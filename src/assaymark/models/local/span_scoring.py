@@ -14,8 +14,6 @@ from assaymark.models.token_engine import ScoreQueue, SpanResult, TokenEngine
 from assaymark.records import Output
 from assaymark.stopping import StopAfterReports, under_way
 
-__all__ = ["SpanScoring"]
-
 
 class SpanScoring:
     """All scored queries of one call of `answer`; the engine is only requested when there is something to score."""

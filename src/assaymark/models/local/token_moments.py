@@ -17,8 +17,6 @@ from assaymark.models.model import Model
 if TYPE_CHECKING:
     from assaymark.models.local.own_engine import OwnEngine
 
-__all__ = ["TextMoments", "check_token_moments", "token_moments_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TextMoments:

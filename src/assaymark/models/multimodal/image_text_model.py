@@ -59,8 +59,6 @@ from assaymark.stopping import under_way
 if TYPE_CHECKING:
     from transformers import ProcessorMixin
 
-__all__ = ["ImageTextArguments", "ImageTextModel", "image_text_arguments"]
-
 KIND = "hf-multimodal"
 PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 PIXELS = ("min_pixels", "max_pixels")  # of image processors that keep an image's own size

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from PIL import Image
     from transformers import ProcessorMixin
 
-__all__ = ["ImageTextReader", "load_processor"]
-
 PLACEHOLDER = "<image>"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # no decoder of another one is run on stored bytes
 

@@ -26,18 +26,6 @@ from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of
 from assaymark.registry import nearest
 
-__all__ = [
-    "KINDS",
-    "PROVIDERS",
-    "REASONING",
-    "TOP_LOGPROBS",
-    "OpenAIArguments",
-    "Provider",
-    "is_header_value",
-    "openai_arguments",
-    "provider_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Provider:

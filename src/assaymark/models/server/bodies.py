@@ -18,11 +18,6 @@ from assaymark.models.server.arguments import REASONING, OpenAIArguments
 from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider, failure_within
 from assaymark.models.text.generation_prompts import GenerationInput
 
-__all__ = [
-    "Json", "Prompt", "ScoredPart", "ServerScore", "ServerText", "choice_of", "count_of", "read_score", "read_text",
-    "score_body", "text_body",
-]  # fmt: skip
-
 Json = dict[str, object]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here

@@ -53,18 +53,6 @@ from assaymark.errors import (
     Unreachable,
 )
 
-__all__ = [
-    "HIDDEN",
-    "LONGEST_QUOTE",
-    "NO_KEYS",
-    "HttpFailure",
-    "KeyHider",
-    "failure_of_answer",
-    "failure_of_transport",
-    "failure_within",
-]
-
-
 HIDDEN = "(key)"
 SHORTEST = 6  # characters; shorter "keys" are words like EMPTY or none, for servers that need no key
 # Loggers of response headers and reason phrases at level DEBUG. A logger's filter does not see its children's records.

@@ -28,9 +28,6 @@ from assaymark.models.server.prompts import PromptMaker
 from assaymark.models.text.spans import failed
 from assaymark.records import BOUND, FIRST_TOKEN, JsonValue, LoglikelihoodQuery, Output, Request, RollingQuery
 
-__all__ = ["FirstToken", "FirstTokenTally", "LetterQuestion", "first_token_call", "questions_of", "read_first_token"]
-
-
 _MARKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # of byte-level BPE and SentencePiece
 _BYTE = re.compile(r"<0x([0-7][0-9A-Fa-f])>")  # SentencePiece's token of an ASCII character that it does not know
 

@@ -40,19 +40,6 @@ from assaymark.models.server.failures import (
 )
 from assaymark.models.server.pace import Pace, Patience, RetryRules, Tries
 
-__all__ = [
-    "ACCEPT_ENCODING",
-    "MIB",
-    "CallOutcome",
-    "HttpCall",
-    "HttpCaller",
-    "ResponseBody",
-    "ResponseLimits",
-    "Server",
-    "parse_json",
-]
-
-
 ACCEPT_ENCODING = "gzip, deflate"
 MIB = 1 << 20
 QUOTED_BYTES = 64 * 1024  # of an error's body, which is only quoted

@@ -53,8 +53,6 @@ from assaymark.records import (
 )
 from assaymark.settings import read
 
-__all__ = ["OpenAIModel", "server_of"]
-
 
 def server_of(arguments: OpenAIArguments) -> Server:
     """Return where requests are sent; nothing is sent.

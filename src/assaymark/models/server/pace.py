@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from assaymark.errors import ModelUnavailable, RequestRefused, Retryable
 from assaymark.models.server.failures import HttpFailure
 
-__all__ = ["Pace", "Patience", "RetryRules", "Tries"]
-
 PAUSE_TOLERANCE = 1.01
 MOST_REFUSED = 10  # requests refused without a single answer: the cause is then the model or its settings, not a sample
 

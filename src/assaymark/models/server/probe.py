@@ -8,8 +8,6 @@ from assaymark.errors import ModelUnavailable
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.server.http_calls import LONGEST_CONNECT_S, ResponseBody, Server, parse_json
 
-__all__ = ["find_server"]
-
 LONGEST_NAME = 100  # characters of a model's name that are shown
 
 

@@ -27,8 +27,6 @@ from assaymark.models.text.stops import stop_texts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import GenerateQuery, ImagePart, Message, Request, TextPart, canonical_json
 
-__all__ = ["PromptMaker"]
-
 UNCUT = 1 << 31  # tokens: no prompt is longer
 
 

@@ -13,8 +13,6 @@ import httpx
 
 from assaymark.limits.addresses import Network, NotPublic, Resolver, checked_addresses, resolved
 
-__all__ = ["PublicTransport", "RefusedAddress"]
-
 _MOST_HOSTS = 64  # whose connections are kept open
 
 

@@ -17,8 +17,6 @@ from assaymark.models.server.failures import HttpFailure, failure_of_answer, fai
 from assaymark.models.server.http_calls import LONGEST_CONNECT_S, MIB, ResponseBody, Server, parse_json
 from assaymark.models.server.pace import Patience, Tries
 
-__all__ = ["stream_text"]
-
 LONGEST_LINE = MIB  # bytes of one event
 EVENTS = "text/event-stream"
 

@@ -12,8 +12,6 @@ from assaymark.errors import UsageError
 from assaymark.models.text.stops import FinalText
 from assaymark.records import LoglikelihoodQuery, Request
 
-__all__ = ["TAGS", "ends_in_reasoning", "opened_reasoning", "refuse_opened_reasoning", "unremoved_reasoning"]
-
 TAGS: Mapping[str, str] = {
     **{f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")},
     "[THINK]": "[/THINK]",

@@ -24,8 +24,6 @@ from assaymark.records import ImagePart, JsonValue, Message, ResultPart, TextPar
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["message_json", "within_limits"]
-
 
 def message_json(message: Message, content: object, *, for_template: bool) -> dict[str, object]:
     """Return a message with this content, its calls of tools as `tool_calls`, and a tool's result with the call's id.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.models.text.tokens import Encoder
 
-__all__ = ["ShorterPrompt", "refuse_chat", "shorter_prompts"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShorterPrompt:

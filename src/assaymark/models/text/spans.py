@@ -30,8 +30,6 @@ from assaymark.records import (
     canonical_json,
 )
 
-__all__ = ["Characters"]
-
 
 class Characters:
     """An encoder whose tokens are code points."""

@@ -19,17 +19,6 @@ from assaymark.engine.generation import StopCheck
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = [
-    "REPLACEMENT",
-    "FinalText",
-    "StopFinder",
-    "StopTexts",
-    "final_of_text",
-    "final_text",
-    "stop_texts",
-    "until_stop",
-]
-
 REPLACEMENT = "\ufffd"  # the result of decoding an incomplete character
 
 

@@ -20,8 +20,6 @@ from assaymark.records import JsonValue
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["MOST_GROWTH", "TokenizerSource", "load_tokenizer", "tokenizer_facts"]
-
 
 def tokenizer_facts(tokenizer: "PreTrainedTokenizerBase", template_name: str | None = None) -> dict[str, JsonValue]:
     """Return a tokenizer's special tokens and chat template.

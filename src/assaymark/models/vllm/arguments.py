@@ -12,8 +12,6 @@ from assaymark.models.checkpoint.arguments import LocalArguments, local_argument
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["VllmArguments", "vllm_arguments"]
-
 SET_ELSEWHERE = frozenset({"model", "tokenizer", "max_model_len"})  # of EngineArgs: from pretrained=, max_length=
 SHARED = frozenset(
     {

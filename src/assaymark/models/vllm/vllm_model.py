@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from vllm.logprobs import Logprob
     from vllm.lora.request import LoRARequest
 
-__all__ = ["RESERVED_POSITIONS", "VllmEngine", "VllmModel"]
-
-
 BATCH = 512  # sequences passed to vLLM at once
 RESERVED_POSITIONS = 2  # positions that a scored sequence leaves free, besides its own last token: vLLM generates one
 # Settings that only some libraries have, with vLLM's names.

@@ -41,19 +41,6 @@ if TYPE_CHECKING:
     from ray import ObjectRef
     from ray.actor import ActorHandle
 
-__all__ = [
-    "ClusterLinks",
-    "ClusterWorker",
-    "Node",
-    "PlacedModel",
-    "Seat",
-    "join",
-    "leave",
-    "nodes_of_cluster",
-    "run_on_cluster",
-    "seats",
-]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 

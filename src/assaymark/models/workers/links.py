@@ -31,18 +31,6 @@ from assaymark.models.token_engine import SpanResult, TextResult
 from assaymark.models.workers.ranges import RangeReport
 from assaymark.settings import cache_folder, process_of, thread_count
 
-__all__ = [
-    "POLL_SECONDS",
-    "START_SECONDS",
-    "Links",
-    "RemoteWorker",
-    "WorkerLinks",
-    "WorkerMessage",
-    "WorkerOrder",
-    "folder_of_launch",
-    "invite",
-]
-
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
 GRACE_SECONDS = 1.0  # for a worker to end by itself: a busy one does not read the order to close

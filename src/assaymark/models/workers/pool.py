@@ -41,8 +41,6 @@ from assaymark.models.workers.ranges import (
     total,
 )
 
-__all__ = ["EnginePool", "PoolQueue", "RangeJob", "RangeTask"]
-
 
 @dataclass(slots=True, eq=False)
 class RangeTask:

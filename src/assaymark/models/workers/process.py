@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from assaymark.engine.engine import Engine
     from assaymark.engine.seq2seq import Seq2SeqEngine
 
-__all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
-
 
 class _WorkerServer:
     """One worker: loads a model, then computes the ranges it receives."""

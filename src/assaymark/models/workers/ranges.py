@@ -19,9 +19,6 @@ from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.engine.trie import common_prefixes, sorted_order
 from assaymark.models.checkpoint.config_check import whole_number
 
-__all__ = ["GeneratedUnits", "RangeReport", "TokenCosts", "WorkRange", "ranges_of", "ranges_of_texts", "total"]
-
-
 ATTENTION = 1.5  # time per operation of attention relative to matrix products (measured: benchmarks/RESULTS.md)
 
 

@@ -38,8 +38,6 @@ from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.multiplicity import RankSet, holm, rank_sets
 from assaymark.statistics.paired import compare_paired, difference_interval
 
-__all__ = ["grouped_tasks"]
-
 
 class MeasureDifference(Protocol):
     """Measures the difference of a paired task."""

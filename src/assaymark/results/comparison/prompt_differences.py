@@ -12,8 +12,6 @@ from difflib import SequenceMatcher
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Request, RollingQuery
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["DifferencePiece", "PromptDifference", "TaskDifferences", "differing_pieces", "prompt_differences"]
-
 AROUND = 40  # characters shown around a change
 KINDS = (
     "shots",

@@ -19,8 +19,6 @@ from assaymark.statistics.multiplicity import holm
 from assaymark.statistics.paired import compare_paired
 from assaymark.store import SampleRecord, Store
 
-__all__ = ["PairedScore", "PartDifference", "RowPair", "differences_by", "row_pairs"]
-
 MOST_PARTS = 100  # of one name, such as different tags
 LONGEST_TEXT = 2000  # characters that are kept of a text
 

@@ -20,16 +20,6 @@ from assaymark.statistics.sequential import MeanState, PairedRace, RaceState, Se
 from assaymark.store import RunRow, SampleScoreRow
 from assaymark.tasks.question_order import macro_weights, question_order
 
-__all__ = [
-    "ALPHA",
-    "AT_ANY_TIME",
-    "difference_at_any_time",
-    "estimates_at_any_time",
-    "for_new_questions",
-    "means_at_any_time",
-    "stopped_lines",
-]
-
 
 def stopped_lines(first: RunEvidence, second: RunEvidence) -> list[str]:
     """Return the note for a pair of which a rule stopped one run; none where it stopped neither."""

@@ -21,20 +21,6 @@ from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord
 from assaymark.tasks.rescoring import choice_queries
 
-__all__ = [
-    "OWN_TOOL",
-    "Matches",
-    "SampleKey",
-    "SampleQuestion",
-    "aligned",
-    "matched_evidence",
-    "run_questions",
-    "same_questions",
-    "stores_rows",
-    "tool_of",
-]
-
-
 OWN_TOOL = "assaymark"
 SampleKey = tuple[str, int]  # task, sample index
 

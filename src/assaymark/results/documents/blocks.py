@@ -10,23 +10,6 @@ from typing import Literal
 
 from assaymark.records import JsonValue
 
-__all__ = [
-    "Block",
-    "Bullets",
-    "Cell",
-    "Example",
-    "ExampleChoice",
-    "Figure",
-    "Heading",
-    "Mark",
-    "Paragraph",
-    "Table",
-    "TableRow",
-    "Tile",
-    "Tiles",
-]  # fmt: skip
-
-
 Mark = Literal["", "better", "worse"]
 
 

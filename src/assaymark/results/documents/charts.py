@@ -21,21 +21,6 @@ from assaymark.statistics.intervals import wilson
 if TYPE_CHECKING:
     from altair import Legend, Scale, TopLevelMixin, Y
 
-__all__ = [
-    "COLOURS",
-    "NOT_SIGNIFICANT",
-    "ClaimPoint",
-    "DifferencePoint",
-    "IntervalPoint",
-    "Spec",
-    "calibration_chart",
-    "can_draw",
-    "difference_charts",
-    "imported_altair",
-    "interval_charts",
-    "to_svg",
-]
-
 Spec = Mapping[str, JsonValue]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9018f0", "#786030", "#787890")

@@ -32,18 +32,6 @@ from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.describe import find_card_named
 
-__all__ = [
-    "FEWEST_CALIBRATED",
-    "CalibrationCurve",
-    "ClaimedValue",
-    "ReportContents",
-    "above_chance",
-    "failure_examples",
-    "regression_examples",
-    "report_contents",
-]
-
-
 N_TASKS = 3
 PER_TASK = 2
 OF_PAIRS = 6  # in all

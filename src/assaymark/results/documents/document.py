@@ -28,8 +28,6 @@ from assaymark.results.views.cells import leaf_estimates
 from assaymark.results.views.run_list import foot_lines
 from assaymark.settings import VERSION
 
-__all__ = ["CHARTS_MISSING", "document_blocks", "write_document"]
-
 CHARTS_MISSING = f"This report has no charts; to have them, {install_line('charts')}, and write it again."
 FOOT = f"Made by Assaymark {VERSION}."
 OTHER_SAMPLES_ONLY = (

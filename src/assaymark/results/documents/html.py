@@ -31,9 +31,6 @@ from assaymark.results.documents.charts import to_svg
 from assaymark.results.numbers import NOTHING
 from assaymark.results.plain_text import html_text
 
-__all__ = ["BROWSERS", "find_browser", "html_blocks", "html_page", "print_pdf"]
-
-
 BROWSERS = (
     "chromium",
     "chromium-browser",

@@ -17,8 +17,6 @@ from assaymark.results.documents.charts import to_svg
 from assaymark.results.numbers import NOTHING
 from assaymark.results.plain_text import html_text, markdown_inline, printable
 
-__all__ = ["chart_files", "markdown_text"]
-
 INK = "#1c1c1e"
 _PAPER = 'style="background:#fff" '  # keeps dark text readable in a viewer with a dark page
 

@@ -13,9 +13,6 @@ from assaymark.results.views.cells import TableLine, leaf_estimates, table_rows
 from assaymark.settings import VERSION
 from assaymark.store import RunRow
 
-__all__ = ["WORKS", "MethodText", "References", "method_text"]
-
-
 WORKS = {
     "lm-eval": "Gao, L., Tow, J., Abbasi, B., et al. (2024). The Language Model Evaluation Harness. "
     "doi:10.5281/zenodo.12608602",

@@ -19,8 +19,6 @@ from assaymark.results.evidence.records import RunView
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
 
-__all__ = ["blocks_chart", "blocks_html", "comparison_chart", "comparison_html", "run_chart", "run_html"]
-
 CHART_INK: Final = "#7f7f88"  # a chart is drawn outside of the page's own text, so it has a grey that suits both themes
 DARK = (
     "[data-jp-theme-light=false]",  # JupyterLab

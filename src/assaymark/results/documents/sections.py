@@ -46,8 +46,6 @@ from assaymark.results.views.comparison_tables import ordered_lines, shown_cells
 from assaymark.results.views.perturbed_table import HEADERS, perturbed_cells, perturbed_name, shown_scores
 from assaymark.results.views.tables import note_lines
 
-__all__ = ["calibration_section", "change_section", "headline", "results_section", "weakest_section"]
-
 MOST_TILES = 8
 N_WEAKEST = 5
 MOST_WEAKEST = 3  # runs that get a list of their weakest tasks each

@@ -15,16 +15,6 @@ from assaymark.results.evidence.groups import GroupCell
 from assaymark.results.evidence.records import ScoreRow
 from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
 
-__all__ = [
-    "BLIND",
-    "CONSTANT",
-    "CONSTANT_CHOICE",
-    "CONSTANT_TEXT",
-    "ConstantAnswers",
-    "highest_baseline",
-    "with_baselines",
-]
-
 CONSTANT: Final = "best_constant"  # keys of an estimate's details
 CONSTANT_CHOICE: Final = "best_constant_choice"
 CONSTANT_TEXT: Final = "best_constant_text"

@@ -15,8 +15,6 @@ from assaymark.results.evidence.records import row_value
 from assaymark.results.evidence.task_facts import tasks_from
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = ["MarkedText", "broken_samples", "marked_texts", "original_of"]
-
 MOST_WORDS = 4000  # longer texts are not compared: the time grows with the square of their length
 _PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 

@@ -43,9 +43,6 @@ from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.own_rows import subject_of
 from assaymark.tasks.task import Selection
 
-__all__ = ["choice_queries", "deciding_score", "gold_indices", "is_wrong", "request_target", "verdict_of",
-           "wrong_samples"]  # fmt: skip
-
 
 def deciding_score(record: SampleRecord) -> Score | None:
     """Return the score that decides whether a sample's answer is correct: that of the preferred metric."""

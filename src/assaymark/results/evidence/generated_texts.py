@@ -11,8 +11,6 @@ from assaymark.records import IN_REASONING, JsonValue
 from assaymark.results.numbers import counted
 from assaymark.store.rows import GeneratedRow
 
-__all__ = ["TurnAnswers", "answers_by_turn", "answers_to_json", "generated_lines"]
-
 MOST_LINES = 5  # tasks with answers cut off that are listed one by one
 ENDS: Mapping[str, str] = {
     "eos": "ended by the model",

@@ -19,8 +19,6 @@ from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.paired import compare_paired
 
-__all__ = ["PERTURBED", "PerturbedScores", "perturbed_from"]
-
 PERTURBED: Final = "perturbed"  # the key of the results among a run's facts
 MOST_RESULTS = 10_000
 _Values: TypeAlias = dict[int, tuple[float, ...] | None]  # the score of each trial by sample; mostly there is one

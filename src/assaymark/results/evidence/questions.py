@@ -14,8 +14,6 @@ from assaymark.statistics.item_analysis import FEWEST_MODELS, ItemStatistics, it
 from assaymark.store import RunRow, Store
 from assaymark.store.sample_facts import question_of, snippet_of
 
-__all__ = ["Question", "Questions", "questions_in"]
-
 MOST_MODELS = 60  # the best ones; more take long and say little more
 
 

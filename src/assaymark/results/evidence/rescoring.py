@@ -13,9 +13,6 @@ from assaymark.results.evidence.task_facts import metric_fact, plain_spec, tasks
 from assaymark.tasks.rescoring import SCORING_KEYS
 from assaymark.tasks.task import Task
 
-__all__ = ["add_rescored", "changed_prompt_keys", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
-
-
 _NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
 
 

@@ -17,8 +17,6 @@ from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.suite_scores import column_parts
 from assaymark.tasks.suites import ChosenSuite
 
-__all__ = ["BoardRun", "WinRates", "win_rate_lines", "win_rates", "win_rates_markdown", "win_rates_to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class BoardRun:

@@ -18,8 +18,6 @@ from assaymark.results.evidence.baselines import (
 from assaymark.results.numbers import shown_value
 from assaymark.results.views.cells import TableLine, chance_cell, plain_table, value_words
 
-__all__ = ["baseline_cells", "baseline_notes", "baseline_rows", "baselines_table"]
-
 HEADERS = ("chance", "majority class", "question-blind")
 LONGEST_TEXT = 24  # characters of a choice beside its baseline
 

@@ -10,8 +10,6 @@ from assaymark.results.evidence.records import PerturbedScore
 from assaymark.results.numbers import NOTHING, shown_difference, shown_value
 from assaymark.results.views.cells import FOLD_ABOVE, plain_table
 
-__all__ = ["HEADERS", "difference_interval", "perturbed_cells", "perturbed_name", "perturbed_table", "shown_scores"]
-
 HEADERS = ("metric", "n", "as it is", "perturbed", "difference", "95% interval", "broken", "mended")
 
 

@@ -15,8 +15,6 @@ from assaymark.results.views.cells import interval_text, plain_table, value_text
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.statistics.multiplicity import holm
 
-__all__ = ["StyleEstimates", "StyleLine", "style_lines", "style_lines_to_json", "style_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class StyleEstimates:

@@ -14,8 +14,6 @@ from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.views.cells import plain_table
 from assaymark.results.views.comparison_tables import shown_cells
 
-__all__ = ["parts_table", "parts_to_json", "rows_html", "rows_table", "rows_to_json"]
-
 MOST_ROWS = 20  # that are printed
 LONGEST_CELL = 300  # characters of an answer
 _HEADERS = ("difference", "interval", "p", "n")

@@ -20,9 +20,6 @@ from assaymark.results.views.cells import Sized, TableLine, leaf_estimates, plai
 from assaymark.statistics.power import mde_paired_binary
 from assaymark.store.rows import RunRow
 
-__all__ = ["detail_tables", "foot_lines", "run_list_table", "runs_to_json"]
-
-
 DISAGREEMENT = 0.2  # assumed share of samples on which two models differ; a comparison shows the measured one
 CALIBRATION_HEADERS = ("calibration\nerror", "expected\nby chance")
 FEWEST_CALIBRATED = 50  # with fewer samples the error is mostly noise

@@ -31,8 +31,6 @@ from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["conversations", "dialogue_view", "is_scored_as_a_whole"]
-
 _ENDINGS = {"length": " (truncated)", IN_REASONING: " (ended while reasoning)"}
 
 

@@ -14,8 +14,6 @@ from assaymark.results.views.cells import Sized, chance_cell, heading, number_ce
 from assaymark.statistics.groups import compare_shares
 from assaymark.statistics.multiplicity import holm
 
-__all__ = ["subject_notes", "subject_table", "weak_subjects"]
-
 BAR_WIDTHS = (8, 40)
 LEVEL = 0.05  # of the family of tests
 

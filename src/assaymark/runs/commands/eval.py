@@ -12,8 +12,6 @@ from assaymark.cli.main import is_option, normalise, with_underscores
 from assaymark.errors import MissingExtra, UnknownName, UsageError
 from assaymark.runs.targets import OptionDecorator
 
-__all__ = ["eval_"]
-
 # torchtune's tokenizer builders: their file is given with --tokenizer-checkpoint, or is beside the weights.
 TOKENIZERS = (
     "llama2_tokenizer", "llama3_tokenizer", "mistral_tokenizer", "code_llama2_tokenizer", "gemma_tokenizer",

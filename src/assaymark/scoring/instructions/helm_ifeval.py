@@ -8,8 +8,6 @@ from typing import Any
 
 from assaymark.scoring.instructions.ifeval import score_ifeval
 
-__all__ = ["share_followed"]
-
 
 def share_followed(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
     """Return the share of a row's instructions that the answer follows, strictly."""

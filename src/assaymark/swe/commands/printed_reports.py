@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from assaymark.swe.repeats import CutoffSplit, PerResolved, Repeats
     from assaymark.swe.report import SweReport
 
-__all__ = [
-    "print_agreement",
-    "print_comparison",
-    "print_efforts",
-    "print_repeats",
-    "print_report",
-    "print_split",
-]
-
 
 def print_report(report: "SweReport") -> None:
     """Print what one file of predictions resolves, and what to look at."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     )
     from assaymark.runs.evaluate_options import EvaluateOptions
 
-__all__ = ["main"]
-
 _THEIRS = (UsageError, ModelUnavailable, Permanent)
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory", "bad_alloc")
 

@@ -14,19 +14,6 @@ from assaymark.models.checkpoint.quantisation import loading_arguments
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.tasks.catalog import LIBRARY
 
-__all__ = [
-    "CheckStep",
-    "EvaluateStep",
-    "FetchStep",
-    "JobStep",
-    "Parts",
-    "ScreeningSpec",
-    "check_step",
-    "evaluate_step",
-    "fetch_step",
-    "parts_of",
-]
-
 Parts = list[tuple[list[str], int | None]]  # what is evaluated at which number of shots; None: each task's own
 
 

@@ -11,19 +11,6 @@ from pathlib import Path
 from assaymark.limits.characters import is_storable
 from assaymark.limits.nesting import parse_json
 
-__all__ = [
-    "MOST_LINE",
-    "BadMessage",
-    "Checked",
-    "Evaluated",
-    "Failed",
-    "Fetched",
-    "Message",
-    "Stage",
-    "Started",
-    "read_message",
-]
-
 MOST_LINE = 1 << 16  # bytes
 MOST_RUNS = 1000
 LONGEST_STAGE = 32

@@ -33,8 +33,6 @@ from assaymark.leaderboard.submission.worker.sandbox import job_command, package
 from assaymark.limits.bubblewrap import WorkingBubblewrap
 from assaymark.limits.resources import Cgroup, Resources, Watch
 
-__all__ = ["StepEnd", "StepPlace", "run_step"]
-
 POLL_SECONDS = 0.2
 LONGEST_LOG = 200_000  # bytes of its end
 PIECE = 1 << 16

@@ -19,8 +19,6 @@ from assaymark.records import RunPlan
 from assaymark.scoring.metrics import find_metric
 from assaymark.store import Store
 
-__all__ = ["STORE", "check_content", "check_run", "keep_store", "take_results"]
-
 STORE = "run.sqlite"
 PIECE = 1 << 20
 LARGEST_TEXT = 32 << 20  # bytes of one text, unpacked

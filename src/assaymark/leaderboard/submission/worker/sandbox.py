@@ -13,8 +13,6 @@ from assaymark.limits.bubblewrap import LIBRARIES, OpenedPaths, WorkingBubblewra
 from assaymark.limits.resources import Resources
 from assaymark.limits.system_folders import SYSTEM
 
-__all__ = ["job_command", "package_folders"]
-
 _OPENCL = ("OpenCL",)
 _SSL = ("ssl/certs", "ssl/openssl.cnf", "ca-certificates")  # of /etc/ssl no more: it holds private keys
 _DEVICES = ("nvidia*", "dri", "kfd")

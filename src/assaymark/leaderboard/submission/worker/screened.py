@@ -22,8 +22,6 @@ from assaymark.runs.run import Run
 from assaymark.statistics.sequential import SequentialMean
 from assaymark.store import Store
 
-__all__ = ["evaluate_screened", "mark_screened", "settled_after"]
-
 
 class _Screen:
     """What is known of a submission's rank set while its questions are counted in their order."""

@@ -59,9 +59,6 @@ from assaymark.store.sealed_tasks import SealedTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.files_read import files_read
 
-__all__ = ["Host", "Worker", "log_tail"]
-
-
 LONGEST_TAIL = 6000  # characters
 LONGEST_READ = 200_000
 HIDDEN = "(hidden)"
