@@ -1,8 +1,8 @@
 """A run on a cluster, for a test that runs it as a process of its own and ends it in the middle of its work.
 
-`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it answers repeatedly until
-one of its two workers is lost. It prints results as lines of JSON; finally it generates without end. If it takes too
-long it prints its stack to standard error, and ends.
+`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose SECONDS`: with `lose` it answers until one
+of its two workers is lost; one that does not reply for so many seconds is. It prints results as lines of JSON; finally
+it generates without end. If it takes too long it prints its stack to standard error, and ends.
 """
 
 import faulthandler
@@ -15,10 +15,11 @@ from typing import Any
 from assaymark.errors import ModelUnavailable
 from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
+from assaymark.models.workers import cluster
 from assaymark.models.workers.pool import EnginePool
 from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Output, Request
 
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 600.0
 
 
 def requests() -> list[Request]:
@@ -69,6 +70,7 @@ def main() -> None:
     """Answer, report, and then generate until ended."""
     faulthandler.dump_traceback_later(PATIENCE_SECONDS, exit=True)
     folder, address, loses_a_node = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "lose"
+    cluster.SILENT_SECONDS = float(sys.argv[4])
     if not loses_a_node:
         tell_of_changed_files(folder, address)
     model = opened(folder, address, 2)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,11 +25,12 @@ from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.workers import cluster
-from assaymark.models.workers.cluster import SILENT_SECONDS, Node, PlacedModel, join, seats
+from assaymark.models.workers.cluster import Node, PlacedModel, join, seats
 from tests.models.workers.cluster_driver import answers, requests
 from tests.models.workers.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
 MODEL = Path(assaymark.__file__).parent / "library" / "demo_models" / "small"
+FOREVER = 3600.0  # seconds without a reply, of drivers whose workers reply or end
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install '.[cluster]'")
 
@@ -165,12 +165,13 @@ def two_nodes() -> Iterator[TwoNodes]:
 
 
 @contextmanager
-def driven(address: str, folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
+def driven(address: str, folder: Path, mode: str, silent_seconds: float = FOREVER) -> Iterator[subprocess.Popen[str]]:
     """Yield a driver on the cluster, and end it.
 
     What it says on standard error goes to a file: a pipe that nobody reads would fill, and the driver stand still.
     """
-    command = [sys.executable, "-m", "tests.models.workers.cluster_driver", str(folder), address, mode]
+    words = [str(folder), address, mode, str(silent_seconds)]
+    command = [sys.executable, "-m", "tests.models.workers.cluster_driver", *words]
     with (folder.parent / f"{mode}.log").open("w") as log:
         driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
@@ -205,16 +206,14 @@ def assert_ended_with(driver: subprocess.Popen[str], nodes: TwoNodes, kind: int,
     workers = nodes.workers()
     assert len({worker.ppid() for worker in workers}) == len(workers) == n_workers
     driver.send_signal(kind)
-    driver.wait(timeout=30)
-    _, left = psutil.wait_procs(workers, timeout=30)
+    driver.wait(timeout=120)
+    _, left = psutil.wait_procs(workers, timeout=120)
     assert not left
 
 
-def assert_noticed(driver: subprocess.Popen[str], alone: dict[str, Any], seconds: float) -> None:
-    """Wait until a driver has lost one of its two workers; check the delay, its outputs and its worker count."""
-    started = time.monotonic()
+def assert_noticed(driver: subprocess.Popen[str], alone: dict[str, Any]) -> None:
+    """Wait until a driver has lost one of its two workers; check its outputs and its worker count."""
     after = next_message(driver)
-    assert time.monotonic() - started < seconds
     assert_same(after["answers"], alone)
     assert after["n_workers"] == 1
 
@@ -245,17 +244,20 @@ def test_a_clusters_outputs_equal_one_processs(two_nodes: TwoNodes, model_folder
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seconds"), [(signal.SIGKILL, 30.0), (signal.SIGSTOP, SILENT_SECONDS + 30.0)])
+@pytest.mark.parametrize(("kind", "silent_seconds"), [(signal.SIGKILL, FOREVER), (signal.SIGSTOP, 10.0)])
 def test_a_lost_worker_is_detected(
-    two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any], kind: int, seconds: float
+    two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any], kind: int, silent_seconds: float
 ) -> None:
-    """If a worker's process ends or stops, the other computes its part, it is not counted, and it does not continue."""
-    with driven(two_nodes.address, model_folder, "lose") as driver:
+    """If a worker's process ends or stops, the other computes its part, it is not counted, and it does not continue.
+
+    One that ends is noticed without waiting for a reply.
+    """
+    with driven(two_nodes.address, model_folder, "lose", silent_seconds) as driver:
         assert_same(next_message(driver)["answers"], alone)
         lost, _ = two_nodes.workers()
         lost.send_signal(kind)
-        assert_noticed(driver, alone, seconds)
-        _, left = psutil.wait_procs([lost], timeout=30)
+        assert_noticed(driver, alone)
+        _, left = psutil.wait_procs([lost], timeout=120)
         assert not left
         assert_ended_with(driver, two_nodes, signal.SIGINT, 1)
 
@@ -267,5 +269,5 @@ def test_a_lost_node_is_detected(two_nodes: TwoNodes, model_folder: Path, alone:
     with driven(two_nodes.address, model_folder, "lose") as driver:
         assert_same(next_message(driver)["answers"], alone)
         two_nodes.lose_one()
-        assert_noticed(driver, alone, 30.0)
+        assert_noticed(driver, alone)
         assert_ended_with(driver, two_nodes, signal.SIGKILL, 1)
