@@ -9,9 +9,11 @@ from click.testing import CliRunner
 import assaymark
 from assaymark.audit.auditing import audit_calibration
 from assaymark.audit.calibration import ALL, calibration_of
+from assaymark.audit.tables import calibration_table
 from assaymark.cli.main import cli, main
 from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
+from assaymark.results.console import as_text
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [{"question": f"Number {i}?", "choices": ["a", "b", "c"], "answer": i % 3} for i in range(60)]
@@ -61,8 +63,27 @@ def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
 def test_too_few_samples_are_refused(folder: Path) -> None:
     """Ten answers are too few for a curve, and the error states how many there are."""
     run = assaymark.evaluate("fake", "one", include_path=[folder], limit=10)
-    with pytest.raises(DataError, match="the most is 10"):
+    with pytest.raises(DataError, match="this run has 10 answered multiple-choice samples; expected 40"):
         audit_calibration(run)
+
+
+def test_small_tasks_are_pooled_too(folder: Path) -> None:
+    """A task without a row of its own counts among all, and many small ones have that row alone."""
+    write_rows(folder, ROWS[:39], ROWS[:39])
+    for name in ("one", "two"):
+        write_task(folder, task_spec(name))
+    run = assaymark.evaluate("fake", ["one", "two"], include_path=[folder])
+    assert [(audit.task, audit.n) for audit in audit_calibration(run)] == [(ALL, 78)]
+
+
+@pytest.mark.parametrize(
+    ("credit", "said"), [(1.0, "all answers are right): under"), (0.0, "all answers are wrong): over")]
+)
+def test_without_both_right_and_wrong_answers_there_is_no_slope(credit: float, said: str) -> None:
+    """The direction is that of the mean confidence, and nothing is called a slope of 0."""
+    audit = calibration_of("made", [(0.9 + 0.001 * at, credit) for at in range(76)])
+    assert audit.platt.slope is None
+    assert f"no Platt slope ({said}confident" in as_text(calibration_table([audit]), 120)
 
 
 @pytest.mark.slow

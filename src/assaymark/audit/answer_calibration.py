@@ -56,24 +56,21 @@ def answer_confidence(nats: float) -> float:
 
 
 def _calibrations(answers: Sequence[AnswerConfidences]) -> CalibrationAudits:
-    """Return the calibration of each task with enough answers, and of all pooled. Raises: DataError for none."""
-    pairs = {
-        each.task: list(zip(each.confidences, each.credits, strict=True))
-        for each in answers
-        if len(each.confidences) >= FEWEST
-    }
-    if not pairs:
+    """Return the calibration of each task with enough answers, and of all pooled. Raises: DataError for too few."""
+    pairs = {each.task: list(zip(each.confidences, each.credits, strict=True)) for each in answers}
+    pooled = [pair for own in pairs.values() for pair in own]
+    if len(pooled) < FEWEST:
         reasons = [
             f"{each.task}: {each.why_not or f'{len(each.confidences)} answers with a known probability and score'}"
             for each in answers
         ]
         raise DataError(
-            f"no task has {FEWEST} generated answers whose probability and score are known ({'; '.join(reasons[:5])}); "
-            "calibration needs about 300 for a useful estimate"
+            f"{len(pooled)} generated answers whose probability and score are known; expected {FEWEST} "
+            f"({'; '.join(reasons[:5])}); calibration needs about 300 for a useful estimate"
         )
-    audits = [_of_answers(task, own) for task, own in pairs.items()]
-    if len(pairs) > 1:
-        audits.append(_of_answers(ALL, [pair for own in pairs.values() for pair in own]))
+    audits = [_of_answers(task, own) for task, own in pairs.items() if len(own) >= FEWEST]
+    if sum(map(bool, pairs.values())) > 1:
+        audits.append(_of_answers(ALL, pooled))
     return CalibrationAudits(audits)
 
 

@@ -41,7 +41,7 @@ class CalibrationAudit:
     confidence: float  # mean
     error: CalibrationError  # over equal-mass bins, with the value expected of a calibrated model
     brier: BrierSplit  # of the event "the pick is correct", over the same bins
-    platt: PlattScaling  # slope below 1: overconfident; fitted on these samples
+    platt: PlattScaling  # slope below 1: confidences are too far apart; fitted on these samples
     error_after_platt: float
     selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
     excess_aurc: float  # 0: the most confident answers are exactly the correct ones
@@ -52,6 +52,8 @@ class CalibrationAudit:
 def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
     """Return the calibration of a run's multiple-choice tasks, and of all of them pooled if there are several.
 
+    The pooled one has the answers to every task, also to those that are too small for a row of their own.
+
     Args:
         store: the store that holds the run.
         run_id: the run's id.
@@ -61,17 +63,16 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
     """
     wanted = tasks or [each.name for each in store.run(run_id).plan.tasks if each.perturbed is None]
     pairs = {task: _pairs(store, run_id, task) for task in wanted}
-    known = {task: each for task, each in pairs.items() if len(each) >= FEWEST}
-    if not known:
-        most = max((len(each) for each in pairs.values()), default=0)
+    pooled = [pair for each in pairs.values() for pair in each]
+    if len(pooled) < FEWEST:
         raise DataError(
-            f"no task of this run has {FEWEST} answered multiple-choice samples (the most is {most}); "
+            f"this run has {len(pooled)} answered multiple-choice samples; expected {FEWEST}: "
             "calibration needs multiple-choice tasks, or generated answers with --answers, and about 300 samples for a "
             "useful estimate"
         )
-    audits = [calibration_of(task, each) for task, each in known.items()]
-    if len(known) > 1:
-        audits.append(calibration_of(ALL, [pair for each in known.values() for pair in each]))
+    audits = [calibration_of(task, each) for task, each in pairs.items() if len(each) >= FEWEST]
+    if sum(map(bool, pairs.values())) > 1:
+        audits.append(calibration_of(ALL, pooled))
     return audits
 
 

@@ -387,7 +387,7 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
             f"miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
             f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
         ),
-        f"Platt slope {audit.platt.slope:.2f}: {_direction(audit)}; error after it {_share(audit.error_after_platt)}",
+        f"{_platt(audit)}; error after it {_share(audit.error_after_platt)}",
         f"accuracy when only the most confident are answered: {answered}",
         (
             f"by HELM's definitions: ece_10_bin {audit.helm.ece_10_bin:.4f}, ece_1_bin {audit.helm.ece_1_bin:.4f}, "
@@ -399,11 +399,15 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
     return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))
 
 
-def _direction(audit: CalibrationAudit) -> str:
-    """Return the interpretation of a Platt slope."""
-    if audit.platt.slope <= 0:
-        return "more confident answers are no better"
-    return "overconfident" if audit.platt.slope < 1 else "underconfident"
+def _platt(audit: CalibrationAudit) -> str:
+    """Return the Platt slope with its interpretation, by the mean confidence where it is not defined."""
+    slope = audit.platt.slope
+    if slope is None:
+        why = {1.0: "all answers are right", 0.0: "all answers are wrong"}.get(audit.accuracy, "one confidence for all")
+        return f"no Platt slope ({why}): {'over' if audit.confidence > audit.accuracy else 'under'}confident"
+    if slope <= 0:
+        return f"Platt slope {slope:.2f}: more confident answers are no better"
+    return f"Platt slope {slope:.2f}: {'overconfident' if slope < 1 else 'underconfident'}"
 
 
 def _bin_strip(confidence: float, accuracy: float) -> str:

@@ -58,12 +58,12 @@ class BrierSplit:
 class PlattScaling:
     """Logistic recalibration: σ(slope · logit(confidence) + intercept)."""
 
-    slope: float
+    slope: float | None  # None where it is not defined: all right, all wrong, or one confidence for all
     intercept: float
 
     def apply(self, confidences: Scores) -> Floats:
-        """Return recalibrated confidences."""
-        return sigmoid(self.slope * _logit(as_floats(confidences)) + self.intercept)
+        """Return recalibrated confidences; without a slope one for all."""
+        return sigmoid((self.slope or 0.0) * _logit(as_floats(confidences)) + self.intercept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ def platt_scaling(confidences: Scores, credits_: Scores) -> PlattScaling:
     target = credit * high + (1.0 - credit) * low
     x = _logit(confidence)
     design = np.column_stack([x, np.ones_like(x)])
-    if float(np.ptp(x)) == 0.0:  # one confidence only: the intercept is identified, the slope is not
+    if float(np.ptp(x)) == 0.0 or float(np.ptp(credit)) == 0.0:  # the intercept is identified, the slope is not
         level = float(target.mean())
-        return PlattScaling(0.0, math.log(level / (1.0 - level)))
+        return PlattScaling(None, math.log(level / (1.0 - level)))
     weights = np.zeros(2)
     for _ in range(100):
         step = _newton_step(design, target, weights)
