@@ -10,7 +10,7 @@ import pytest
 
 from assaymark import evaluate
 from assaymark.errors import UsageError
-from assaymark.results.comparison.compare import compare_runs
+from assaymark.results.comparison.compare import compare_runs, distinct_labels
 from assaymark.results.comparison.verdict import table_notes
 from assaymark.results.console import as_text
 from assaymark.results.evidence.from_store import run_evidence
@@ -436,3 +436,11 @@ def test_two_scorings_of_the_same_questions_count_once(tmp_path: Path) -> None:
     assert pair.overall.difference == pytest.approx((differences["demo_facts"] + differences["demo_truth_first"]) / 2)
     note = "demo_truth_second asks what demo_truth_first asks and scores it differently; only demo_truth_first counts"
     assert note in " ".join(table_notes(pair))
+
+
+def test_runs_of_one_model_are_told_apart() -> None:
+    """By their precision where it differs in all of them, else by their ids."""
+    runs = [RunEvidence("hf", f"r{at}", (), (), settings={"dtype": dtype}) for at, dtype in enumerate(("f32", "bf16"))]
+    assert distinct_labels(runs) == ["hf (f32)", "hf (bf16)"]
+    assert distinct_labels([*runs, replace(runs[0], run_id="r2")]) == ["hf (r0)", "hf (r1)", "hf (r2)"]
+    assert distinct_labels([runs[0], replace(runs[1], label="other")]) == ["hf", "other"]

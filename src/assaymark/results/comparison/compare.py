@@ -148,12 +148,19 @@ def _by_circular(runs: Sequence[RunEvidence]) -> list[RunEvidence]:
 
 
 def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
-    """Return the runs' labels; a label that several runs share gets the run's id."""
+    """Return the runs' labels; one that several share gets the precision that tells them apart, else the run's id."""
     labels = [run.label for run in runs]
-    return [
-        label if labels.count(label) == 1 or not run.run_id else f"{label} ({run.run_id})"
-        for run, label in zip(runs, labels, strict=True)
-    ]
+    precise = [f"{run.label} ({run.settings['dtype']})" if "dtype" in run.settings else "" for run in runs]
+    distinct = []
+    for run, with_dtype in zip(runs, precise, strict=True):
+        alike = [other for other, label in zip(precise, labels, strict=True) if label == run.label]
+        if len(alike) == 1 or not run.run_id:
+            distinct.append(run.label)
+        else:
+            distinct.append(
+                with_dtype if all(alike) and len(set(alike)) == len(alike) else f"{run.label} ({run.run_id})"
+            )
+    return distinct
 
 
 def _compare(
