@@ -10,7 +10,7 @@ import threading
 import time
 from typing import NoReturn
 
-from assaymark.cli.main import main, yield_while_waiting
+from assaymark.cli.main import main, quieten_libraries, yield_while_waiting
 from assaymark.cli.warm_client import process_facts, socket_folder, socket_name
 from assaymark.warm.server import WarmServer, become, import_for, modules_of_run
 
@@ -83,4 +83,5 @@ def end_forked(code: int) -> NoReturn:
 
 if __name__ == "__main__":
     yield_while_waiting()
+    quieten_libraries()
     sys.exit(_serve(json.loads(sys.argv[1])))
