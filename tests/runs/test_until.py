@@ -303,8 +303,9 @@ def test_a_killed_run_with_forecasts_ends_as_one_that_was_never_interrupted(tmp_
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             with Store.open_to_read(store) as opened:
-                if opened.runs()[0].n_outputs > 100 and opened.runs()[0].status == "running":
-                    break
+                latest = opened.runs()[0]  # read once: the run may begin between two reads
+            if latest.n_outputs > 100 and latest.status == "running":
+                break
             time.sleep(0.05)
         process.kill()
     assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.8}, store=store)  # too late to forecast
