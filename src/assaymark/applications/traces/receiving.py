@@ -84,10 +84,10 @@ def receive_spans(
 def _read_spans(request: ExportTraceServiceRequest, rejections: _Rejections, redaction: Redaction) -> Iterator[NewSpan]:
     """Yield the spans of a request that can be stored; add the others to the rejections."""
     for resource in request.resource_spans:
-        redaction.attributes(resource.resource.attributes)
+        redaction.resource(resource)
         of_resource = attributes_of(resource.resource.attributes)
         for scope in resource.scope_spans:
-            redaction.attributes(scope.scope.attributes)
+            redaction.scope(scope)
             source = source_of(resource, scope)
             for span in scope.spans:
                 if reason := _fault(span):
@@ -110,14 +110,7 @@ def _fault(span: Span) -> str:
 
 
 def _new_span(span: Span, resource: dict[str, JsonValue], source: bytes, redaction: Redaction) -> NewSpan:
-    span.name = redaction.text(span.name)
-    if span.status.message:
-        span.status.message = redaction.text(span.status.message)
-    redaction.attributes(span.attributes)
-    for event in span.events:
-        redaction.attributes(event.attributes)
-    for link in span.links:
-        redaction.attributes(link.attributes)
+    redaction.span(span)
     attributes = attributes_of(span.attributes)
     events = [Event(event.time_unix_nano, event.name, attributes_of(event.attributes)) for event in span.events]
     facts = facts_of(attributes, resource)
