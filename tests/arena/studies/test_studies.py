@@ -187,7 +187,7 @@ def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -
 
 
 def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
-    """Nothing before consent; no skipping; a repeated answer changes nothing, another one is refused; every question needs a known choice."""
+    """Nothing before consent; no skipping; another answer is refused; every question needs a known choice."""
     store_study(store, study, SECRET, 0.0)
     session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
