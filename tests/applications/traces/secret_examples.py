@@ -147,7 +147,7 @@ def secret_spans() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         ("s3cretpw", "https://a.example/?next=https%3A%2F%2Fb.example%3Fapi_key%3Ds3cretpw"),
         ("s3cretpw", '{"url": "https://a.example?user=ada\\u0026api_key=s3cretpw"}'),
         ("session=abc123", "Cookie: theme=dark; session=abc123; x=1"), ("s3cretpw", "your api key: s3cretpw"),
-        ("s3cretpw", '{"password" : "s3cretpw", "pass": 1}'), ("s3cretpw", "{b'password': b's3cretpw'}"),
+        ("s3cretpw", '{"password" : SecretStr("s3cretpw")}'), ("s3cretpw", "{b'password': b's3cretpw'}"),
         ("s3cretpw", '{"headers": {"Authorization": "s3cretpw"}}'), ("s3cretpw", "config[\"secret_key\"] = 's3cretpw'"),
         ("s3cretpw", "('password', 's3cretpw')"), ("s3cretpw", "X-Api-Key: s3cretpw"),
         ("s3cretpw", '{"secrets": {"db": {"value": "s3cretpw"}}}'), ("s3cretpw", "AccountName=a;AccountKey=s3cretpw=="),

@@ -44,6 +44,7 @@ _IN_WORDS = re.compile(r"\s{1,3}(?:is|was)\s{1,3}|\s{1,3}(?=')")
 _OPEN = re.compile(r"[bBuUrRfF]{0,2}(\\*)([\"'`])")
 _BRACKETS = re.compile(r"(\\*)[\"']|[\[\]{}]")
 _BARE = re.compile(r"[^\s,;&\"'<>\[\](){}\\|`]+")
+_CALLED = re.compile(r"\([^()]{0,500}\)?")
 _LINE = re.compile(rf"[^\r\n\"'<>{{}}\[\]\\]{{1,{LONGEST_LINE}}}")
 _CODE = re.compile(
     r"\s{0,2}[(\[]|[A-Za-z_]+(?:\.[A-Za-z_]+)*\s{0,2}[(\[]|(?:os|self|cls|process|config|settings|args|env)\."
@@ -273,6 +274,8 @@ def _value_at(text: str, start: int, at: int, name: str, kind: str, close: str) 
     if bare is None:
         return None
     value, last = bare[0], bare.end()
+    if close and (called := _CALLED.match(text, last)) is not None:  # SecretStr('...') in a repr
+        last = called.end()
     if not close and any(each in name.lower() for each in _ABOVE_LINE):
         line = _LINE.match(text, at)
         value, last = (line[0], line.end()) if line is not None else (value, last)
