@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +57,31 @@ def test_the_file_is_a_store_itself(run: Run, tmp_path: Path, capsys: pytest.Cap
     assert main(["verify", "--store", str(file)]) == 0
     assert main(["show", "last", "--store", str(file)]) == 0
     assert "demo_who" in capsys.readouterr().out
+
+
+EXPORTER = """
+import resource, sys
+from assaymark.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_is_told_of_the_file_that_was_asked_for(run: Run, tmp_path: Path) -> None:
+    """An export that does not fit names its own file, says that nothing was written, and leaves no draft behind.
+
+    It is another process, since a limit of the size of files cannot be taken back.
+    """
+    wanted = tmp_path / "out" / "run.assaymark"
+    wanted.parent.mkdir()
+    words = ["export", run.id, "-o", str(wanted), "--store", place_of(run)]
+    done = subprocess.run([sys.executable, "-c", EXPORTER, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"error: {wanted} was not written: the disk")
+    assert "draft" not in line
+    assert "continues" not in line
+    assert list(wanted.parent.iterdir()) == []
 
 
 def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:

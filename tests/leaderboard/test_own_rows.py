@@ -1,6 +1,8 @@
 """Stored runs become rows: columns, averages, baselines and setups, checked against the runs' own estimates."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.own_rows import rows_of_runs
 from assaymark.leaderboard.prices import billed_price
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import BoardRow
@@ -343,3 +346,50 @@ def test_a_misspelt_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert "no known task is named demo_fact (nearest: demo_facts" in said
     assert said.count("note:") == 1
+
+
+def test_a_damaged_run_is_shown_as_damaged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number that was changed in the store is on no page and in no table; the run's row says why, others stay."""
+    run(folder)
+    run(folder, seed=2)
+    place = folder / "store.sqlite"
+    with Store.open(str(place)) as store:
+        damaged = next(row for row in store.runs() if "1" in row.model)
+    changed = "UPDATE estimates SET value = 0.99 WHERE run = (SELECT id FROM runs WHERE run_id = ?)"
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(changed, (damaged.run_id,))
+    board = read_board(folder / "board.yaml")
+    with Store.open(str(place)) as store:
+        stored = StoredRuns(store)
+        first, second = sorted(rows_of_runs(board, stored.runs()), key=lambda row: row.model)
+        assert (dict(first.cells), first.average, len(second.cells)) == ({}, None, 2)
+        assert first.notes == (f"run {damaged.short_id} is damaged: its stored numbers are not as they were saved",)
+        with running(create_app([board_feature(Site([board], stored))])) as url:
+            for page in ("/", f"/run/{damaged.run_id}"):
+                answer = httpx.get(url + page, follow_redirects=True)
+                assert answer.status_code == 200
+                assert "damaged" in answer.text
+                assert "99.0" not in answer.text
+    capsys.readouterr()
+    assert main(["show", damaged.run_id, "--store", str(place)]) == 4
+    said = capsys.readouterr()
+    assert "is not as it was saved" in said.err
+    assert "99" not in said.out
+    files = ",".join(str(folder / name) for name in ("law.csv", "books.csv"))
+    assert main(["rescore", damaged.run_id, "--store", str(place), "--tasks", files]) == 0
+    assert main(["verify", "--store", str(place)]) == 0
+    assert main(["show", damaged.run_id, "--store", str(place)]) == 0
+
+
+def test_verify_counts_estimates_against_scores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A metric whose estimates were removed is named by `verify`, also where no other estimate is left."""
+    run(folder)
+    place = folder / "store.sqlite"
+    assert main(["verify", "--store", str(place)]) == 0
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute("DELETE FROM estimates")
+    capsys.readouterr()
+    assert main(["verify", "--store", str(place)]) == 4
+    said = capsys.readouterr().out
+    assert "law: acc (none) was scored and has no estimate" in said
+    assert "books: acc (none) was scored and has no estimate" in said

@@ -17,7 +17,7 @@ from assaymark.applications.traces.tables import TRACE_TABLES
 from assaymark.applications.watch.tables import ALARM_TABLES
 from assaymark.arena.tables import ARENA_TABLES
 from assaymark.audit.stored import audit_plan
-from assaymark.errors import AssaymarkError
+from assaymark.errors import AssaymarkError, HashMismatch
 from assaymark.leaderboard.submission.tables import QUEUE_TABLES
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
@@ -260,3 +260,25 @@ def test_a_damaged_value_is_an_error_where_it_is_read(damaged: Path) -> None:
         connection.execute("UPDATE runs SET plan = x'007b' WHERE id = 1")
     with Store.open(str(damaged)) as store, pytest.raises(AssaymarkError, match="verify"):
         store.runs()
+
+
+def test_an_estimate_is_compared_with_its_checksum_where_it_is_read(damaged: Path) -> None:
+    """A changed number is an error and not a result, and so is a gap among the estimates."""
+    with Store.open(str(damaged)) as store:
+        run_id = next(row.run_id for row in store.runs() if store.estimates(row.run_id))
+        (estimate,) = store.estimates(run_id)
+        store.save_estimates(run_id, [replace(estimate, metric=name) for name in ("a", "b", "c")])
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("DELETE FROM estimates WHERE metric = 'b'")
+    assert any("the estimate before it is missing" in line for line in problems_of(damaged))
+    with Store.open(str(damaged)) as store:
+        with pytest.raises(HashMismatch, match=r"an estimate of run .* is missing; see `assaymark verify"):
+            store.estimates(run_id)
+        store.save_estimates(run_id, [estimate])
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("UPDATE estimates SET value = 0.99")
+    with (
+        Store.open(str(damaged)) as store,
+        pytest.raises(HashMismatch, match=r"letters, acc .* is not as it was saved"),
+    ):
+        store.estimates(run_id)

@@ -33,9 +33,18 @@ def write_run_file(store: Store, run_id: str, path: Path) -> Path:
 
     Raises: StoreError if it cannot be written.
     """
+    draft = path
     try:
         with whole_file(path) as draft, Store.open(str(draft)) as target:
             copy_run(store, target, run_id)
+    except StoreError as error:
+        why = str(error).partition(f"{draft}: ")[2].rpartition("; ")[0]
+        if not why:  # of the store that is read
+            raise
+        raise StoreError(
+            f"{path} was not written: {why}; what was there before is unchanged and nothing is left of it; free some "
+            "space there or name another file with -o, and export again"
+        ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
     return path

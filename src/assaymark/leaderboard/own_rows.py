@@ -194,8 +194,10 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
 
 
 def _counts(board: Board, run: StoredRun) -> bool:
-    """Return whether a run is one of the board's; what is still running or was never summed up has no estimates."""
-    if not run.estimates or any(run.run_id.startswith(beginning) for beginning in board.exclude):
+    """Return whether a run is one of the board's; what is running or was never summed up has no estimates."""
+    if (not run.estimates and not run.is_damaged) or any(
+        run.run_id.startswith(beginning) for beginning in board.exclude
+    ):
         return False
     searched = " ".join([run.run_id, run.row.model, run.plan.profile, *run.row.tasks]).lower()
     return all(word.lower() in searched for word in board.only)
@@ -206,13 +208,21 @@ def is_of_board(board: Board, run: StoredRun) -> bool:
     if board.suite is None:
         return False
     named = with_present_names(run)
-    return _counts(board, named) and any(estimates_of_member(member, named) for member in board.suite.members)
+    return _counts(board, named) and (
+        any(estimates_of_member(member, named) for member in board.suite.members) or _is_damaged_of(board.suite, named)
+    )
+
+
+def _is_damaged_of(suite: Suite, run: StoredRun) -> bool:
+    return run.is_damaged and any(member.task in run.row.tasks for member in suite.members)
 
 
 def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> BoardRow | None:
     notes: list[str] = []
     matches = [_latest(member, runs, notes) for member in suite.members]
-    if not any(matches):
+    damaged = [run for run in runs if _is_damaged_of(suite, run)]
+    notes += [f"run {run.row.short_id} is damaged: its stored numbers are not as they were saved" for run in damaged]
+    if not any(matches) and not damaged:
         return None
     columns = board.score_columns
     cells = _cells(suite, columns, matches)
@@ -226,7 +236,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         cells = _without_fixed_intervals(columns, cells, suite, matches)
         averaged = _average_at_any_time(suite, columns, cells, averaged, matches)
     used = {match.run.run_id: match.run for match in matches if match is not None}
-    latest = next(run for run in runs if run.run_id in used)
+    latest = next((run for run in runs if run.run_id in used), None) or damaged[0]
     facts = facts_of_run(latest, board)
     notes += [
         match.run.mark.note

@@ -19,7 +19,7 @@ from functools import lru_cache
 from threading import Lock
 
 from assaymark.arena.rating_boards import Ratings
-from assaymark.errors import UnknownName, UsageError
+from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
@@ -103,6 +103,11 @@ class StoredRun:
         return bool(self.source) or self.plan.model.kind == "imported"
 
     @property
+    def is_damaged(self) -> bool:
+        """Whether its estimates are not as they were saved; it then has none."""
+        return self.row.status == DAMAGED
+
+    @property
     def stopped(self) -> StoppedByRule | None:
         """How far it came, if a rule stopped it: its estimates then have wider intervals, or none."""
         return stopped_by_rule(self.row)
@@ -160,6 +165,9 @@ class _Counts:
     n_total: int
     n_wrong: int
     categories: tuple[tuple[str, int], ...]
+
+
+DAMAGED = "damaged"  # the status of a run whose estimates are not as they were saved: it is shown without numbers
 
 
 class StoredRuns:
@@ -394,7 +402,10 @@ class StoredRuns:
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
         store = self._store
-        stated = with_declared_chance(store.estimates(row.run_id), row.extra)
+        try:
+            stated = with_declared_chance(store.estimates(row.run_id), row.extra)
+        except HashMismatch:  # one damaged run must not take the others' pages with it
+            return StoredRun(replace(row, status=DAMAGED), (), state=f"{row.updated_at} {DAMAGED}")
         estimates = estimates_at_any_time(row, stated, lambda task: store.scores(row.run_id, task, details=False))
         numbers = [
             [estimate.task, estimate.metric, estimate.filter, estimate.value, estimate.low, estimate.high, estimate.n]

@@ -76,7 +76,12 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
         if target.suffix not in EXPORTERS:
             return run.write_lm_eval_files(target, log_samples=True, with_sealed=with_sealed)
         with whole_file(target) as draft:
-            EXPORTERS.load(target.suffix)(run, draft)
+            try:
+                EXPORTERS.load(target.suffix)(run, draft)
+            except StoreError as error:
+                if str(draft) not in str(error):
+                    raise
+                raise StoreError(str(error).replace(str(draft), str(target))) from error
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}; name another file or folder with -o") from error
     return [target]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assaymark.errors import LeaseLost, PlanError, RunBusy, UnknownName, UsageError
+from assaymark.errors import HashMismatch, LeaseLost, PlanError, RunBusy, UnknownName, UsageError
 from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, TaskPlan, content_hash, rotations_of
 from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import meant, nearest
@@ -253,8 +253,12 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
             f"task {lacking[0][0]} aggregates {lacking[0][1]} by a function in its file, which is not known here; "
             f"give the folder of {row.extra['tasks'][lacking[0][0]].get('source')} with --include_path"
         )
-    before = run.estimates
-    names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
+    try:
+        before = run.estimates
+        names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
+    except HashMismatch:  # of estimates that are damaged, which are computed again here
+        before = ()
+        names = {task.name: run.store.score_names(run.id, task.name) for task in tasks}
 
     def facts_of(results: Sequence[RescoredTask]) -> ResultFacts:
         entries = [

@@ -8,12 +8,13 @@ Check of output paths before a long evaluation.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assaymark.errors import RunBusy, UsageError
+from assaymark.errors import RunBusy, StoreError, UsageError
 from assaymark.models.cost.bill import cost_line
 from assaymark.records import JsonValue
 from assaymark.registry import Registry
@@ -187,6 +188,30 @@ def remove_run(store: str | None, run_id: str) -> RemovedCounts:
 
 
 def verify_store(store: str | None, name: str | None = None) -> list[Problem]:
-    """Compute every hash of one run or of all again, and return the mismatches."""
+    """Compute every hash of one run or of all again, and return the mismatches and the estimates that are missing."""
     opened = existing_store(store)
-    return opened.verify(None if name is None else opened.run(name).run_id)
+    run_id = None if name is None else opened.run(name).run_id
+    problems = opened.verify(run_id)
+    with suppress(StoreError):  # what cannot be read is among the problems
+        for row in [opened.run(run_id)] if run_id is not None else opened.runs():
+            with suppress(StoreError):
+                problems += _missing_estimates(opened, row)
+    return problems
+
+
+def _missing_estimates(store: Store, row: RunRow) -> Iterator[Problem]:
+    """Yield what was scored in a run that was summarised, and has no estimate."""
+    from assaymark.results.evidence.from_store import SUMMARY_DUE
+    from assaymark.results.evidence.task_facts import tasks_from
+    from assaymark.scoring.metrics import is_auxiliary
+
+    if row.plan.audit is not None or not row.extra.get("tasks") or row.extra.get(SUMMARY_DUE):
+        return
+    found = {(estimate.task, estimate.filter, estimate.metric) for estimate in store.estimates(row.run_id)}
+    for task in tasks_from(row.extra):
+        if task.name not in row.tasks:
+            continue
+        for name_of_filter, metric in store.score_names(row.run_id, task.name):
+            if not is_auxiliary(metric) and (task.name, name_of_filter, metric) not in found:
+                what = f"{metric} ({name_of_filter}) was scored and has no estimate"
+                yield Problem("estimates", f"run {row.short_id}, {task.name}", what)

@@ -23,7 +23,17 @@ from assaymark.store.request_rows import restore, task_numbers, text_ids
 from assaymark.store.request_texts import chunks, load_texts
 from assaymark.store.rows import GeneratedRow, SampleRecord, SampleScoreRow
 from assaymark.store.runs import change_row, run_number
-from assaymark.store.schema import StoredRow, estimates, outputs, requests, run_tasks, runs, scores, scorings
+from assaymark.store.schema import (
+    StoredRow,
+    estimates,
+    outputs,
+    requests,
+    row_checksum,
+    run_tasks,
+    runs,
+    scores,
+    scorings,
+)
 
 PAGE = 200  # requests read at once
 LISTED_AT_ONCE = 5000  # request ids in memory, so that memory does not grow with the run
@@ -268,10 +278,22 @@ def save_estimates(
 
 
 def estimates_of(database: Database, run_id: str) -> list[Estimate]:
-    """Return the run's estimates in the order in which they were saved."""
+    """Return the run's estimates in the order in which they were saved.
+
+    Raises: HashMismatch for one that is not as it was saved, or where one is gone from among the others.
+    """
     with database.reading() as connection:
         of_run = select(estimates).where(estimates.c.run == run_number(connection, run_id))
-        return [estimate_of(row) for row in connection.execute(of_run.order_by(estimates.c.position))]
+        rows = connection.execute(of_run.order_by(estimates.c.position)).all()
+    for position, row in enumerate(rows):
+        what = f"the estimate of {row.task}, {row.metric} ({row.filter})" if row.position == position else "an estimate"
+        if row.position != position or row_checksum(estimates, row) != row.checksum:
+            fault = "is not as it was saved" if row.position == position else "is missing"
+            raise HashMismatch(
+                f"{what} of run {run_id[:8]} {fault}; see `assaymark verify {run_id[:8]}`, "
+                f"then compute it again with `assaymark rescore {run_id[:8]}`"
+            )
+    return [estimate_of(row) for row in rows]
 
 
 # -------------------------------------------------------------------------------- generated texts

@@ -343,8 +343,11 @@ def _facts_of_run(connection: Connection, run: StoredRow) -> Iterator[Problem]:
 
 
 def _estimates(connection: Connection, run: StoredRow) -> Iterator[Problem]:
-    for row in connection.execute(select(estimates).where(estimates.c.run == run.id)).all():
+    of_run = select(estimates).where(estimates.c.run == run.id).order_by(estimates.c.position)
+    for expected, row in enumerate(rows := connection.execute(of_run).all()):
         which = f"run {run.id}, position {row.position}"
+        if row.position != expected and (not expected or row.position != rows[expected - 1].position + 1):
+            yield Problem("estimates", which, "the estimate before it is missing")
         try:
             details = unpack_json(row.details)
         except HashMismatch as error:

@@ -190,7 +190,7 @@ def test_secrets_in_comments_are_removed(served: Receiver) -> None:
     """Keys of providers go before anything is stored, as in spans."""
     served.send(span(1))
     sent(served, {"trace_id": TRACE, "comment": "my key is sk-abcdefghijklmnopqrstuvwxyz", "value": 1})
-    assert [each["explanation"] for each in scores(served)] == ["my key is [redacted]"]
+    assert [each["explanation"] for each in scores(served)] == ["my key is [redacted: provider's key]"]
 
 
 def test_hostile_comments_do_nothing_on_the_page(served: Receiver) -> None:

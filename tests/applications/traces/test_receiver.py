@@ -1,23 +1,28 @@
 """The receiver speaks OTLP over HTTP as its specification says, and stores before it answers."""
 
+import asyncio
 import gzip
 import json
 import random
 import sqlite3
 import threading
 import zlib
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
+from assaymark.applications.traces.message_size import MOST_FIELDS, MOST_OF_ONE, MOST_VALUES, count_fields
 from assaymark.applications.traces.otlp import LARGEST_BODY, traces_request
+from assaymark.applications.traces.receiver import AT_ONCE, _Places, _RefusedRequest
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
 from tests.applications.traces.sending import TRACE, Receiver, pairs, receiving, request, span
@@ -30,6 +35,16 @@ def protobuf(*spans: Any) -> bytes:
     """Return a request as protobuf."""
     made = traces_request(json.dumps(request(*spans)).encode(), "application/json")
     return bytes(made.SerializeToString())
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field of protobuf that has a message or a text."""
+    size = bytearray()
+    left = len(content)
+    while left > 127:
+        size.append(left & 127 | 128)
+        left >>= 7
+    return bytes([number << 3 | 2, *size, left]) + content
 
 
 def stored(receiver: Receiver, trace: str = TRACE) -> list[Any]:
@@ -200,6 +215,83 @@ def test_a_bomb_is_refused(receiver: Receiver) -> None:
         assert (answer.status_code, Status.FromString(answer.content).code) == (413, 8)
         answer = client.post("/v1/traces", content=b"\0" * (LARGEST_BODY + 10), headers=PROTOBUF)
         assert answer.status_code == 413
+
+
+def test_many_empty_messages_are_refused_before_they_are_made(receiver: Receiver) -> None:
+    """A few kilobytes of gzip that unpack to millions of objects are refused in either encoding; texts are not."""
+    spans = field(1, field(2, b"\x12\x00" * (MOST_FIELDS + 1)))
+    attributes = field(1, field(2, field(2, b"\x4a\x00" * (MOST_OF_ONE + 1))))
+    listed = b'{"resourceSpans": [' + b"{}," * (MOST_VALUES + 1) + b"{}]}"
+    with receiver.client as client:
+        for kind, body, words in ((PROTOBUF, spans, "1,000,000 fields"), (PROTOBUF, attributes, "one Span"),
+                                  (JSON, listed, "300,000 values"), (JSON, b'["",' * 999_999, "values")):  # fmt: skip
+            headers = {**kind, "content-encoding": "gzip"}
+            for path in ("/v1/traces", "/v1/logs") if kind is JSON else ("/v1/traces",):
+                answer = client.post(path, content=gzip.compress(body), headers=headers)
+                assert answer.status_code == 413
+                assert words in answer.text
+    assert receiver.send(span(1, attributes={"input.value": "[{," * MOST_VALUES})).json() == {}
+
+
+def test_fields_are_counted_as_the_parser_finds_them() -> None:
+    """The count on the wire is that of a walk over the parsed message."""
+    nested = {"kvlistValue": {"values": [{"key": "a", "value": {"arrayValue": {"values": [{"intValue": "300"}]}}}]}}
+    made = span(1, 2, attributes={"a": "b" * 300, "n": -5, "x": 1.5}, events=[{"name": "e", "timeUnixNano": "1"}])
+    made["attributes"].append({"key": "deep", "value": nested})
+    body = protobuf(made, span(2), span(3, flags=257))
+
+    def fields_of(message: Message) -> int:
+        n = 0
+        for descriptor, value in message.ListFields():
+            for each in value if descriptor.is_repeated else [value]:
+                n += 1 + (fields_of(each) if descriptor.message_type is not None else 0)
+        return n
+
+    parsed = ExportTraceServiceRequest.FromString(body)
+    assert count_fields(body, parsed.DESCRIPTOR) == fields_of(parsed) > 50
+    for cut in range(len(body)):  # what is damaged ends too
+        assert count_fields(body[:cut], parsed.DESCRIPTOR) <= fields_of(parsed)
+
+
+def test_gzip_that_tells_less_than_it_has(receiver: Receiver) -> None:
+    """A body whose last bytes name a smaller size is not unpacked beyond it."""
+    packed = gzip.compress(b" " * (5 << 20))[:-4] + (5).to_bytes(4, "little")
+    with receiver.client as client:
+        answer = client.post("/v1/traces", content=packed, headers={**JSON, "content-encoding": "gzip"})
+    assert (answer.status_code, answer.json()["code"]) == (413, 8)
+
+
+def test_large_requests_are_read_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests take places by their unpacked size: two of the largest, and further ones wait or are sent away."""
+    monkeypatch.setattr("assaymark.applications.traces.receiver.WAIT_SECONDS", 0.01)
+
+    async def try_places() -> None:
+        places = _Places()
+        async with places.taken(LARGEST_BODY):
+            async with places.taken(LARGEST_BODY):
+                with pytest.raises(_RefusedRequest, match="too many batches"):
+                    await places.taken(1).__aenter__()
+            async with AsyncExitStack() as taken:
+                for _ in range(AT_ONCE - 1):
+                    await taken.enter_async_context(places.taken(1))
+                with pytest.raises(_RefusedRequest, match="too many batches"):
+                    await places.taken(1).__aenter__()
+
+    asyncio.run(try_places())
+
+
+def test_a_large_resource_is_not_stored_for_each_of_many_scopes(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of scopes whose resources are together too large the later spans are rejected, and the answer says why."""
+    monkeypatch.setattr("assaymark.applications.traces.receiving.LARGEST_SOURCES", 2500)
+    made = request(resource={"text": "a" * 1000})
+    made["resourceSpans"][0]["scopeSpans"] = [{"scope": {"name": f"{at}"}, "spans": [span(at)]} for at in range(1, 5)]
+    with receiver.client as client:
+        partial = client.post("/v1/traces", content=json.dumps(made), headers=JSON).json()["partialSuccess"]
+    assert partial["rejectedSpans"] == "2"
+    assert "resources and scopes" in partial["errorMessage"]
+    assert len(stored(receiver)) == 2
 
 
 def test_without_a_token_nothing_is_taken(receiver: Receiver) -> None:

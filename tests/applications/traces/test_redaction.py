@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from assaymark.applications.traces.redaction import REDACTED, Redaction, redaction_of
+from assaymark.applications.traces.otlp import traces_request
+from assaymark.applications.traces.receiving import receive_spans
+from assaymark.applications.traces.redaction import BY_NAME, MOST_NAMES, REDACTED, Redaction, redaction_of
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import UsageError
-from tests.applications.traces.sending import TRACE, Receiver, receiving, span
+from assaymark.store import Store
+from tests.applications.traces.secret_examples import PASSWORDS, harmless_attributes, secret_spans
+from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span, value
 
 KEY = "sk-proj-abcdefghijklmnop1234567890"
 
@@ -59,9 +66,74 @@ def test_secrets_are_nowhere(strict: Receiver, tmp_path: Path) -> None:
     with strict.client as client:
         step = client.get(f"/trace/{TRACE}.json").json()["step"]
     assert step["model"] == "gpt-4o"
-    assert (step["input_tokens"], step["session"], step["error"]) == (5, "s1", f"refused {REDACTED}")
-    assert step["attributes"]["input.value"] == f"use {REDACTED} and write to {REDACTED} about {REDACTED}"
-    assert step["attributes"]["list"] == [REDACTED, "fine"]
+    assert (step["input_tokens"], step["session"], step["error"]) == (5, "s1", "refused [redacted: provider's key]")
+    assert step["attributes"]["input.value"] == (
+        "use [redacted: provider's key] and write to [redacted: email] about [redacted: by a pattern]"
+    )
+    assert step["attributes"]["list"] == ["[redacted: email]", "fine"]
+    assert step["attributes"]["db.password"] == "[redacted: secret by its name]"
+    parameters = json.loads(step["attributes"]["llm.invocation_parameters"])
+    assert parameters == {"model": "gpt-4o", "api_key": "[redacted: secret by its name]", "max_tokens": 5}
+
+
+def test_two_hundred_secrets_are_in_no_file(tmp_path: Path) -> None:
+    """None of 200 secrets is in the store: names, shapes, JSON in JSON, events, keys, bytes, resources, scopes."""
+    examples = list(secret_spans())
+    assert len(examples) == 200
+    with Store.open(str(tmp_path / "traces.sqlite")) as store:
+        log = TraceLog(store)
+        log.add_project("bot")
+        for _, sent, resource in examples:
+            body = json.dumps(request(sent, resource=resource)).encode()
+            assert receive_spans(log, log.project_id("bot"), traces_request(body, "application/json")).n_stored == 1
+    held = everything(tmp_path / "traces.sqlite")
+    assert "AKIA" not in held
+    assert [secret for secret, _, _ in examples if secret in held] == []
+
+
+def test_secrets_of_sources_are_in_no_file(tmp_path: Path) -> None:
+    """The name, version and addresses of a scope, a log's attributes and fields nobody knows have no secret either."""
+    made = request(span(1), resource={"a": 1})
+    scope = made["resourceSpans"][0]["scopeSpans"][0]
+    scope["scope"] = {"name": KEY, "version": f"1 {KEY}", "attributes": [{"key": "token", "value": value("hunter2x")}]}
+    scope["schemaUrl"] = made["resourceSpans"][0]["schemaUrl"] = "https://ada:hunter2x@a.example"
+    parsed = traces_request(json.dumps(made).encode(), "application/json")
+    stored = parsed.resource_spans[0].scope_spans[0].spans[0]
+    stored.MergeFromString(b"\xa2\x06\x08hunter2x")  # field 100
+    assert b"hunter2x" in stored.SerializeToString()
+    with Store.open(str(tmp_path / "traces.sqlite")) as store:
+        log = TraceLog(store)
+        log.add_project("bot")
+        receive_spans(log, log.project_id("bot"), parsed)
+    held = everything(tmp_path / "traces.sqlite")
+    assert KEY not in held
+    assert "hunter2x" not in held
+
+
+def test_harmless_values_stay() -> None:
+    """Of 2,000 counts, hashes, ids, images, tool schemas, code and sentences fewer than 5 lose anything."""
+    changed = []
+    examples = list(harmless_attributes())
+    assert len(examples) == 2000
+    for name, plain in examples:
+        pair = json_format.ParseDict({"key": name, "value": value(plain)}, KeyValue())
+        before = pair.SerializeToString()
+        Redaction().attributes([pair])
+        changed += [(name, plain)] if pair.SerializeToString() != before else []
+    assert len(changed) < 5, changed
+
+
+def test_what_was_removed_is_named_in_place() -> None:
+    """A text stays what it was around a secret, and JSON stays JSON, however deep it is in other JSON."""
+    redaction = redaction_of(["Customer"], [])
+    assert redaction.text("get https://ada:hunter2@a.example/x now") == (
+        "get https://ada:[redacted: password of a URL]@a.example/x now"
+    )
+    inner = json.dumps({"password": PASSWORDS[0], "n": 5, "secrets": [1, {"a": "b"}], "customer": "Ada"})
+    clean = json.loads(json.loads(redaction.text(json.dumps({"arguments": inner})))["arguments"])
+    assert clean == {"password": BY_NAME, "n": 5, "secrets": BY_NAME, "customer": BY_NAME}
+    assert redaction.text(redaction.text(inner)) == redaction.text(inner)
+    assert redaction.text("key " * (MOST_NAMES + 1)) == f"{REDACTED}: a text with too many names of secrets]"
 
 
 def test_counts_of_tokens_are_no_secrets() -> None:
@@ -80,7 +152,7 @@ def test_a_pattern_that_is_too_slow_costs_the_text() -> None:
     """A pattern that would run for hours removes the text it was tried on, within its time limit."""
     redaction = redaction_of([], [r"(a+)+b"])
     assert redaction.text("a" * 60).startswith(REDACTED)
-    assert redaction.text("aab c") == f"{REDACTED} c"
+    assert redaction.text("aab c") == "[redacted: by a pattern] c"
 
 
 def test_patterns_that_cannot_be_used() -> None:
@@ -88,6 +160,8 @@ def test_patterns_that_cannot_be_used() -> None:
     for pattern in ("(", "x*"):
         with pytest.raises(UsageError, match="--redact"):
             redaction_of([], [pattern])
+    with pytest.raises(UsageError, match="--redact_key is empty"):
+        redaction_of([" "], [])
 
 
 def test_values_that_would_hold_the_scanner_up() -> None:
@@ -99,5 +173,9 @@ def test_values_that_would_hold_the_scanner_up() -> None:
         "a." * 50_000,
         "1 " * 50_000,
         '"api_key": "' + "\\" * 99_999,
+        '"logprob": 1, "token": "' * 5_000,
+        "<password>" * 10_000,
+        "-----BEGIN PRIVATE KEY-----" * 4_000,
+        "postgres://a:b" * 7_000 + "@x",
     ):
         redaction.text(text)

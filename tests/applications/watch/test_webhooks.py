@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +22,7 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch import webhooks
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarms import new_alarm, watch_once
+from assaymark.applications.watch.rounds import keep_watching
 from assaymark.applications.watch.webhooks import check_webhook, deliver, signature
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
@@ -36,7 +37,7 @@ SECRET = "a secret"
 class Hook:
     """A server that keeps what it is sent and answers with the statuses that it has, the last one again and again."""
 
-    def __init__(self, statuses: list[int]) -> None:
+    def __init__(self, statuses: list[int], before: Callable[[], object]) -> None:
         self.statuses, self.requests = statuses, []  # type: ignore[var-annotated]
         hook = self
 
@@ -44,6 +45,7 @@ class Hook:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 hook.requests.append((dict(self.headers.items()), body))
+                before()
                 status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
                 self.send_response(status)
                 if 300 <= status < 400:
@@ -58,9 +60,9 @@ class Hook:
 
 
 @contextmanager
-def hooked(*statuses: int) -> Iterator[Hook]:
-    """Serve a hook."""
-    hook = Hook(list(statuses))
+def hooked(*statuses: int, before: Callable[[], object] = lambda: None) -> Iterator[Hook]:
+    """Serve a hook, which calls `before` before it answers."""
+    hook = Hook(list(statuses), before)
     thread = threading.Thread(target=hook.server.serve_forever, daemon=True)
     thread.start()
     yield hook
@@ -70,13 +72,19 @@ def hooked(*statuses: int) -> Iterator[Hook]:
 
 def store_with_alarm(folder: Path, url: str, *, allow_private: bool = True) -> Store:
     """Return a store with an alarm that was raised."""
+    return store_with_alarms(folder, url, 1, allow_private=allow_private)
+
+
+def store_with_alarms(folder: Path, url: str, n: int, *, allow_private: bool = True) -> Store:
+    """Return a store with alarms that were raised."""
     store = Store.open(str(folder / "s.sqlite"))
     TraceLog(store).add_project("bot")
-    alarm = new_alarm("quality", ["helpful"], RATE, n_baseline=N_BASELINE, webhook=url, secret=SECRET,
-                      allow_private=allow_private)  # fmt: skip
-    AlarmLog(store).add(1, alarm)
+    for at in range(n):
+        alarm = new_alarm("quality" if not at else f"quality {at}", ["helpful"], RATE, n_baseline=N_BASELINE,
+                          webhook=url, secret=SECRET, allow_private=allow_private)  # fmt: skip
+        AlarmLog(store).add(1, alarm)
     fill(store, 1, helpful(drop(np.random.default_rng(1))))
-    assert len(watch_once(store, NOW)) == 1
+    assert len(watch_once(store, NOW)) == n
     return store
 
 
@@ -165,6 +173,43 @@ def test_a_slow_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
     listening.close()
     assert "no answer within 1 s" in delivery.failure
     assert time.monotonic() - began < 3
+
+
+def test_webhooks_are_called_side_by_side(tmp_path: Path) -> None:
+    """Eight webhooks none of which answers before all have been called are all told, each once."""
+    everyone = threading.Barrier(8)
+    with hooked(200, before=lambda: everyone.wait(20)) as hook:
+        store = store_with_alarms(tmp_path, hook.url, 8)
+        deliveries = deliver(store, NOW)
+        assert [delivery.failure for delivery in deliveries] == [""] * 8
+        assert len({headers["assaymark-event-id"] for headers, _ in hook.requests}) == 8
+        assert deliver(store, NOW + 1e6) == []
+
+
+def test_a_webhook_that_hangs_holds_no_alarm_up(tmp_path: Path) -> None:
+    """While a webhook does not answer, the values of another alarm are counted and it is raised."""
+    is_called, may_answer, is_raised = threading.Event(), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        is_called.set()
+        may_answer.wait(60)
+
+    with hooked(200, before=hang) as hook:
+        store = store_with_alarms(tmp_path, hook.url, 1)
+        is_over = keep_watching(
+            store, 0.05, None, lambda line: is_raised.set() if "ALARM 'later'" in line.text else None
+        )
+        assert is_called.wait(60)
+        TraceLog(store).add_project("other")
+        AlarmLog(store).add(2, new_alarm("later", ["helpful"], RATE, n_baseline=N_BASELINE))
+        fill(store, 2, helpful(drop(np.random.default_rng(1))))
+        assert is_raised.wait(60)
+        assert not may_answer.is_set()
+        is_over.set()
+        may_answer.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("alarms"):
+                thread.join(30)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:

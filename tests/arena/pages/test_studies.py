@@ -52,6 +52,21 @@ def test_a_rater_goes_through_by_plain_forms(links: tuple[str, list[str], Store]
     assert (rater.state, rater.n_answered) == ("finished", rater.n_assignments)
 
 
+def test_a_second_answer_that_differs_is_refused(links: tuple[str, list[str], Store]) -> None:
+    """The same answer again is taken as sent twice; another one is a 409 that says so, and the first one stays."""
+    url, paths, store = links
+    with httpx.Client(base_url=url, follow_redirects=True) as client:
+        page = client.get(paths[0]).text
+        page = client.post(f"{paths[0]}/consent", data={**fields_of(page), "consent": "yes"}).text
+        sent = {**fields_of(page), "q_better": "a", "q_reason": "style"}
+        statuses = [client.post(f"{paths[0]}/answer", data={**sent, **more}).status_code
+                    for more in ({}, {}, {"q_better": "b"}, {"position": sent["position"]})]  # fmt: skip
+        assert statuses == [200, 200, 409, 200]
+        assert "another answer already" in client.post(f"{paths[0]}/answer", data={**sent, "q_better": "b"}).text
+    answered = [row.answers for row in StudyLog(store).assignments("example") if row.answers is not None]
+    assert [answers["better"] for answers in answered] == ["a"]
+
+
 def test_only_the_invitation_shows_a_prompt(links: tuple[str, list[str], Store]) -> None:
     """Pages that anybody can load have no prompt of the study; a wrong invitation is a 404, without a twin."""
     url, paths, store = links

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.results import export_study, results_of, study_rows
-from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
+from assaymark.arena.studies.sessions import AnsweredAlready, StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import (
     AttentionCheck,
     Scale,
@@ -187,7 +187,7 @@ def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -
 
 
 def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
-    """Nothing before consent; no skipping; a repeated answer changes nothing; every question needs a known choice."""
+    """Nothing before consent; no skipping; another answer is refused; every question needs a known choice."""
     store_study(store, study, SECRET, 0.0)
     session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
@@ -205,7 +205,9 @@ def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
         with pytest.raises(UsageError):
             session.answer(token, 0, wrong)
     session.answer(token, 0, good)
-    session.answer(token, 0, {**good, "better": "b"})
+    session.answer(token, 0, good)
+    with pytest.raises(AnsweredAlready, match="comparison 1 has another answer already"):
+        session.answer(token, 0, {**good, "better": "b"})
     first = StudyLog(store).assignments("test")[0]
     assert first.answers == good
     with pytest.raises(UnknownName, match="invitation"):

@@ -27,6 +27,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from assaymark.applications.traces.message_size import TooLarge, check_json, count_fields
 from assaymark.applications.traces.trace_rows import SpanRow
 from assaymark.errors import DataError
 from assaymark.limits.nesting import is_deeper, json_kind
@@ -38,7 +39,6 @@ __all__ = [
     "PROTOBUF",
     "Event",
     "ReadSpan",
-    "TooLarge",
     "attributes_of",
     "encoded_answer",
     "encoded_status",
@@ -49,6 +49,7 @@ __all__ = [
     "spans_json",
     "traces_request",
     "unpacked",
+    "unpacked_size",
     "value_of",
 ]
 
@@ -59,10 +60,6 @@ DEEPEST_VALUE = 32  # of lists and maps in an attribute
 UNPACKED_AT_ONCE = 1 << 20
 _WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's numbers of the formats
 _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
-
-
-class TooLarge(DataError):
-    """A body is larger than is accepted."""
 
 
 class Event(NamedTuple):
@@ -105,6 +102,7 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
         return body
     if encoding not in _WINDOWS:
         raise DataError(f"the content encoding is '{encoding[:40]}'; expected gzip, deflate or none")
+    largest = min(largest, unpacked_size(body, encoding))
     stream = zlib.decompressobj(_WINDOWS[encoding])
     pieces: list[bytes] = []
     size = 0
@@ -115,13 +113,20 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
             waiting = stream.unconsumed_tail
             size += len(piece)
             if size > largest:
-                raise TooLarge(f"the body unpacks to more than {largest:,} bytes; send smaller batches")
+                raise TooLarge(f"the body unpacks to more than {largest:,} bytes; send smaller batches, as one stream")
             if not piece and not waiting and not stream.eof:
                 raise DataError(f"the body ends before its {encoding} does; send it whole")
             pieces.append(piece)
     except zlib.error as error:
         raise DataError(f"the body is not {encoding}: {error}") from None
     return b"".join(pieces)
+
+
+def unpacked_size(body: bytes, encoding: str) -> int:
+    """Return at most how many bytes `unpacked` makes of a body: what gzip's last four bytes say, else the most."""
+    if encoding not in _WINDOWS:
+        return len(body)
+    return min(LARGEST_BODY, int.from_bytes(body[-4:], "little")) if encoding == "gzip" else LARGEST_BODY
 
 
 def traces_request(body: bytes, kind: str) -> ExportTraceServiceRequest:
@@ -139,9 +144,10 @@ def logs_request(body: bytes, kind: str) -> ExportLogsServiceRequest:
 
 
 def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
-    """Fill a message with what a body has. Raises: DataError."""
+    """Fill a message with what a body has. Raises: DataError; TooLarge for more fields than are accepted."""
     try:
         if kind == PROTOBUF:
+            count_fields(body, message.DESCRIPTOR)
             message.ParseFromString(body)
             return
         made = _json(body)
@@ -154,6 +160,7 @@ def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str
 
 def _json(body: bytes) -> object:
     text = body.decode("utf-8")
+    check_json(text)
     if is_deeper(text, DEEPEST_JSON):
         raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
     made = json.loads(text)

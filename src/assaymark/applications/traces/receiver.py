@@ -6,22 +6,24 @@ batch at any other refusal, 500 too; so a store that is busy or cannot be writte
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from assaymark.applications.traces.message_size import TooLarge
 from assaymark.applications.traces.otlp import (
     JSON,
     LARGEST_BODY,
     PROTOBUF,
-    TooLarge,
     encoded_answer,
     encoded_status,
     logs_request,
     traces_request,
     unpacked,
+    unpacked_size,
 )
 from assaymark.applications.traces.receiving import Received, receive_logs, receive_spans
 from assaymark.applications.traces.redaction import Redaction
@@ -32,6 +34,7 @@ from assaymark.store import Store
 
 LARGEST_BODIES = {"/v1/traces": LARGEST_BODY + 1024, "/v1/logs": LARGEST_BODY + 1024}
 AT_ONCE = 8  # requests that are unpacked and stored at the same time
+BYTES_AT_ONCE = 2 * LARGEST_BODY  # of these, unpacked
 WAIT_SECONDS = 2.0  # for one of these places
 _INVALID, _DENIED, _EXHAUSTED, _UNAVAILABLE, _UNAUTHENTICATED = 3, 7, 8, 14, 16  # gRPC's codes
 _log = logging.getLogger("uvicorn.error")
@@ -45,6 +48,34 @@ class _RefusedRequest(Exception):
         self.status, self.code, self.reason = status, code, reason
 
 
+class _Places:
+    """Admits requests while they are few, and small together. Used by one event loop."""
+
+    def __init__(self) -> None:
+        self._n, self._n_bytes = 0, 0
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def taken(self, n_bytes: int) -> AsyncIterator[None]:
+        """Hold a place for the block. Raises: _RefusedRequest where there is none for too long."""
+
+        def is_free() -> bool:
+            return self._n < AT_ONCE and self._n_bytes + n_bytes <= BYTES_AT_ONCE
+
+        async with self._changed:
+            try:
+                await asyncio.wait_for(self._changed.wait_for(is_free), WAIT_SECONDS)
+            except TimeoutError:
+                raise _RefusedRequest(503, _UNAVAILABLE, "too many batches are being stored; send it again") from None
+            self._n, self._n_bytes = self._n + 1, self._n_bytes + n_bytes
+        try:
+            yield
+        finally:
+            self._n, self._n_bytes = self._n - 1, self._n_bytes - n_bytes
+            async with self._changed:
+                self._changed.notify_all()
+
+
 def bearer_of(request: Request) -> str:
     """Return the token of a request's Authorization header, "" without one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -53,7 +84,7 @@ def bearer_of(request: Request) -> str:
 
 def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
     """Add the routes."""
-    places = asyncio.Semaphore(AT_ONCE)
+    places = _Places()
 
     def spans(token: Token, body: bytes, kind: str) -> Received:
         return receive_spans(TraceLog(store), token.project, traces_request(body, kind), redaction)
@@ -67,14 +98,8 @@ def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
         try:
             token = await run_in_threadpool(_allowed, store, bearer_of(request))
             packed = await _body(request, kind)
-            try:
-                await asyncio.wait_for(places.acquire(), WAIT_SECONDS)
-            except TimeoutError:
-                raise _RefusedRequest(503, _UNAVAILABLE, "too many batches are being stored; send it again") from None
-            try:
+            async with places.taken(unpacked_size(packed, _encoding(request))):
                 received = await run_in_threadpool(_received, request, packed, lambda body: receive(token, body, kind))
-            finally:
-                places.release()
         except _RefusedRequest as refused:
             headers = {503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(refused.status, {})
             body = encoded_status(shown_kind, refused.code, refused.reason)
@@ -117,11 +142,14 @@ async def _body(request: Request, kind: str) -> bytes:
     return body
 
 
+def _encoding(request: Request) -> str:
+    return request.headers.get("content-encoding", "").strip().lower()
+
+
 def _received(request: Request, packed: bytes, receive: Callable[[bytes], Received]) -> Received:
     """Unpack a body and store what it has. Raises: _Refused."""
-    encoding = request.headers.get("content-encoding", "").strip().lower()
     try:
-        return receive(unpacked(packed, encoding))
+        return receive(unpacked(packed, _encoding(request)))
     except TooLarge as error:
         raise _RefusedRequest(413, _EXHAUSTED, str(error)) from None
     except DataError as error:

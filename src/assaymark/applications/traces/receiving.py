@@ -23,6 +23,7 @@ from assaymark.applications.traces.trace_rows import NewScore, NewSpan
 from assaymark.records import JsonValue, canonical_json
 
 LARGEST_SPAN = 8 << 20  # bytes of one span's message
+LARGEST_SOURCES = 8 << 20  # bytes of a request's resources and scopes, a resource again for each of its scopes
 MOST_AT_ONCE = 5000  # spans stored in one transaction
 MOST_SEARCHED = 4000  # characters of a span
 LARGEST_TIME = 2**63 - 1
@@ -81,17 +82,29 @@ def receive_spans(
 
 def _read_spans(request: ExportTraceServiceRequest, rejections: _Rejections, redaction: Redaction) -> Iterator[NewSpan]:
     """Yield the spans of a request that can be stored; add the others to the rejections."""
+    n_bytes = 0  # of resources and scopes, which are stored once for each scope
     for resource in request.resource_spans:
-        redaction.attributes(resource.resource.attributes)
-        of_resource = attributes_of(resource.resource.attributes)
+        of_resource: dict[str, JsonValue] | None = None
         for scope in resource.scope_spans:
-            redaction.attributes(scope.scope.attributes)
-            source = source_of(resource, scope)
+            source: bytes | None = None
             for span in scope.spans:
-                if reason := _fault(span):
+                reason = _fault(span)
+                if not reason and source is None:  # what has no span costs nothing
+                    n_bytes += resource.resource.ByteSize() + scope.scope.ByteSize()
+                    if n_bytes > LARGEST_SOURCES:
+                        reason = (
+                            f"resources and scopes of its request have more than {LARGEST_SOURCES:,} bytes together"
+                        )
+                if reason:
                     rejections.add(reason)
-                else:
-                    yield _new_span(span, of_resource, source, redaction)
+                    continue
+                if of_resource is None:
+                    redaction.resource(resource)
+                    of_resource = attributes_of(resource.resource.attributes)
+                if source is None:
+                    redaction.scope(scope)
+                    source = source_of(resource, scope)
+                yield _new_span(span, of_resource, source, redaction)
 
 
 def _fault(span: Span) -> str:
@@ -108,14 +121,7 @@ def _fault(span: Span) -> str:
 
 
 def _new_span(span: Span, resource: dict[str, JsonValue], source: bytes, redaction: Redaction) -> NewSpan:
-    span.name = redaction.text(span.name)
-    if span.status.message:
-        span.status.message = redaction.text(span.status.message)
-    redaction.attributes(span.attributes)
-    for event in span.events:
-        redaction.attributes(event.attributes)
-    for link in span.links:
-        redaction.attributes(link.attributes)
+    redaction.span(span)
     attributes = attributes_of(span.attributes)
     events = [Event(event.time_unix_nano, event.name, attributes_of(event.attributes)) for event in span.events]
     facts = facts_of(attributes, resource)

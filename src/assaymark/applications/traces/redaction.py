@@ -1,78 +1,158 @@
-"""What is removed from spans before they are stored: values under names of secrets always, patterns by configuration.
+"""What is removed from spans before they are stored: secrets by names and shapes always, patterns by configuration.
 
-Redaction happens in the receiver, so that a secret that an application put into a span is on no disk of ours.
+Redaction happens in the receiver, so that a secret that an application put into a span is on no disk of ours. A text is
+searched, not parsed: JSON in JSON at any depth, a Python repr, a header, a URL and a line of a configuration are all a
+name, a sign and a value, and the quotes around the value tell how deep it is. What was removed is named where it was.
+All is linear in the text, and a text with more names of secrets than are looked at is removed as a whole.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from assaymark.applications.traces.secret_names import LONGEST_NAME, STEMS, is_harmless, secret_name
+from assaymark.applications.traces.secret_shapes import without_shapes
 from assaymark.errors import DataError, UsageError
 from assaymark.limits import regexes
 
-REDACTED = "[redacted]"
+REDACTED = "[redacted"
+"""How the mark of what was removed begins; its kind follows, as in `[redacted: AWS key]`."""
+
+BY_NAME = f"{REDACTED}: secret by its name]"
+MOST_NAMES = 250_000  # of secrets that are looked at in one text
+MOST_BACKSLASHES = 128  # before a quote: JSON seven deep
+LONGEST_PIECE = 200  # characters of a token in log-probabilities
+LONGEST_LINE = 4096  # characters of a header without quotes
 NAMED = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}\.[A-Za-z]{2,24}",
     "card": r"(?<!\d)(?:\d[ -]?){12,18}\d(?!\d)",
     "ip": r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])",
     "phone": r"(?<![\w.])\+\d{1,3}[ -]?(?:\d[ -]?){6,13}\d(?!\w)",
 }
-_NAMES = (
-    r"authorization|api[_-]?key|x[_-]api[_-]key|passwo?r?d|passphrase|secret|client[_-]secret|cookie|set[_-]cookie|"
-    r"(?:access|refresh|auth|bearer|session|id)[_-]?token|credentials?|private[_-]key"
+_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_SIGN = re.compile(r"(\\*[\"'`]?)\]?\s{0,8}(?:=>|:=|={1,2}|:(?!:)|%3[Dd])\s{0,8}")
+_VALUE_BESIDE = re.compile(r"\\*[\"']\s{0,4},\s{0,8}\\*[\"'](?:value|val|Value)\\*[\"']\s{0,4}:\s{0,4}")
+_PAIR = re.compile(r"\\*[\"']\s{0,4},\s{0,4}(?=b?\\*[\"'][^\"'\\]{4,4096}\\*[\"']\s{0,4}[\])])")
+_FLAG = re.compile(r"\\*[\"']\s{0,4},\s{0,8}(?=\\*[\"'])|\s{1,4}(?=[^\s-])")
+_IN_WORDS = re.compile(r"\s{1,3}(?:is|was)\s{1,3}|\s{1,3}(?=')")
+_OPEN = re.compile(r"[bBuUrRfF]{0,2}(\\*)([\"'`])")
+_BRACKETS = re.compile(r"(\\*)[\"']|[\[\]{}]")
+_BARE = re.compile(r"[^\s,;&\"'<>\[\](){}\\|`]+")
+_CALLED = re.compile(r"\([^()]{0,500}\)?")
+_LINE = re.compile(rf"[^\r\n\"'<>{{}}\[\]\\]{{1,{LONGEST_LINE}}}")
+_CODE = re.compile(
+    r"\s{0,2}[(\[]|[A-Za-z_]+(?:\.[A-Za-z_]+)*\s{0,2}[(\[]|(?:os|self|cls|process|config|settings|args|env)\."
 )
-_KEY = re.compile(rf"(?:^|[._/-])(?:{_NAMES})$", re.IGNORECASE)
-_IN_JSON = re.compile(
-    rf'("(?:[A-Za-z0-9_.-]{{0,40}}[._-])?(?:{_NAMES})"\s{{0,4}}:\s{{0,4}})"(?:[^"\\]|\\.)*+"', re.IGNORECASE
-)
-_VALUE = re.compile(  # keys of providers, whatever the attribute is called
-    r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,200}|\bhf_[A-Za-z0-9]{20,60}|\bgh[pousr]_[A-Za-z0-9]{20,255}|"
-    r"\bAKIA[0-9A-Z]{16}\b|\bBearer [A-Za-z0-9._~+/-]{16,2000}=*|\basm_[A-Za-z0-9_-]{30,60}"
-)
-
-_MARKS = ("sk-", "pk-", "rk-", "hf_", "gh", "AKIA", "Bearer ", "asm_")  # one of which is in what _VALUE matches
+_SCHEMA = re.compile(r"\{\s*(?:\\*[\"'](?:type|description|title|anyOf|\$ref)\\*[\"']\s*:)")
+_LOGPROB = re.compile(r"\\*[\"']\s{0,4},\s{0,8}\\*[\"'](?:logprob|bytes|prob|score|id)\\*[\"']")
+_KEY_BEFORE = re.compile(r"(?:api|access|private|secret|auth|signing) $", re.IGNORECASE)
+_ABOVE_LINE = ("authorization", "cookie")
+_NAME_FIELDS = frozenset({"name", "key", "header"})
 
 
-@lru_cache(maxsize=4096)
-def _names_a_secret(key: str) -> bool:
-    return _KEY.search(key) is not None
+def _mark(kind: str) -> str:
+    return f"{REDACTED}: {kind}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is replaced. keys: further names of attributes; patterns: regular expressions whose matches go."""
+    """What is replaced.
+
+    keys: further names of attributes, and of values in texts, in lower case. patterns: what stands in the place of what
+    they match, and regular expressions.
+    """
 
     keys: frozenset[str] = frozenset()
-    patterns: tuple[str, ...] = field(default=())
+    patterns: tuple[tuple[str, str], ...] = field(default=())
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        if '"' in text and ":" in text:
-            text = _IN_JSON.sub(rf'\1"{REDACTED}"', text)
-        if any(mark in text for mark in _MARKS):
-            text = _VALUE.sub(REDACTED, text)
-        for pattern in self.patterns:
+        if len(text) < 4:
+            return text
+        lower = text.translate(_ASCII_LOWER) if not text.isascii() else text.lower()
+        clean = without_shapes(self._without_named(text, lower), lower, _mark)
+        for name, pattern in self.patterns:
             try:
-                text = regexes.sub(pattern, REDACTED, text)
+                clean = regexes.sub(pattern, _mark(name).replace("\\", ""), clean)
             except DataError:
-                return f"{REDACTED}: a pattern took too long on this text"
-        return text
+                return f"{REDACTED}: a pattern took too long on this text]"
+        return clean
+
+    def kind_of(self, name: str) -> str:
+        """Return which kind of secret has this name, "" for none."""
+        return "secret" if name.lower() in self.keys else secret_name(name)
 
     def is_secret(self, key: str) -> bool:
-        """Return whether all that an attribute of this name has is removed."""
-        return _names_a_secret(key) or key.lower() in self.keys
+        """Return whether what an attribute of this name has is removed."""
+        return self.kind_of(key) != ""
 
     def attributes(self, pairs: Iterable[KeyValue]) -> None:
         """Remove secrets from attributes, in place."""
-        for pair in pairs:
-            if self.is_secret(pair.key):
-                pair.value.Clear()
-                pair.value.string_value = REDACTED
-            else:
+        listed = list(pairs)
+        named = {pair.key: pair.value.string_value for pair in listed if pair.key in _NAME_FIELDS}
+        has_logprob = any(pair.key == "logprob" for pair in listed)
+        beside = any(self.kind_of(name) for name in named.values())
+        for pair in listed:
+            kind = self.kind_of(pair.key) or ("secret" if beside and pair.key == "value" else "")
+            pair.key = self._shapes(pair.key)
+            if not kind or (kind == "token" and has_logprob) or self._is_harmless(kind, pair.value):
                 self._value(pair.value)
+            else:
+                pair.value.Clear()
+                pair.value.string_value = BY_NAME
+
+    def span(self, span: Span) -> None:
+        """Remove secrets from all that a span has, in place."""
+        span.DiscardUnknownFields()  # which would be stored unread
+        span.name = self.text(span.name)
+        if span.trace_state:
+            span.trace_state = self.text(span.trace_state)
+        if span.status.message:
+            span.status.message = self.text(span.status.message)
+        self.attributes(span.attributes)
+        for event in span.events:
+            event.name = self.text(event.name)
+            self.attributes(event.attributes)
+        for link in span.links:
+            if link.trace_state:
+                link.trace_state = self.text(link.trace_state)
+            self.attributes(link.attributes)
+
+    def resource(self, resource: ResourceSpans) -> None:
+        """Remove secrets from what is stored of a resource beside its spans, in place."""
+        resource.resource.DiscardUnknownFields()
+        self.attributes(resource.resource.attributes)
+        resource.schema_url = self.text(resource.schema_url)
+        for reference in resource.resource.entity_refs:
+            reference.schema_url, reference.type = self.text(reference.schema_url), self.text(reference.type)
+            for names in (reference.id_keys, reference.description_keys):
+                names[:] = [self.text(name) for name in names]
+
+    def scope(self, scope: ScopeSpans) -> None:
+        """Remove secrets from what is stored of a scope beside its spans, in place."""
+        scope.schema_url = self.text(scope.schema_url)
+        inner: InstrumentationScope = scope.scope
+        inner.DiscardUnknownFields()
+        inner.name, inner.version = self.text(inner.name), self.text(inner.version)
+        self.attributes(inner.attributes)
+
+    def _shapes(self, text: str) -> str:
+        return without_shapes(text, text.lower(), _mark) if len(text) > 8 else text
+
+    @staticmethod
+    def _is_harmless(kind: str, value: AnyValue) -> bool:
+        shape = value.WhichOneof("value")
+        if shape == "string_value":
+            return is_harmless(kind, value.string_value)
+        if shape == "array_value":
+            return not value.array_value.values
+        if shape == "kvlist_value":
+            return any(pair.key in {"type", "anyOf", "$ref"} for pair in value.kvlist_value.values)  # a JSON schema
+        return shape in {None, "bool_value"} or (kind == "token" and shape in {"int_value", "double_value"})
 
     def _value(self, value: AnyValue) -> None:
         kind = value.WhichOneof("value")
@@ -80,19 +160,184 @@ class Redaction:
             clean = self.text(value.string_value)
             if clean != value.string_value:
                 value.string_value = clean
+        elif kind == "bytes_value":
+            text = value.bytes_value.decode("latin-1")  # each byte a letter, and back
+            if (clean := self.text(text)) != text:
+                value.bytes_value = clean.encode("latin-1")
         elif kind == "array_value":
             for part in value.array_value.values:
                 self._value(part)
         elif kind == "kvlist_value":
             self.attributes(value.kvlist_value.values)
 
+    # ------------------------------------------------------------------------------- names in texts
+
+    def _without_named(self, text: str, lower: str) -> str:
+        """Return a text without the values that follow names of secrets."""
+        places: list[int] = []
+        for stem in (*STEMS, *sorted(self.keys)):
+            at = lower.find(stem)
+            while at >= 0:
+                places.append(at)
+                at = lower.find(stem, at + len(stem))
+            if len(places) > MOST_NAMES:
+                return f"{REDACTED}: a text with too many names of secrets]"
+        pieces: list[str] = []
+        done = looked = 0
+        for place in sorted(places):
+            if place < max(done, looked):
+                continue
+            start, looked = _name_around(text, place)
+            kind = self.kind_of(text[start:looked]) if start >= done else ""
+            if kind and (found := _value_after(text, start, looked, kind)):
+                first, last, mark = found
+                pieces += (text[done:first], mark)
+                done = last
+        return text if not pieces else "".join((*pieces, text[done:]))
+
+
+def _name_around(text: str, place: int) -> tuple[int, int]:
+    """Return where the name begins and ends that has a letter at this place."""
+    before = text[max(0, place - LONGEST_NAME) : place]
+    after = text[place : place + LONGEST_NAME]
+    start = place - len(before) + len(before.rstrip(_NAME_LETTERS))
+    end = place + len(after) - len(after.lstrip(_NAME_LETTERS))
+    sign = text[start - 1 : start]
+    if sign == "\\":  # an escape of JSON: a line's end, or Go's ampersand
+        start += 5 if text[start] == "u" and text[start + 1 : start + 5].isalnum() else 1
+    elif sign == "%":
+        start += 2
+    elif (words := _KEY_BEFORE.search(text[max(0, start - 10) : start])) is not None:  # "api key"
+        start -= len(words[0])
+    return min(start, place), end
+
+
+def _value_after(text: str, start: int, end: int, kind: str) -> tuple[int, int, str] | None:
+    """Return where the value of a name begins and ends, and what takes its place; None where there is none."""
+    name = text[start:end]
+    close = ""
+    if text[start - 1 : start] == "<" and text[end : end + 1] == ">":  # an element of XML
+        last = text.find("<", end)
+        value = text[end + 1 : last] if last > 0 else ""
+        return (end + 1, last, BY_NAME) if value.strip() and not is_harmless(kind, value) else None
+    if (sign := _SIGN.match(text, end)) is not None:
+        close = sign[1]
+    elif (sign := _VALUE_BESIDE.match(text, end)) is None and text[start - 1 : start] in {'"', "'"}:
+        is_item = text[max(0, start - 12) : start].rstrip("\\\"'b").rstrip().endswith(("[", "("))
+        sign = _FLAG.match(text, end) if name.startswith("--") else _PAIR.match(text, end) if is_item else None
+        if (
+            sign is not None
+            and not name.startswith("--")
+            and text[sign.end() :].lstrip("b\\\"'")[:60].split('"')[0].isalpha()
+        ):
+            return None  # a list of names
+    elif sign is None:
+        sign = _FLAG.match(text, end) if name.startswith("--") else None
+        if sign is None and kind != "token":
+            sign = _IN_WORDS.match(text, end)
+            if (
+                sign is not None
+                and not any(map(str.isdigit, _word_at(text, sign.end())))
+                and (sign[0].strip() or name.lower() != "password")
+            ):
+                return None  # "the password is wrong", but not SQL's PASSWORD '...'
+    if sign is None:
+        return None
+    return _value_at(text, start, sign.end(), name, kind, close)
+
+
+def _word_at(text: str, at: int) -> str:
+    return text[at : at + 200].split(None, 1)[0] if text[at : at + 200].strip() else ""
+
+
+def _value_at(text: str, start: int, at: int, name: str, kind: str, close: str) -> tuple[int, int, str] | None:
+    opened = _OPEN.match(text, at)
+    if opened is not None:
+        first = opened.end()
+        last = _closing_quote(text, first, len(opened[1]), opened[2])
+        value = text[first:last]
+        is_piece = (
+            kind == "token"
+            and len(value) <= LONGEST_PIECE
+            and (_LOGPROB.match(text, last) is not None or "logprob" in text[max(0, start - 60) : start])
+        )
+        return None if is_piece or is_harmless(kind, value) else (first, last, BY_NAME)
+    mark = f"{close}{BY_NAME}{close}"
+    if text[at : at + 1] in {"[", "{"}:
+        if not close or text.startswith("{{", at) or _SCHEMA.match(text, at) is not None:
+            return None
+        last = _closing_bracket(text, at)
+        return (at, last, mark) if text[at:last].strip("[]{} \n") else None
+    bare = _BARE.match(text, at)
+    if bare is None:
+        return None
+    value, last = bare[0], bare.end()
+    if close and (called := _CALLED.match(text, last)) is not None:  # SecretStr('...') in a repr
+        last = called.end()
+    if not close and any(each in name.lower() for each in _ABOVE_LINE):
+        line = _LINE.match(text, at)
+        value, last = (line[0], line.end()) if line is not None else (value, last)
+    is_told = (
+        close or _is_told(text, start, at, value, kind) or (name.startswith("--") and not is_harmless(kind, value))
+    )
+    return (at, last, mark) if is_told and not is_harmless(kind, value) else None
+
+
+def _is_told(text: str, start: int, at: int, value: str, kind: str) -> bool:
+    """Return whether a value without quotes is a secret, and not a word of a sentence, a type or an expression."""
+    if is_harmless(kind, value.rstrip(".")) or _CODE.match(text, at):
+        return False
+    is_header = value.lower().startswith(
+        ("basic ", "bearer ", "token ", "digest ", "apikey ", "negotiate ", "aws4-hmac")
+    )
+    if is_header or text[start - 1 : start] in {"?", "&"} or any(map(str.isdigit, value)):
+        return True
+    sign = text[at - 2 : at].strip()
+    is_name = value.replace("_", "").replace(".", "").isalpha() and value.lower() == value
+    if sign.endswith("="):  # password=password is a call's argument, password=swordfish a setting
+        return not (is_name and ("_" in value or "." in value or secret_name(value)))
+    line_end = text[at + len(value) : at + len(value) + 2]
+    is_line = text[max(0, start - 1) : start] in {"", "\n", "\\", " "} and line_end[:1] in {"", "\n", "\r", "\\"}
+    return is_line and " " not in value.strip() and secret_name(value) == ""
+
+
+def _closing_quote(text: str, at: int, depth: int, quote: str) -> int:
+    """Return where a text ends whose quotes have `depth` backslashes before them; the text's end if it was cut off.
+
+    Within it an escaped quote has 2 * depth + 1 backslashes, and an escaped backslash is 2 * (depth + 1) of them.
+    """
+    while (place := text.find(quote, at)) >= 0:
+        before = text[max(0, place - MOST_BACKSLASHES) : place]
+        n_before = len(before) - len(before.rstrip("\\"))
+        if n_before % (2 * (depth + 1)) == depth:
+            return place - depth
+        at = place + 1
+    return len(text)
+
+
+def _closing_bracket(text: str, at: int) -> int:
+    """Return where a list or an object ends that begins here; the text's end if it was cut off."""
+    level = 0
+    while (found := _BRACKETS.search(text, at)) is not None:
+        if found[0] in "[{":
+            level += 1
+        elif found[0] in "]}":
+            level -= 1
+            if level == 0:
+                return found.end()
+        else:
+            at = _closing_quote(text, found.end(), len(found[1]), found[0][-1]) + len(found[0])
+            continue
+        at = found.end()
+    return len(text)
+
 
 def redaction_of(keys: Sequence[str], patterns: Sequence[str]) -> Redaction:
     """Return the redaction that options ask for; a pattern may be one of `email`, `card`, `ip`, `phone`.
 
-    Raises: UsageError for a pattern that cannot be read or matches everything.
+    Raises: UsageError for a pattern that cannot be read or matches everything, and for an empty name.
     """
-    read: list[str] = []
+    read: list[tuple[str, str]] = []
     for pattern in patterns:
         expression = NAMED.get(pattern, pattern)
         try:
@@ -101,5 +346,7 @@ def redaction_of(keys: Sequence[str], patterns: Sequence[str]) -> Redaction:
             raise UsageError(f"--redact '{pattern}' is not a regular expression: {error}") from None
         if matches_nothing:
             raise UsageError(f"--redact '{pattern}' matches the empty text; expected what a secret looks like")
-        read.append(expression)
-    return Redaction(frozenset(key.lower() for key in keys), tuple(read))
+        read.append((pattern if pattern in NAMED else "by a pattern", expression))
+    if any(not key.strip() for key in keys):
+        raise UsageError("--redact_key is empty; expected the name of an attribute")
+    return Redaction(frozenset(key.strip().lower() for key in keys), tuple(read))

@@ -1,6 +1,5 @@
 """`assaymark traces quality`, `alarm` and `watch`: quality over time in the terminal, and alarms on it."""
 
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,10 @@ from assaymark.applications.traces.command_parts import open_store, print_table,
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
-from assaymark.errors import StoreError
 from assaymark.results.numbers import NOTHING
 
 if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Quality, QualityMetric
-    from assaymark.store import Store
 
 EXAMPLES = examples("traces quality --days 30 --by version", "traces quality --bucket hour --days 1 --json")
 
@@ -195,6 +192,7 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
     with open_store(store, writing=True) as opened:
         number = None if project is None else TraceLog(opened).project_id(project)
         from assaymark.applications.watch.alarms import guarantee, metric_name
+        from assaymark.applications.watch.rounds import keep_watching, watch_round
 
         streams = AlarmLog(opened).streams(number)
         if not streams:
@@ -202,21 +200,10 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
         for stream in streams:
             echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
         if once:
-            _print_round(opened, number)
+            for line in watch_round(opened, number):
+                echo(line.text, err=line.is_problem)
             return
-        while True:
-            try:
-                _print_round(opened, number)
-            except StoreError as error:  # a busy store: the next round counts what this one did not
-                echo(f"nothing was counted: {error}", err=True)
-            time.sleep(every)
-
-
-def _print_round(store: "Store", project: int | None) -> None:
-    from assaymark.applications.watch.rounds import watch_round
-
-    for line in watch_round(store, project):
-        echo(line.text, err=line.is_problem)
+        keep_watching(opened, every, number, lambda line: echo(line.text, err=line.is_problem)).wait()
 
 
 WATCH_COMMANDS = (quality, alarm, watch)

@@ -11,8 +11,10 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,6 +29,7 @@ from assaymark.store import Store
 
 TIMEOUT_SECONDS = 10.0
 CLAIM_SECONDS = 60.0  # for which another watcher leaves a try to this one
+MOST_AT_ONCE = 32  # tries
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0
 MOST_TRIES = 30  # over about a day
 LONGEST_URL = 2000
@@ -72,28 +75,34 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def deliver(store: Store, now: float, project: int | None = None) -> list[Delivery]:
-    """Send what is due; return how each try ended. A killed try is repeated after a minute, with the same id.
+    """Send what is due, side by side; return how each try ended, as it did.
+
+    A killed try is repeated after a minute, with the same id.
 
     Args:
         store: where alarms are.
         now: seconds since 1970.
         project: of the alarms; None: of all projects.
     """
-    deliveries = []
-    for stream, event, secret in AlarmLog(store).due(now, project):
-        if not AlarmLog(store).claim_delivery(event, now + CLAIM_SECONDS):
-            continue
-        failure = _send(stream, event, secret)
-        n_tries = event.n_tries + 1
-        is_last = bool(failure) and n_tries >= MOST_TRIES
-        pause = min(FIRST_PAUSE * 2.0 ** (n_tries - 1), LONGEST_PAUSE)
-        AlarmLog(store).note_delivery(
-            event,
-            delivered=None if failure else time.time(),
-            not_before=NEVER if is_last else now + pause,
-            failure=failure,
-        )
-        deliveries.append(Delivery(stream, event, failure, is_last))
+    log, began, deliveries = AlarmLog(store), time.monotonic(), []
+    due = iter(log.due(now, project))
+    while batch := list(islice(due, MOST_AT_ONCE)):  # one that hangs holds up no other, nor does it outlast its claim
+        until = now + time.monotonic() - began + CLAIM_SECONDS
+        claimed = [each for each in batch if log.claim_delivery(each[1], until)]
+        with ThreadPoolExecutor(MOST_AT_ONCE, "webhook") as pool:
+            tries = {pool.submit(_send, *each): each for each in claimed}
+            for ended in as_completed(tries):
+                stream, event, _ = tries[ended]
+                failure, n_tries = ended.result(), event.n_tries + 1
+                is_last = bool(failure) and n_tries >= MOST_TRIES
+                pause = min(FIRST_PAUSE * 2.0 ** (n_tries - 1), LONGEST_PAUSE)
+                log.note_delivery(
+                    event,
+                    delivered=None if failure else time.time(),
+                    not_before=NEVER if is_last else now + pause,
+                    failure=failure,
+                )
+                deliveries.append(Delivery(stream, event, failure, is_last))
     return deliveries
 
 

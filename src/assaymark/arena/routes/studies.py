@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from assaymark.arena.pages.live_battle import StudyPage
 from assaymark.arena.routes.arena import DRAWING
-from assaymark.arena.studies.sessions import StudySessions
+from assaymark.arena.studies.sessions import AnsweredAlready, StudySessions
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form
 from assaymark.web.render import respond
@@ -42,5 +42,8 @@ def _add(app: FastAPI, *, session: StudySessions) -> None:
         if not position.isascii() or not position.isdigit() or len(position) > 6:
             raise HTTPException(400, "the form names no comparison; load the page again")
         said = {name.removeprefix(QUESTION): form.text(name) for name in form.fields if name.startswith(QUESTION)}
-        session.answer(token, int(position), said)
+        try:
+            session.answer(token, int(position), said)
+        except AnsweredAlready as error:
+            raise HTTPException(409, str(error)) from error
         return RedirectResponse(f"/study/{token}", 303)

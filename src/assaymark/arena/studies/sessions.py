@@ -16,6 +16,10 @@ from assaymark.store import Store
 LONGEST_SECONDS = 3600.0  # a longer time means that the rater was away
 
 
+class AnsweredAlready(UsageError):
+    """A comparison has another answer than the one that was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class StudyStep:
     """What a rater sees: consent, item or thanks. An item has no model, no category and no word about checks."""
@@ -110,9 +114,10 @@ class StudySessions:
         StudyLog(self.store).consent(rater.number, answered, self.clock(), quotas)
 
     def answer(self, token: str, position: int, answers: Mapping[str, str]) -> None:
-        """Store the answer to the comparison at a position; another answer to it changes nothing.
+        """Store the answer to the comparison at a position; the same answer to it again changes nothing.
 
-        Raises: UnknownName; UsageError for a missing or unknown choice, or another position than the present one.
+        Raises: UnknownName; AnsweredAlready for another answer than the one that is stored; UsageError for a missing or
+        unknown choice, or another position than the present one.
         """
         rater = self._rater(token)
         if rater.state == "invited":
@@ -128,13 +133,23 @@ class StudySessions:
         _refuse_unknown(asked, answered)
         following = self._next(rater)
         if following is None or position < following.position:
-            return  # sent twice
+            self._refuse_other(rater, position, answered)
+            return
         if position > following.position:
             raise UsageError(f"comparison {position + 1} comes after comparison {following.position + 1}")
         now = self.clock()
         shown_at = self._first_shown.pop(following.number, None)
         seconds = None if shown_at is None or now - shown_at > LONGEST_SECONDS else round(now - shown_at, 1)
-        StudyLog(self.store).answer(rater.number, position, answered, now, seconds)
+        if not StudyLog(self.store).answer(rater.number, position, answered, now, seconds):  # two at once
+            self._refuse_other(rater, position, answered)
+
+    def _refuse_other(self, rater: RaterRow, position: int, answers: Mapping[str, str]) -> None:
+        own = StudyLog(self.store).assignments(rater.study, rater.number)
+        stored = next((row.answers for row in own if row.position == position), None)
+        if stored is not None and dict(stored) != dict(answers):
+            raise AnsweredAlready(
+                f"comparison {position + 1} has another answer already, which stays; open your invitation to continue"
+            )
 
     def _rater(self, token: str) -> RaterRow:
         rater_row = StudyLog(self.store).rater_of(token)

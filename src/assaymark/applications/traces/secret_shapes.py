@@ -1,0 +1,127 @@
+"""Values that are secrets whatever they are called: keys of providers, JWTs, private keys, headers, passwords in URLs.
+
+Source of the shapes of keys: gitleaks' rules (https://github.com/gitleaks/gitleaks, config/gitleaks.toml at b58d3f1),
+whose lengths are about lower bounds here. Every expression is linear in the text: no repeat is within a repeat.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class _Shape(NamedTuple):
+    """A kind of secret. marks: texts one of which is in each match; in lower case where the case does not matter."""
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: re.Pattern[str]
+    is_caseless: bool = False
+    is_one: Callable[[str], bool] = lambda _text: True  # of what matched
+
+
+def _has_digit(text: str) -> bool:
+    return any(letter.isdigit() for letter in text)
+
+
+def _is_bearer(text: str) -> bool:
+    """Return whether what follows `bearer` is no word of a sentence."""
+    token = text.split(None, 1)[1]
+    return _has_digit(token) or (len(token) >= 20 and token.lower() != token)
+
+
+def _is_basic(text: str) -> bool:
+    """Return whether what follows `basic` is a name and a password, in base64."""
+    packed = text.split(None, 1)[1]
+    try:
+        plain = base64.b64decode(packed + "=" * (-len(packed) % 4))
+    except (binascii.Error, ValueError):
+        return False
+    return b":" in plain and all(byte >= 32 for byte in plain)
+
+
+def _of(name: str, marks: str, pattern: str) -> _Shape:
+    return _Shape(name, tuple(marks.split()), re.compile(pattern))
+
+
+_SHAPES = (
+    _of("AWS key", "A3T AKIA ASIA ABIA ACCA", r"\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
+    _of("AWS key", "ABSK", r"\bABSK[A-Za-z0-9+/]{100,300}={0,2}"),
+    _of("AWS key", "bedrock-api-key-", r"bedrock-api-key-[A-Za-z0-9+/]{20,2000}={0,2}"),
+    _Shape("provider's key", ("sk-", "pk-", "rk-"), re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,300}"),
+           is_one=lambda text: _has_digit(text) or "-" not in text[3:]),
+    _of("Stripe key", "_test_ _live_ _prod_", r"\b(?:sk|rk|pk)_(?:test|live|prod)_[A-Za-z0-9]{10,99}"),
+    _of("webhook secret", "whsec_", r"\bwhsec_[A-Za-z0-9+/=]{16,100}"),
+    _of("Hugging Face token", "hf_ api_org_", r"\b(?:hf|api_org)_[A-Za-z0-9]{20,60}"),
+    _of("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{20,255}"),
+    _of("GitLab token", "glpat- gldt- glrt- glptt- glft- glsoat- gloas- glcbt- glimt- glagent- glffct-",
+        r"\bgl(?:pat|dt|rt|ptt|ft|soat|oas|cbt|imt|agent|ffct)-[A-Za-z0-9_.-]{20,300}"),
+    _of("Slack token", "xox xapp-", r"\b(?:xox[abeoprs](?:\.xox[bp])?|xapp)-[A-Za-z0-9-]{10,250}"),
+    _of("Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,80}"),
+    _of("Teams webhook", ".webhook.office.com/", r"[a-z0-9]+\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{40,250}"),
+    _of("Discord webhook", "/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{30,100}"),
+    _of("Google key", "AIza", r"\bAIza[\w-]{30,50}"),
+    _of("Google token", "ya29. GOCSPX-", r"\b(?:ya29\.|GOCSPX-)[\w-]{20,1000}"),
+    _of("SendGrid key", "SG.", r"\bSG\.[\w=-]{16,40}\.[\w=-]{16,60}"),
+    _of("Mailgun key", "key-", r"\bkey-[0-9a-f]{32}\b"),
+    _of("Mailchimp key", "-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
+    _of("Brevo key", "xkeysib-", r"\bxkeysib-[a-f0-9]{40,64}-[A-Za-z0-9]{10,20}"),
+    _of("npm token", "npm_", r"\bnpm_[A-Za-z0-9]{30,60}"),
+    _of("PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{50,1000}"),
+    _of("RubyGems key", "rubygems_", r"\brubygems_[a-f0-9]{40,60}"),
+    _of("DigitalOcean token", "_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,80}"),
+    _of("Databricks token", "dapi", r"\bdapi[a-f0-9]{32}(?:-\d)?\b"),
+    _of("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[A-Fa-f0-9]{24,40}"),
+    _of("Square token", "sq0", r"\bsq0(?:atp|csp)-[\w-]{20,60}"),
+    _of("Twilio key", "SK", r"\bSK[0-9a-f]{32}\b"),
+    _of("Postman key", "PMAK-", r"\bPMAK-[a-f0-9]{24}-[a-f0-9]{30,40}"),
+    _of("Pulumi token", "pul-", r"\bpul-[a-f0-9]{40}\b"),
+    _of("Linear key", "lin_api_", r"\blin_api_[A-Za-z0-9]{30,50}"),
+    _of("Notion token", "ntn_", r"\bntn_[0-9]{8,14}[A-Za-z0-9]{30,40}"),
+    _of("provider's key", "pplx- gsk_ xai- r8_", r"\b(?:pplx-|gsk_|xai-|r8_)[A-Za-z0-9]{30,100}"),
+    _of("Vault token", "hvs. hvb.", r"\bhv[sb]\.[\w-]{24,300}"),
+    _of("Sentry token", "sntrys_ sntryu_", r"\bsntry[su]_[A-Za-z0-9+/=_]{30,500}"),
+    _of("Grafana token", "glc_ glsa_", r"\bgl(?:c|sa)_[A-Za-z0-9+/=_]{30,420}"),
+    _of("Alibaba key", "LTAI", r"\bLTAI[A-Za-z0-9]{16,24}\b"),
+    _of("Atlassian token", "ATATT3", r"\bATATT3[\w=-]{50,300}"),
+    _of("Doppler token", "dp.pt.", r"\bdp\.pt\.[A-Za-z0-9]{30,60}"),
+    _of("Azure secret", "Q~", r"(?<![\w~.-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])"),
+    _of("Telegram token", ":AA", r"\b\d{8,10}:AA[\w-]{32,34}"),
+    _of("age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{40,70}"),
+    _of("Assaymark token", "asm_", r"\basm_[A-Za-z0-9_-]{30,60}"),
+    _of("JWT", "ey", r"\bey[A-Za-z0-9_-]{12,8000}\.ey[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,4000}={0,2})?"),
+    _of("private key", "PRIVATE KEY", r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----(?=[^<>]{48})"
+        r"(?:[^-]|-(?!----))*+(?:-----END[ A-Z0-9_-]{0,100}-----)?"),
+    _of("SQL password", "IDENTIFIED identified", r"(?i:\bidentified by(?: password)?) {1,4}\\*'[^']{1,200}'"),
+    _of("signature of a URL", "sig= ignature= redential=",
+        r"(?<=[?&;])(?:sig|[A-Za-z-]{0,20}[Ss]ignature|[A-Za-z-]{0,20}[Cc]redential)=[\w%+/=.~-]{12,2000}"),
+    _Shape("bearer", ("bearer",), re.compile(r"\bbearer\s{1,4}[A-Za-z0-9._~+/-]{8,8000}={0,2}", re.IGNORECASE), True,
+           _is_bearer),
+    _Shape("basic", ("basic",), re.compile(r"\bbasic\s{1,4}[A-Za-z0-9+/]{4,2000}={0,2}", re.IGNORECASE), True,
+           _is_basic),
+)  # fmt: skip
+_URL_PASSWORD = re.compile(r"(://[^\s/?#:@\"'<>\\]{0,200}:)(?![*$<{\[]|%s)[^\s/?#\"'<>\\]{1,300}(@)(?=[\w\[.-])")
+_DATABASE_PASSWORD = re.compile(  # which people write with the slashes and question marks that a URL would escape
+    r"\b((?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|oracle)(?:\+\w{1,20})?"
+    r"://[^\s/:@\"'<>\\]{0,200}:)(?![*$<{\[]|%s)[^\s\"'<>\\]{1,300}(@)(?=[\w\[.-])"
+)
+_CURL = re.compile(
+    r"((?:\s-u|--user|--proxy-user)(?:\s{1,4}|=)\\*[\"']?[^\s:\"'\\]{1,100}:)(?![*$<{])[^\s\"'\\]{1,200}()"
+)
+
+
+def without_shapes(text: str, lower: str, mark: Callable[[str], str]) -> str:
+    """Return a text in which values of known shapes are replaced by `mark(kind)`. lower: the text in lower case."""
+    for name, marks, pattern, is_caseless, is_one in _SHAPES:
+        within = lower if is_caseless else text
+        for each in marks:
+            if each in within:
+                text = pattern.sub(lambda m, n=name, one=is_one: mark(n) if one(m[0]) else m[0], text)  # type: ignore[misc]
+                break
+    if "://" in text and "@" in text:
+        for pattern in (_URL_PASSWORD, _DATABASE_PASSWORD):
+            text = pattern.sub(rf"\1{mark('password of a URL')}\2", text)
+    if "-u " in text or "-user" in text:
+        text = _CURL.sub(rf"\1{mark('password')}\2", text)
+    return text
