@@ -1,5 +1,7 @@
 """Calibration against hand calculations, scikit-learn, statsmodels and simulation."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -104,12 +106,14 @@ def test_platt_scaling_equals_statsmodels_logistic_fit() -> None:
 def test_platt_scaling_exists_if_right_and_wrong_separate() -> None:
     """Perfect separation and a single confidence still have a finite fit."""
     fit = platt_scaling([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1])
-    assert np.isfinite([fit.slope, fit.intercept]).all()
-    assert fit.slope > 0
+    assert fit.slope is not None
+    assert 0 < fit.slope < math.inf
+    assert np.isfinite(fit.intercept)
     level = platt_scaling([0.7] * 10, [1] * 4 + [0] * 6)
     assert level.apply([0.7])[0] == pytest.approx((4 * 5 / 6 + 6 / 8) / 10)
     extreme = platt_scaling([0.0, 1.0, 1.0, 0.5], [0, 1, 0, 1])
-    assert np.isfinite([extreme.slope, extreme.intercept]).all()
+    assert extreme.slope is not None
+    assert np.isfinite(np.array([extreme.slope, extreme.intercept])).all()
 
 
 def test_the_selective_curve_of_a_worked_example() -> None:
