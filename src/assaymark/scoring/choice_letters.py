@@ -181,18 +181,25 @@ _LABEL = re.compile(
     re.DOTALL,
 )
 _THOUGHT = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning|reflection|seed:think|analysis|scratchpad)>.*?(?:</(?P=tag)>|(?P<open>\Z))"
+    r"<(?P<tag>think|thinking|thoughts?|reasoning|reason|reflection|seed:think|analysis|scratchpad|rationale|planning|cot|"
+    r"chain[_-]of[_-]thought|thought[_-]process|(?:inner|internal)[_-](?:monologue|thoughts?))\b[^<>]*>.*?(?:</(?P=tag)\s*>|(?P<open>\Z))"
     r"|\[THINK\].*?(?:\[/THINK\]|(?P<open2>\Z))|◁think▷.*?(?:◁/think▷|(?P<open3>\Z))"
-    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))",
+    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))"
+    r"|<\|START_THINKING\|>.*?(?:<\|END_THINKING\|>|(?P<open5>\Z))|<unused94>.*?(?:<unused95>|(?P<open6>\Z))"
+    r"|<start_working_out>.*?(?:<end_working_out>|(?P<open7>\Z))"
+    r"|<\|(?P<mark>think|thinking|reasoning)\|>.*?(?:<\|?/(?P=mark)\|?>|(?P<open8>\Z))",
     re.DOTALL | re.IGNORECASE,
 )
-_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|seed:think)>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_CLOSED = re.compile(
+    r"</(?:think|thinking|thoughts?|reasoning|seed:think)>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>|<unused95>|<end_working_out>",
+    re.IGNORECASE,
+)
 _FINAL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w+)?<\|message\|>")
 _FENCE = re.compile(r"\s*```\w*\s*\n(?P<text>.*?)\n?\s*```\s*", re.DOTALL)
 _NOT_CHOSEN = "incorrect|wrong|reject|eliminat|exclu|discard|alternativ|second|unlikely|distract|not_"
 _TAG = re.compile(
     rf"[<\[](?![\w-]*(?:{_NOT_CHOSEN}))(?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans|"
-    r"final|output|solution|conclusion)[>\]](?P<text>.{{0,400}}?)"
+    r"final|output|solution|conclusion)[>\]](?P<text>.{0,400}?)"
     r"(?:[<\[]/(?P=tag)[>\]]|(?=<)|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -242,7 +249,7 @@ def _without_reasoning(answer: str) -> str | None:
         return None
     kept, at = [], 0
     for match in _THOUGHT.finditer(answer):
-        if any(match[name] is not None for name in ("open", "open2", "open3", "open4")):
+        if match.end() == len(answer) and any(each == "" for each in match.groups()):  # nothing closes it
             return None
         kept.append(answer[at : match.start()])
         at = match.end()
