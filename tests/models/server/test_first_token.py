@@ -123,6 +123,9 @@ def question(*letters: str) -> Request:
         ({"x": -0.5, "A": -2.0}, None),  # B may be as probable as A
         ({"x": -0.5, "y": -2.0}, None),
         ({"A": -0.5}, None),
+        ({"b": -0.1, "A": -3.0, "B": -6.0}, None),  # it says B, in another spelling
+        ({"(B": -0.1, "A": -3.0, "B": -6.0}, None),
+        ({"b": -0.1, "B": -3.0, "A": -6.0}, [(-6.0, FIRST_TOKEN), (-3.0, FIRST_TOKEN)]),
     ],
 )
 def test_what_is_outside_is_bounded(top: dict[str, float], expected: list[tuple[float, str]] | None) -> None:
