@@ -16,7 +16,7 @@ from string import ascii_letters
 from assaymark.errors import MalformedSample
 from assaymark.limits.nesting import parse_json
 
-__all__ = ["ChosenLetter", "extract_choice_letter"]
+__all__ = ["ChosenLetter", "extract_choice_letter", "outside_reasoning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +245,11 @@ def _without_reasoning(answer: str) -> str | None:
     """Return the text after the reasoning; None where the reasoning was cut off."""
     if finals := list(_FINAL.finditer(answer)):
         return answer[finals[-1].end() :]
-    if "<|channel|>" in answer:
-        return None
+    return None if "<|channel|>" in answer else outside_reasoning(answer)
+
+
+def outside_reasoning(answer: str) -> str | None:
+    """Return the text outside of tags of reasoning; None where one is not closed."""
     kept, at = [], 0
     for match in _THOUGHT.finditer(answer):
         if match.end() == len(answer) and any(each == "" for each in match.groups()):  # nothing closes it
