@@ -248,7 +248,7 @@ _JS_PARTS = re.compile(r"\\k<(\w+)>|\\.|\[\^?\]|\(\?<(?=[A-Za-z_$])|\(\?(?=[a-zA
 def _pattern(pattern: str) -> str:
     """Return a regular expression of JavaScript as Python's.
 
-    JavaScript has other names of groups, an end that is the text's end, digits and letters that are ASCII's, spaces that
+    JavaScript has other names of groups, an end that is the text's end, digits and letters of ASCII, spaces that
     are Unicode's, four ends of lines, and empty brackets. Raises: ValueError for flags within it, an error there.
     """
     written, in_class = "(?a)", False
