@@ -388,7 +388,7 @@ def test_answers_that_name_no_one_option_are_refused(tmp_path: Path, text: str, 
         ('{"question": "q", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": 1}', "no label 1"),
         ('{"question": "q", "choices": ["cat", "cat ", "dog"], "answer": "B"}', "has the right option 2 times: 'cat '"),
         ('{"question": "q", "choices": ["a", "a", "b"], "answer": 0}', "has the right option 2 times"),
-        ('{"context": "p", "question": "q", "answers": {"text": [], "answer_start": []}}', "nothing in column 'answers'"),
+        ('{"question": "q", "answers": {"text": [], "answer_start": []}}', "nothing in column 'answers'"),
         ('{"question": "q", "answer": "a", "answer": "b"}', "the key 'answer' twice"),
     ],
 )  # fmt: skip

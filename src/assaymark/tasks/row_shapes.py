@@ -174,7 +174,7 @@ def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
     }
     guess = (
         f"'{used.messages}' {form}, sent under the model's template, and the generated answer is compared with "
-        f"{answer}, ignoring case and punctuation"
+        f"{answer}, {_IGNORING}"
     )
     return Shape(spec, guess, used.used, chat=used)
 
