@@ -195,6 +195,7 @@ class FirstTokenTally:
     n_questions: int = 0
     n_choices_outside: int = 0  # not among the given tokens
     n_undecided: int = 0  # questions that nothing decides
+    n_elsewhere: int = 0  # questions whose most probable first token is no choice: the model would say something else
 
     def outputs(self, question: LetterQuestion, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
@@ -227,6 +228,7 @@ class FirstTokenTally:
                 "--prompt_style cot"
             )
             return [failed(output, why, None) for output in plain]
+        self.n_elsewhere += max(inside) < highest
         return [
             _scored(output, nats, lowest=lowest, highest=highest)
             for output, nats in zip(plain, letter_nats, strict=True)
@@ -239,6 +241,7 @@ class FirstTokenTally:
             "n_questions": self.n_questions,
             "n_choices_outside": self.n_choices_outside,
             "n_undecided": self.n_undecided,
+            "n_elsewhere": self.n_elsewhere,
         }
 
 
