@@ -11,7 +11,8 @@ ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> ans
     4: [
         ("<|START_THINKING|>The answer is C<|END_THINKING|><|START_RESPONSE|>B<|END_RESPONSE|>", "B"),
         ("<unused94>thought\nThe answer is C<unused95>B", "B"), ("<thoughts>The answer is C</thoughts>B", "B"),
-        ("<cot>The answer is B", None), ('<think type="x">The answer is B', None), ("<|thinking|>The answer is B", None),
+        ("<cot>The answer is B", None), ('<think type="x">The answer is B', None),
+        ("<|thinking|>The answer is B", None),
         ("The incorrect answer is A.", None), ("The least likely answer is A.", None),
         ("A common wrong answer is A.", None), ("The answer is B (or C).", None),
         ("The answer is B, or possibly C.", None), ("Answer: B; C", None), ("Answer: (B)(C)", None),
