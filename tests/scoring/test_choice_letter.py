@@ -9,6 +9,8 @@ from assaymark.scoring.choice_letters import extract_choice_letter
 
 ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> answers with their letter
     4: [
+        ("The statement that is incorrect:\n\nC", "C"), ("The answer is (C). This is incorrect for A because", "C"),
+        ("The answer is (C)\n\n(A) is wrong (B) is wrong", "C"), ("The answer is (C). If you chose B, see above.", "C"),
         ("<|START_THINKING|>The answer is C<|END_THINKING|><|START_RESPONSE|>B<|END_RESPONSE|>", "B"),
         ("<unused94>thought\nThe answer is C<unused95>B", "B"), ("<thoughts>The answer is C</thoughts>B", "B"),
         ("<cot>The answer is B", None), ('<think type="x">The answer is B', None),

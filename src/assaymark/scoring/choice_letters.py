@@ -129,6 +129,7 @@ _UNSURE = re.compile(
     r"impossible|no\s+way|"
     r"never|cannot|neither|nor|(?:no\s+one|nobody)\s+(?:would|should|could|will|can))|n['’]t)(?:\s+that)?\s+"
     r"(?:the\s+)?)\Z"
+    r"|(?i:\bif\s+(?:you|one|they|someone)\s+|\b(?:not|n['’]t|wrong|incorrect)\s+(?:right\s+|correct\s+|wise\s+)?to\s+)\Z"
     # many people think the answer is, a conditional of others
     r"|(?i:\b(?:one|you|users?|they|friend|(?:some|many|most|other)(?:\s+\w+)?|people|students)\s+(?:(?:might|"
     r"may|could|would|will|often|"
@@ -153,7 +154,7 @@ _RETRACTED = re.compile(
     r"actually,?\s+(?:no\b|i\s+(?:do\s+not|don['’]t|am\s+not))))"
     r"|\A[\s.,;)*]*(?i:(?:but|however|though)?[\s,]*(?:that|this|it|which)(?:['’]s|\s+is|\s+was)\s+(?:wrong|"
     r"incorrect|false|a\s+mistake|"
-    r"not\s+(?:right|correct|true|so)|n['’]t\s+right)\b)|\A\s*(?:では|じゃ|で)(?:ない|なく|ありません)|\A[가이]?\s*아니"
+    r"not\s+(?:right|correct|true|so)|n['’]t\s+right)\s*(?:[.,;!\n]|\Z))|\A\s*(?:では|じゃ|で)(?:ない|なく|ありません)|\A[가이]?\s*아니"
 )
 _NEGATED = re.compile(
     r"(?i:\b(?:not|never|neither|nor|except|cannot|no|nicht|pas|non|não|niet)\b|n['’]t\b|不|ない|아니)"
@@ -168,9 +169,9 @@ _VERDICT = re.compile(
     r"[\s>#*\-•\[\]]*[(\[]?[A-Za-z][)\]]?[\s.:\-–—|]*(?:✅|✓|✔\ufe0f?|❌|✗|✘|(?i:correct|incorrect|true|false|yes|"
     r"no|right|wrong))\W*"
 )
-_REJECTING = re.compile(
-    r"(?i)\b(?:reject|eliminat|exclud|discard|wrong|incorrect|false|not\s+(?:chosen|selected|correct|right)|"
-    r"unlikely)\w*[\s*_]*:?[\s*_]*\Z"
+_REJECTING = re.compile(  # not: the statement that is false
+    r"(?i)\b(?:(?:reject|eliminat|exclud|discard)\w*(?:\s+\w+)?|not\s+(?:chosen|selected)|(?:wrong|incorrect)\s+"
+    r"(?:options?|answers?|choices?|ones?)|these\s+are\s+(?:wrong|incorrect|false))[\s*_]*:?[\s*_]*\Z"
 )
 _ALONE = re.compile(
     rf"[\s\"'{{\[]*(?i:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is)?[\s:]*)?"
@@ -338,6 +339,7 @@ def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
         and (label := _LABEL.fullmatch(lines[-1]))
         and label["u"].isupper()
         and _labels(lines) == {label["u"]}
+        and not _GOES_ON.match(label["text"])  # (A) is wrong
     ):
         yield len(text), label["u"], lines[-1]
 
