@@ -325,7 +325,8 @@ def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
     last: tuple[int, str | None] = (-1, None)
     for start, end, content in contents:
         if (stated := _content(content)) or _several(content):
-            is_second = stated != last[1] and last[0] >= 0 and _AND.fullmatch(text, last[0], max(start, last[0]))
+            is_near = last[0] >= 0 and start - last[0] < 60
+            is_second = is_near and stated != last[1] and _AND.fullmatch(text, last[0], max(start, last[0]))
             last = (end, None if is_second else stated)
             yield end, last[1], text[start:end]
     lines = text.rstrip().splitlines()
