@@ -60,6 +60,11 @@ def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
         ([*FAKE, "--tasks", "demo_letters", "--log_samples"], 2, "--output_path"),
         ([*FAKE, "--tasks", "demo_letters", "--include_path", "/nowhere"], 2, "/nowhere"),
         ([*FAKE, "--tasks", "demo_letters", "--data_dir", "/nowhere"], 2, "/nowhere"),
+        (
+            ["run", "--model", "hf", "pretrained=org/name", "--tasks", "demo_letters"],
+            2,
+            "write assaymark run --model hf --tasks demo_letters --model_args pretrained=org/name",
+        ),
         (["run", "--model_args", "org/name", "--tasks", "demo_letters"], 2, "write --model_args pretrained=org/name"),
         (
             ["run", "org/name", "demo_letters", "--limit", "2"],

@@ -106,6 +106,28 @@ def test_json_schemas_types_are_known_too(
     assert (fault.reason if fault else None) == reason
 
 
+@pytest.mark.parametrize(
+    ("value", "right", "is_own", "is_bfcls"),
+    [
+        ("15", "1.5", False, True),
+        ("5", "-5", False, True),
+        ("v12", "v1.2", False, True),
+        ("2024-11-1", "2024-1-11", False, True),
+        ("2024/01/11", "2024-01-11", True, True),
+        ("1,000 m", "1000 m", True, True),
+        ("oslo norway", "Oslo, Norway", True, True),
+    ],
+)
+def test_numbers_within_texts_keep_their_signs_in_own_questions(
+    value: str, right: str, is_own: bool, is_bfcls: bool
+) -> None:
+    """BFCL compares texts without points and signs, which make another number of a number."""
+    tool = {"name": "f", "parameters": {"properties": {"x": {"type": "string"}, "y": {"type": "array"}}}}
+    called, expected = FunctionCall("f", {"x": value, "y": [value]}), ExpectedCall("f", {"x": [right], "y": [[right]]})
+    assert (match_calls([called], [expected], [tool], as_bfcl=False) is None) == is_own
+    assert (match_calls([called], [expected], [tool]) is None) == is_bfcls
+
+
 def test_no_call_is_right_where_none_is_expected() -> None:
     """Irrelevance: any call is wrong, and so is not a call where one is expected."""
     assert match_calls([], [], [DECLARED]) is None

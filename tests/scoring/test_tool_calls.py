@@ -252,6 +252,23 @@ CALL = '{"name": "f", "arguments": {"a": 1}}'
         (f'{{"tool_calls": [{CALL}, {CALL}]}}', 2),
         ('[{"tool_name": "f", "parameters": {"a": 1}}]', 1),  # Command R
         ("```tool_code\nf(a=1)\n```", 1),  # Gemma
+        ("```tool_code\nprint(f(a=1))\n```", 1),
+        ("<|tool_call_start|>[f(a=1)]<|tool_call_end|>", 1),  # LFM2
+        ("<TOOLCALL>[f(a=1)]</TOOLCALL>", 1),  # Nemotron
+        ('<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>', 1),  # DeepSeek V3.1
+        ('{"name": "f", "args": {"a": 1}}', 1),
+        ('{"name": "functions.f", "input": {"a": 1}}', 1),
+        ('[{"f": {"a": 1}}]', 1),
+        (f"{CALL} and then {CALL}", 2),
+        ("I will call it.\nf(a=1)", 1),
+        ('f({"a": 1})', 1),
+        (f"<think>Perhaps <tool_call>{CALL}</tool_call></think>No call is needed.", 0),
+        (f"<think>No: {CALL}</think>{CALL}", 1),
+        (f"<think>Perhaps {CALL}", None),
+        ("f(1)", None),
+        ("Action: f[1]", None),
+        ("<start_function_call>call:f{a:1}<end_function_call>", None),
+        ("<｜DSML｜function_calls>", None),
         ("[book(x=1)]", 1),
         ("It is 5.", 0),
         ('{"answer": 5}', 0),
@@ -277,7 +294,9 @@ def test_calls_among_other_words_are_read_and_spoilt_ones_are_not_none(text: str
         with pytest.raises(UnreadableAnswer):
             read_calls(text, names={"f"})
     else:
-        assert len(read_calls(text, names={"f"})) == n_calls
+        calls = read_calls(text, names={"f"})
+        assert len(calls) == n_calls
+        assert all(call.name != "f" or call.arguments == {"a": 1} for call in calls)
 
 
 def test_any_call_is_right_for_any_call() -> None:

@@ -33,6 +33,10 @@ from assaymark.scoring.typography import equal_by, number_of
         ("巴黎。", "巴黎", "typography"),
         ("Python 语言", "Python语言", "typography"),
         ("CO₂", "CO2", "typography"),
+        ("⅓", "1/3", "typography"),
+        ("2⅔", "2 2/3", "typography"),
+        ("5 ㎡", "5 m²", "typography"),
+        ("• 5", "5", "typography"),
         ("m²", "m^2", "typography"),
         ("¿Qué?", "qué", "typography"),
         ("(B)", "B", "typography"),
@@ -65,6 +69,7 @@ def test_what_cannot_carry_meaning_is_ignored(answer: str, reference: str, by: s
 @pytest.mark.parametrize(
     ("answer", "reference"),
     [
+        ("1" * 30, "1" * 29 + "2"), ("1." + "0" * 30 + "1", "1"), ("5 ㎡", "5 m2"), ("2⅓", "21/3"), ("5‼", "5!"),
         ("15", "1.5"), ("15", "1,5"), ("5", "-5"), ("C", "C++"), ("C", "C#"), ("50", "50%"), ("5", "5 °C"),
         ("1.234", "1234"), ("1, 2", "1.2"), ("x²", "x2"), ("10²", "102"), ("5!", "5"), ("n!", "n"), ("007", "7"),
         ("1 5", "15"), ("1 1/2", "11/2"), ("now here", "nowhere"), ("A-", "A"), ("B+", "B"), (".NET", "NET"),

@@ -378,6 +378,34 @@ def test_answers_that_name_no_one_option_are_refused(tmp_path: Path, text: str, 
         opened(tmp_path, "my.csv", text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"question": "q", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "B"]}, "answerKey": "B"}',
+         "a label twice"),
+        ('{"question": "q", "choices": {"text": ["x", "y", "z"], "label": ["A", "B"]}, "answerKey": "B"}',
+         "2 labels for 3 options"),
+        ('{"question": "q", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": 1}', "no label 1"),
+        ('{"question": "q", "choices": ["cat", "cat ", "dog"], "answer": "B"}', "has the right option 2 times: 'cat '"),
+        ('{"question": "q", "choices": ["a", "a", "b"], "answer": 0}', "has the right option 2 times"),
+        ('{"question": "q", "answers": {"text": [], "answer_start": []}}', "nothing in column 'answers'"),
+        ('{"question": "q", "answer": "a", "answer": "b"}', "the key 'answer' twice"),
+    ],
+)  # fmt: skip
+def test_rows_whose_answer_would_be_a_guess_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """Labels that are not the options' own, a right option that is there twice, no reference, and a key twice."""
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path, "my.jsonl", text + "\n")
+
+
+def test_options_by_letter_are_listed_by_their_letters(tmp_path: Path) -> None:
+    """In whatever order a row has them, `A` is the option of the letter A."""
+    row = '{"question": "q", "options": {"B": "wrong", "A": "right"}, "answer": "A"}\n'
+    (request,) = opened(tmp_path, "my.jsonl", row)[0].requests()
+    assert "A. right\nB. wrong" in request.prompt
+    assert request.target == "0"
+
+
 def test_a_link_to_a_file_without_an_ending_is_read_by_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Hub's cache stores files by their hashes, and names them by links."""
     (tmp_path / "blob123").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")

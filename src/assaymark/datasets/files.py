@@ -190,7 +190,7 @@ def _read_json(path: Path, field: str | None) -> tuple[list[Row], list[str], lis
 
 
 def _read_whole(path: Path, text: str, field: str | None) -> list[Row]:
-    rows = parse_json(text)
+    rows = parse_json(text, unique=True)
     if field is not None:
         if not isinstance(rows, dict) or field not in rows:
             raise ValueError(f"{path} has no field {field!r:.80}")
@@ -244,7 +244,7 @@ def _read_lines(text: str) -> tuple[list[Row], list[str], list[str]]:
         if not line.strip():
             continue
         try:
-            row = parse_json(line)
+            row = parse_json(line, unique=True)
         except (ValueError, RecursionError) as error:
             faults.append(f"line {number}: {error}")
             continue

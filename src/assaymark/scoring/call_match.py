@@ -46,6 +46,7 @@ _SOURCE_KINDS: Mapping[Language, tuple[Mapping[str, type], Callable[[str, str, s
     "java": (JAVA_KINDS, java_value),
     "javascript": (JAVASCRIPT_KINDS, javascript_value),
 }
+Plain = Callable[[object], object]  # a text in the form in which texts are compared
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
@@ -81,6 +82,8 @@ def match_calls(
     functions: Sequence[Mapping[str, object]],
     language: Language = "python",
     shown_name: Callable[[str], str] = str,
+    *,
+    as_bfcl: bool = True,
 ) -> CallFault | None:
     """Return why the calls are wrong; None where they are right.
 
@@ -90,6 +93,7 @@ def match_calls(
         functions: the declarations of all functions that the model could call (name, parameters).
         language: whose literals the arguments are; those of Java and JavaScript are texts.
         shown_name: the name under which the model saw a function.
+        as_bfcl: texts are compared as BFCL does, without the signs and points of numbers too.
 
     Raises: MalformedSample for an expected call of a function that is not declared.
     """
@@ -104,7 +108,8 @@ def match_calls(
         declared = next((each for each in functions if each.get("name") == wanted.name), None)
         if declared is None:
             raise MalformedSample(f"a call of {wanted.name} is expected, which is not among the tools")
-        checker = _CallChecker(declared, wanted, language, shown_name(wanted.name))
+        plain = _plain if as_bfcl else _plain_with_numbers
+        checker = _CallChecker(declared, wanted, language, shown_name(wanted.name), plain)
         faults = [checker.fault_of(call) for call in left]
         if all(faults):
             return _nearest([fault for fault in faults if fault is not None])
@@ -124,12 +129,14 @@ def _n_calls(n: int) -> str:
 class _CallChecker:
     """Checks calls against one expected call."""
 
-    def __init__(self, declared: Mapping[str, object], wanted: ExpectedCall, language: Language, name: str) -> None:
+    def __init__(
+        self, declared: Mapping[str, object], wanted: ExpectedCall, language: Language, name: str, plain: Plain
+    ) -> None:
         parameters = declared.get("parameters")
         schema = parameters if isinstance(parameters, Mapping) else {}
         self._properties: Mapping[str, object] = schema.get("properties") or {}
         self._required: Sequence[str] = schema.get("required") or ()
-        self._wanted, self._language, self._name = wanted, language, name
+        self._wanted, self._language, self._name, self._plain = wanted, language, name, plain
 
     def fault_of(self, call: FunctionCall) -> CallFault | None:
         """Return why a call is not the expected one; None where it is."""
@@ -162,7 +169,7 @@ class _CallChecker:
             return _wrong_type(
                 where, value, kind.name if kind.item_name is None else f"{kind.name} of {kind.item_name}"
             )
-        return _fault_of_value(where, value, allowed, kind)
+        return _fault_of_value(where, value, allowed, kind, self._plain)
 
 
 def _wrong_type(where: str, value: object, expected: str) -> CallFault:
@@ -228,7 +235,9 @@ def _type_of(values: Sequence[object]) -> type | None:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def _fault_of_value(where: str, value: object, allowed: Sequence[object], kind: _Kind) -> CallFault | None:
+def _fault_of_value(
+    where: str, value: object, allowed: Sequence[object], kind: _Kind, plain: Plain
+) -> CallFault | None:
     """Return why a value of the right type is none of the acceptable ones."""
     declared = kind.value or type(value)
     stated = _type_of(allowed)
@@ -238,14 +247,14 @@ def _fault_of_value(where: str, value: object, allowed: Sequence[object], kind: 
     if is_variable:
         is_right = value in allowed
     elif isinstance(value, dict):
-        return _fault_of_dict(where, value, allowed)
+        return _fault_of_dict(where, value, allowed, plain)
     elif isinstance(value, list) and (kind.item is dict or _are_dicts(value, kind)):
-        return _fault_of_dicts(where, value, allowed)
+        return _fault_of_dicts(where, value, allowed, plain)
     elif isinstance(value, str):
-        is_right = _plain(value) in [_plain(each) for each in allowed if isinstance(each, str)]
+        is_right = plain(value) in [plain(each) for each in allowed if isinstance(each, str)]
     elif isinstance(value, list):
-        is_right = [_plain(each) for each in value] in [
-            [_plain(each) for each in other] for other in allowed if isinstance(other, list | tuple | str)
+        is_right = [plain(each) for each in value] in [
+            [plain(each) for each in other] for other in allowed if isinstance(other, list | tuple | str)
         ]
     else:
         is_right = value in allowed
@@ -258,28 +267,40 @@ def _are_dicts(value: list[object], kind: _Kind) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return a text as texts are compared; another value as it is."""
+    """Return a text as BFCL compares texts; another value as it is."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
-def _fault_of_dict(where: str, value: Mapping[str, object], allowed: Sequence[object]) -> CallFault | None:
+def _plain_with_numbers(value: object) -> object:
+    """Return a text as BFCL compares texts, and its numbers with their signs: 1.5 is not 15, -5 is not 5."""
+    if not isinstance(value, str):
+        return value
+    numbers = re.findall(r"(?<![\w.\-/])-?\d+|\d+", re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", value.replace("−", "-")))
+    return _plain(value), *numbers
+
+
+def _fault_of_dict(
+    where: str, value: Mapping[str, object], allowed: Sequence[object], plain: Plain
+) -> CallFault | None:
     """Compare an object with acceptable ones, whose values are lists of acceptable values."""
     fault = CallFault("wrong_value", f"{where}: {_short_repr(value)}; expected {_listed(allowed)}")
     for other in allowed:
         if not isinstance(other, Mapping):
             continue
-        mismatch = _fault_of_keys(where, value, other)
+        mismatch = _fault_of_keys(where, value, other, plain)
         if mismatch is None:
             return None
         fault = mismatch
     return fault
 
 
-def _fault_of_keys(where: str, value: Mapping[str, object], other: Mapping[str, Sequence[object]]) -> CallFault | None:
+def _fault_of_keys(
+    where: str, value: Mapping[str, object], other: Mapping[str, Sequence[object]], plain: Plain
+) -> CallFault | None:
     for key, each in value.items():
         if key not in other:
             return CallFault("wrong_value", f"{where}: the key '{key}' is not expected")
-        if _plain(each) not in [_plain(acceptable) for acceptable in other[key]]:
+        if plain(each) not in [plain(acceptable) for acceptable in other[key]]:
             return CallFault(
                 "wrong_value", f"{where}, key '{key}': {_short_repr(each)}; expected {_listed(other[key])}"
             )
@@ -289,7 +310,7 @@ def _fault_of_keys(where: str, value: Mapping[str, object], other: Mapping[str, 
     return None
 
 
-def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[object]) -> CallFault | None:
+def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[object], plain: Plain) -> CallFault | None:
     """Compare a list of objects with acceptable lists, in order."""
     fault = CallFault("wrong_value", f"{where}: {_short_repr(value)}; expected {_listed(allowed)}")
     for other in allowed:
@@ -297,7 +318,7 @@ def _fault_of_dicts(where: str, value: Sequence[object], allowed: Sequence[objec
             continue
         pairs = zip(value, other, strict=True)
         faults = [
-            _fault_of_dict(where, each, [acceptable]) if isinstance(each, Mapping) else fault
+            _fault_of_dict(where, each, [acceptable], plain) if isinstance(each, Mapping) else fault
             for each, acceptable in pairs
         ]
         mismatch = next((each for each in faults if each is not None), None)
@@ -387,7 +408,9 @@ def call_match(answer: CallAnswer) -> ScoreValue:
     rules = answer.rules
     if answer.unreadable is not None and (answer.expected or not rules.as_bfcl):
         return _scored(answer.calls, answer.unreadable)
-    fault = match_calls(answer.calls, answer.expected, answer.functions, rules.language, rules.shown_name)
+    fault = match_calls(
+        answer.calls, answer.expected, answer.functions, rules.language, rules.shown_name, as_bfcl=rules.as_bfcl
+    )
     return _scored(answer.calls, fault)
 
 

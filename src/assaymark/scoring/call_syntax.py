@@ -42,8 +42,10 @@ class UnreadableCall(ValueError):
 # ------------------------------------------------------------------------------------------------ Python
 
 
-def python_calls(text: str) -> list[Call]:
+def python_calls(text: str, *, are_named: bool = False) -> list[Call]:
     """Return the calls of a Python expression: a call, or a list or tuple of calls.
+
+    are_named: refuse arguments without a name, which are ignored otherwise; one mapping is all arguments.
 
     Raises: UnreadableCall.
     """
@@ -54,16 +56,21 @@ def python_calls(text: str) -> list[Call]:
             warnings.simplefilter("ignore")  # invalid escapes in an answer are not our warnings
             body = parse_python(source.strip("'"), "eval").body
         items = body.elts if isinstance(body, ast.List | ast.Tuple) else [body]
-        return [_python_call(item) for item in items]
+        return [_python_call(item, are_named=are_named) for item in items]
     except UnreadableCall:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError, TypeError) as error:
         raise UnreadableCall(str(error) or type(error).__name__) from None
 
 
-def _python_call(node: ast.expr) -> Call:
+def _python_call(node: ast.expr, *, are_named: bool = False) -> Call:
     if not isinstance(node, ast.Call):
         raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a call")
+    if are_named and (node.args or any(each.arg is None for each in node.keywords)):
+        only = _value(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if not isinstance(only, dict):
+            raise UnreadableCall(f"{ast.unparse(node)[:60]} has arguments without names")
+        return _dotted(node.func), {str(key): value for key, value in only.items()}
     return _dotted(node.func), {str(each.arg): _value(each.value) for each in node.keywords}
 
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_letters
 
 from assaymark.errors import MalformedSample
 from assaymark.limits.nesting import parse_json
@@ -29,7 +30,7 @@ class ChosenLetter:
 _GO_ON = (
     "about|according|after|again|all|also|although|and|are|as|at|based|because|but|by|can|choice|"
     "considering|correct|did|do|does|due|either|fits|for|from|given|gives|had|has|here|hence|"
-    "however|if|in|indeed|instead|is|it|its|looks|matches|may|might|must|not|of|on|only|or|"
+    "however|if|in|indeed|instead|is|it|its|looks|matches|may|might|must|not|of|on|only|or|over|"
     "rather|remains|right|says|seems|should|since|so|than|that|the|then|there|therefore|these|this|"
     "those|though|thus|to|too|under|was|we|were|when|where|which|while|will|with|without|would|"
     "yes|you|car|parce|puisque|est|et|ou|da|denn|weil|ist|und|oder|porque|pues|ya|es|y|o|"
@@ -81,11 +82,12 @@ _IS_RIGHT = (
     r"correct[ao]|è\s+(?:la\s+)?(?:risposta\s+)?(?:corrett[ao]|giust[ao])|é\s+(?:a\s+)?(?:resposta\s+)?corret[ao]|"
     r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
 )
+_NO_NOT = r"(?!(?:not|no|non|nicht|não|не|nie|niet|inte|ikke|ei|bukan|tidak)\b)"
 _STATED = tuple(
     re.compile(pattern)
     for pattern in (
         # the answer to this question is therefore option (B); Answer:\n\nB
-        rf"{_KEY}(?:\s+(?!not\b)[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
+        rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
         rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
         rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
         rf"{_KEY}】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*(?:[.!,]?\s*(?:\n|\Z)|[^\x00-\u024f]))",  # Answer B
@@ -95,15 +97,62 @@ _STATED = tuple(
         rf"####\s*{_CAPITAL}",
     )
 )
+_OR = r"(?i:\b(?:or|and|oder|und|ou|et|o|y|e|plus|as\s+well\s+as)\b(?:\s+(?:also|possibly|maybe|perhaps|even)\b)?)"
+_JUDGED = r"(?i:is|was|looks?|seems?|would|can|cannot|are|were|has|have|fails?)\b"
 _SECOND = re.compile(
-    rf"\s*(?:,|/|&|\b(?i:or|and|oder|und|ou|et|o|y|e)\b|或|和|、)\s*(?:{_NOUN}\s+)?{_LOOSE}"
-    r"(?!\s+(?i:is|was|looks?|seems?|would|can|are|has|fails?)\b)"
+    rf"(?:\s*(?:[,;/&+]\s*(?:{_OR}\s*)?|\(?{_OR}|还是|還是|或者?|和|、|또는)\s*|[ \t]*(?=[(\[]))(?:{_NOUN}\s+)?{_LOOSE}"
+    rf"(?!(?:\s*(?:,|and|or|nor|&)\s*\(?[A-Z]\b\)?)*\s+{_JUDGED})"
+    r"|[ \t]+(?P<other>[A-Z])(?=[ \t.]*(?:\n|\Z))"
 )
-_UNSURE = re.compile(r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?)\Z")
+_FURTHER = re.compile(rf"\s*(?:[,/&]\s*(?:{_OR}\s*)?|{_OR}\s*)\(?(?:[A-HJ-Z]\b|I\b(?!\s+[a-z]))")
+_OUT = re.compile(  # after a letter: it is no answer
+    r"\s+(?i:(?:is|was|are|seems|looks)\s+(?:out|wrong|incorrect|excluded|eliminated|false|impossible|not|"
+    r"ruled)\b|fails\b|cannot\b|"
+    r"can['’]t\b|isn['’]t\b|doesn['’]t\b)|\s*(?:还是|還是)"
+)
+_AND = re.compile(
+    r"[\s,;&+$/]*(?:\\?(?:text|quad|mbox)?\{?\s*(?:and|or|und|oder|et|ou|y|o)\s*\}?)?[\s,;$/]*", re.IGNORECASE
+)
+_UNSURE = re.compile(
+    r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?)\Z"
+    # the wrong answer is, a falsche Antwort
+    r"|(?i:\b(?:wrong|incorrect|false|worst|(?:least|less)\s+\w+|rejected|excluded|eliminated|"
+    r"second(?:[ -]best)?|unlikely|"
+    r"trap|falsche\w*|mauvaise|errad[ao]|errat[ao]|sbagliat[ao]|неправильн\w*|неверн\w*)\s+)\Z|[不没沒非未]\Z"
+    # I do not think that the answer is
+    r"|(?i:(?:\bnot|\bnever|n['’]t|\bnobody|\bno\s+one|\bno\s+way)\s+(?:\w+\s+){0,2}(?:think|thinks|believe|"
+    r"believes|say|says|agree|"
+    r"accept|claim|mean|true|clear|certain|sure|likely|possible|convinced)\s+(?:that\s+)?(?:the\s+)?)\Z"
+    r"|(?i:(?:\b(?:(?<!no )(?<!without )(?<!without a )doubt|deny|denies|disagree|false|untrue|unlikely|"
+    r"impossible|no\s+way|"
+    r"never|cannot|neither|nor|(?:no\s+one|nobody)\s+(?:would|should|could|will|can))|n['’]t)(?:\s+that)?\s+"
+    r"(?:the\s+)?)\Z"
+    r"|(?i:\bif\s+(?:you|one|they|someone)\s+|\b(?:not|n['’]t|wrong|incorrect)\s+(?:right\s+|correct\s+|wise\s+)?to\s+)\Z"
+    # many people think the answer is, a conditional of others
+    r"|(?i:\b(?:one|you|users?|they|friend|(?:some|many|most|other)(?:\s+\w+)?|people|students)\s+(?:(?:might|"
+    r"may|could|would|will|often|"
+    r"also|first|initially|incorrectly|wrongly)\s+)*(?:think|thinks|thought|say|says|said|claims?|claimed|"
+    r"believes?|assume|argues?|"
+    r"answer|choose|pick|guess)(?:\s+that)?\s+(?:the\s+)?)\Z"
+    r"|(?i:\btempting\s+to\s+(?:say|think|conclude)?(?:\s+that)?\s*(?:the\s+)?)\Z"
+)
+_OF_OTHERS = re.compile(
+    r"(?i)\b(?:one|you|users?|they|(?:some|many|most|other)(?:\s+\w+)?|people|students|tempting\s+to)\s*\Z"
+)
+_CONDITION = re.compile(
+    r"(?i)(?:\A|[.;:!?\n]\s*|\b(?:but|and|then)\s+)(?:if|unless|suppose|assuming|were|had)\s+(?!(?:i|we|you|one|"
+    r"forced|pressed)\b)"
+    r"(?:(?!\b(?:so|thus|therefore|hence|because|it\s+follows)\b)[^.;:!?\n])*\Z"
+)
 _GOES_ON = re.compile(r"\s+(?i:is|was|are|cannot|can|can't|seems|looks|would|could|might|may|has|isn't)\b")
 _RETRACTED = re.compile(
     r"(?i:\b(?:wait\b|hmm+\b|no,\s+(?:that|it|i)\b|correct\s+myself|scratch\s+that|on\s+second\s+thoughts?|i\s+was\s+wrong|"
-    r"let\s+me\s+re-?(?:check|consider|think|evaluate|examine)))"
+    r"let\s+me\s+re-?(?:check|consider|think|evaluate|examine)|oops\b|never\s*mind\b|hold\s+on\b|edit:|"
+    r"i\s+(?:retract|misread|disagree)\b|"
+    r"actually,?\s+(?:no\b|i\s+(?:do\s+not|don['’]t|am\s+not))))"
+    r"|\A[\s.,;)*]*(?i:(?:but|however|though)?[\s,]*(?:that|this|it|which)(?:['’]s|\s+is|\s+was)\s+(?:wrong|"
+    r"incorrect|false|a\s+mistake|"
+    r"not\s+(?:right|correct|true|so)|n['’]t\s+right)\s*(?:[.,;!\n]|\Z))|\A\s*(?:では|じゃ|で)(?:ない|なく|ありません)|\A[가이]?\s*아니"
 )
 _NEGATED = re.compile(
     r"(?i:\b(?:not|never|neither|nor|except|cannot|no|nicht|pas|non|não|niet)\b|n['’]t\b|不|ない|아니)"
@@ -111,9 +160,19 @@ _NEGATED = re.compile(
 _DOUBT = re.compile(
     _NEGATED.pattern + r"|(?i:\b(?:wrong|incorrect|false|unlikely|eliminated?|rule|ruled|exclude[ds]?|fails?)\b)"
 )
-_LINE = re.compile(rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])\W*")
+_LINE = re.compile(
+    rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])(?![+#]|-\s*\Z)\W*"  # not C++, A-
+)
+_VERDICT = re.compile(
+    r"[\s>#*\-•\[\]]*[(\[]?[A-Za-z][)\]]?[\s.:\-–—|]*(?:✅|✓|✔\ufe0f?|❌|✗|✘|(?i:correct|incorrect|true|false|yes|"
+    r"no|right|wrong))\W*"
+)
+_REJECTING = re.compile(  # not: the statement that is false
+    r"(?i)\b(?:(?:reject|eliminat|exclud|discard)\w*(?:\s+\w+)?|not\s+(?:chosen|selected)|(?:wrong|incorrect)\s+"
+    r"(?:options?|answers?|choices?|ones?)|these\s+are\s+(?:wrong|incorrect|false))[\s*_]*:?[\s*_]*\Z"
+)
 _ALONE = re.compile(
-    rf"[\s\"'{{\[]*(?i:(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is)?[\s:]*)?"
+    rf"[\s\"'{{\[]*(?i:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is)?[\s:]*)?"
     rf"(?:{_FRAMED}|(?P<u>[A-Za-z]))[\s\"'.}}\]]*"
 )
 _LABEL = re.compile(
@@ -121,21 +180,35 @@ _LABEL = re.compile(
     re.DOTALL,
 )
 _THOUGHT = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning|reflection|seed:think|analysis|scratchpad)>.*?(?:</(?P=tag)>|(?P<open>\Z))"
+    r"<(?P<tag>think|thinking|thoughts?|reasoning|reason|reflection|seed:think|analysis|scratchpad|rationale|planning|cot|"
+    r"chain[_-]of[_-]thought|thought[_-]process|(?:inner|internal)[_-](?:monologue|thoughts?))\b[^<>]*>.*?(?:</(?P=tag)\s*>|(?P<open>\Z))"
     r"|\[THINK\].*?(?:\[/THINK\]|(?P<open2>\Z))|◁think▷.*?(?:◁/think▷|(?P<open3>\Z))"
-    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))",
+    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|(?P<open4>\Z))"
+    r"|<\|START_THINKING\|>.*?(?:<\|END_THINKING\|>|(?P<open5>\Z))|<unused94>.*?(?:<unused95>|(?P<open6>\Z))"
+    r"|<start_working_out>.*?(?:<end_working_out>|(?P<open7>\Z))"
+    r"|<\|(?P<mark>think|thinking|reasoning)\|>.*?(?:<\|?/(?P=mark)\|?>|(?P<open8>\Z))",
     re.DOTALL | re.IGNORECASE,
 )
-_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|seed:think)>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_CLOSED = re.compile(
+    r"</(?:think|thinking|thoughts?|reasoning|seed:think)>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>|<unused95>|<end_working_out>",
+    re.IGNORECASE,
+)
 _FINAL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w+)?<\|message\|>")
 _FENCE = re.compile(r"\s*```\w*\s*\n(?P<text>.*?)\n?\s*```\s*", re.DOTALL)
+_NOT_CHOSEN = "incorrect|wrong|reject|eliminat|exclu|discard|alternativ|second|unlikely|distract|not_"
 _TAG = re.compile(
-    r"[<\[](?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans|final|output|solution|conclusion)[>\]](?P<text>.{0,400}?)"
+    rf"[<\[](?![\w-]*(?:{_NOT_CHOSEN}))(?P<tag>[\w-]*(?:answer|choice|option|letter|response|result)[\w-]*|ans|"
+    r"final|output|solution|conclusion)[>\]](?P<text>.{0,400}?)"
     r"(?:[<\[]/(?P=tag)[>\]]|(?=<)|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
+_OTHER = (  # names of what was not chosen, and of the options themselves
+    rf"(?![\w \-]*(?:{_NOT_CHOSEN})"
+    r"|(?:options?|choices?)(?:[ _\-]*(?:[a-j]|\d+)|s)\b)"
+)
 _NAME = (
-    r"[\w \-]*(?:answer|choice|option|letter|selection|selected|response|prediction|label|correct|result|答案)[\w \-]*"
+    rf"{_OTHER}[\w \-]*(?:answer|choice|option|letter|selection|selected|response|prediction|label|correct|result|答案)"
+    r"[\w \-]*"
 )
 _FIELD = re.compile(
     rf"[\"']{_NAME}[\"']\s*:\s*"
@@ -171,11 +244,14 @@ def _without_reasoning(answer: str) -> str | None:
     """Return the text after the reasoning; None where the reasoning was cut off."""
     if finals := list(_FINAL.finditer(answer)):
         return answer[finals[-1].end() :]
-    if "<|channel|>" in answer:
-        return None
+    return None if "<|channel|>" in answer else outside_reasoning(answer)
+
+
+def outside_reasoning(answer: str) -> str | None:
+    """Return the text outside of tags of reasoning; None where one is not closed."""
     kept, at = [], 0
     for match in _THOUGHT.finditer(answer):
-        if any(match[name] is not None for name in ("open", "open2", "open3", "open4")):
+        if match.end() == len(answer) and any(each == "" for each in match.groups()):  # nothing closes it
             return None
         kept.append(answer[at : match.start()])
         at = match.end()
@@ -190,11 +266,15 @@ def _found(answer: str) -> tuple[str, str, str] | None:
     if (of_json := _of_json(fenced["text"] if fenced else answer)) is not None:
         return of_json
     text = _plain(answer)
+    verdicts = [line for line in text.splitlines() if _VERDICT.fullmatch(line)]
+    if len(verdicts) > 1:  # A: wrong, B: right, ...
+        text = "\n".join(line for line in text.splitlines() if line not in verdicts)
     statements = sorted(_statements(text), key=lambda each: each[0])
     if statements:
         end, letter, passage = statements[-1]
-        return None if letter is None or _RETRACTED.search(text, end) else (letter, "stated", passage)
-    return _whole(text) or _bracketed(text)
+        return None if letter is None or _RETRACTED.search(text[end:]) else (letter, "stated", passage)
+    is_object = re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL) and re.search(_NOT_CHOSEN, text, re.IGNORECASE)
+    return None if is_object else _whole(text) or _bracketed(text)
 
 
 def _of_json(text: str) -> tuple[str, str, str] | None:
@@ -229,45 +309,63 @@ def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
     """Yield the end, the letter, and the passage of each statement; no letter where it names several."""
     for pattern in _STATED:
         for match in pattern.finditer(text):
-            if _UNSURE.search(text[max(0, match.start() - 20) : match.start()]):
+            if _is_rejected(text, match):
                 continue
             if (between := match.groupdict().get("between")) and _NEGATED.search(between):
                 continue
             letter = _named(match)
             second = _SECOND.match(text, match.end())
             yield match.end(), None if second and _named(second) != letter else letter, match[0]
-    contents = [(end, box, f"\\boxed{{{box}}}") for end, box in _boxes(text)]
+    contents = [(start, end, box) for start, end, box in _boxes(text)]
     contents += [
-        (match.end(), match["text"], match[0]) for pattern in (_TAG, _FIELD) for match in pattern.finditer(text)
+        (match.start(), match.end(), match["text"]) for pattern in (_TAG, _FIELD) for match in pattern.finditer(text)
     ]
-    for end, content, passage in contents:
+    last: tuple[int, str | None] = (-1, None)
+    for start, end, content in contents:
         if (stated := _content(content)) or _several(content):
-            yield end, stated, passage
+            is_near = last[0] >= 0 and start - last[0] < 60
+            is_second = is_near and stated != last[1] and _AND.fullmatch(text, last[0], max(start, last[0]))
+            last = (end, None if is_second else stated)
+            yield end, last[1], text[start:end]
     lines = text.rstrip().splitlines()
     if len(lines) > 1 and (alone := _LINE.fullmatch(lines[-1])):
-        yield len(text), _named(alone), lines[-1]
+        before = [line for line in lines[:-1] if line.strip()]
+        others = {_named(each).upper() for line in before if (each := _LINE.fullmatch(line))} - {_named(alone).upper()}
+        if not (before and _REJECTING.search(before[-1]) and before[-1].rstrip(" *_")[-1:] in (":", *ascii_letters)):
+            yield len(text), None if others else _named(alone), lines[-1]
     elif (
         len(lines) > 1
         and (label := _LABEL.fullmatch(lines[-1]))
         and label["u"].isupper()
         and _labels(lines) == {label["u"]}
+        and not _GOES_ON.match(label["text"])  # (A) is wrong
     ):
         yield len(text), label["u"], lines[-1]
 
 
+def _is_rejected(text: str, match: re.Match[str]) -> bool:
+    """Return whether a passage that names a letter does not state it: in doubt, conditionally, or of other people."""
+    before = text[max(0, match.start() - 200) : match.start()]
+    if _UNSURE.search(before) or _OUT.match(text, match.end()):
+        return True
+    if re.match(r"(?i)answers?\s", match[0]) and _OF_OTHERS.search(before):  # many students answer A
+        return True
+    return _CONDITION.search(before) is not None
+
+
 def _named(match: re.Match[str]) -> str:
-    return next(each for name in ("f", "u", "l") if (each := match.groupdict().get(name)))
+    return next(each for name in ("f", "u", "l", "other") if (each := match.groupdict().get(name)))
 
 
-def _boxes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the end and the content of each LaTeX box."""
+def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the beginning, the end and the content of each LaTeX box."""
     for match in re.finditer(r"\\f?boxed\s*\{", text):
         depth, at = 1, match.end()
         while depth and at < min(len(text), match.end() + 400):
             depth += {"{": 1, "}": -1}.get(text[at], 0)
             at += 1
         if not depth:
-            yield at, text[match.end() : at - 1]
+            yield match.start(), at, text[match.end() : at - 1]
 
 
 def _content(text: str) -> str | None:
@@ -298,7 +396,7 @@ def _whole(text: str) -> tuple[str, str, str] | None:
     if match := _LINE.fullmatch(first):
         return _named(match), "whole answer", first
     label = _LABEL.fullmatch(first)
-    if label is None or _SECOND.match(first, label.end("u")) or _RETRACTED.search(text):
+    if label is None or _FURTHER.match(first, label.end("u")) or _RETRACTED.search(text):
         return None
     after = first[label.end("u") : label.start("text")]
     if "," in after and (label["u"].islower() or label["u"] == "I"):
@@ -310,7 +408,7 @@ def _whole(text: str) -> tuple[str, str, str] | None:
 
 def _bracketed(text: str) -> tuple[str, str, str] | None:
     """Return the only letter in brackets, where the answer rejects nothing."""
-    found = {match[1].upper(): match[0] for match in re.finditer(r"[(\[]([A-Za-z])[)\]]", text)}
+    found = {match[1].upper(): match[0] for match in re.finditer(r"(?<![A-Za-z0-9_])[(\[]([A-Za-z])[)\]]", text)}
     if len(found) != 1 or _DOUBT.search(text):
         return None
     ((letter, passage),) = found.items()

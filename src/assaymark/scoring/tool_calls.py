@@ -14,11 +14,13 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.records import canonical_json
 from assaymark.scoring.call_syntax import UnreadableCall, java_calls, python_calls
+from assaymark.scoring.choice_letters import outside_reasoning
 
 Syntax = Literal["any", "calls"]  # what a template asks for, or only function calls as BFCL's prompt asks for
 Language = Literal["python", "java", "javascript"]
@@ -86,17 +88,25 @@ def read_calls(
     """
     if names is None:
         return _whole_answer(text, syntax, language)
+    if (outside := outside_reasoning(text)) is None:
+        raise UnreadableAnswer("the answer ended before its reasoning did")
+    text = outside
     unreadable: UnreadableAnswer | None = None
     try:
-        calls = _whole_answer(text, syntax, language)
+        calls = _whole_answer(text, syntax, language, are_named=True)
         is_list = text.strip().startswith("[") or any(call.name in names or call.arguments for call in calls)
-        if calls and (is_list or _MARKS.search(text)):  # not `print(1)` or an object that has a name
-            return calls
+        # {"name": .., "args": ..}
+        is_part = any(not call.arguments for call in calls) and _OTHER_ARGUMENTS.search(text) is not None
+        is_part = is_part or (bool(calls) and calls[0].name == "print" and "print" not in names)
+        if not is_part and _STATED.search(text) and not _BLOCK.search(text):  # a call, words, and another call
+            is_part = len(_anywhere(text, names)) > len(calls)
+        if calls and not is_part and (is_list or _MARKS.search(text)):  # not `print(1)` or an object that has a name
+            return tuple(_known(call, names) for call in calls)
     except UnreadableAnswer as error:
         unreadable = error
     if unreadable is None or (len(text) <= LONGEST and _is_whole_json(text)):
         if calls := _anywhere(text, names):
-            return calls
+            return tuple(_known(call, names) for call in calls)
         if unreadable is not None and not _MARKS.search(text):
             return ()  # another object
     begins = re.match(r"[\s`\[]*([\w.]+)\((?!\w+\)\s*=)", text)
@@ -106,6 +116,12 @@ def read_calls(
     if marks := _MARKS.search(text):
         raise unreadable or UnreadableAnswer(f"the answer has {_quoted(marks[0])}, and no call that can be read")
     return ()
+
+
+def _known(call: FunctionCall, names: Collection[str]) -> FunctionCall:
+    """Return a call under the name that the model was told, without the namespace before it."""
+    bare = re.sub(r"\A(?:functions|default_api|tools|api)\.", "", call.name)
+    return FunctionCall(bare, call.arguments) if call.name not in names and bare in names else call
 
 
 def _is_whole_json(text: str) -> bool:
@@ -118,12 +134,14 @@ def _is_whole_json(text: str) -> bool:
     return not isinstance(value, list) or len({_call_in(each) is None for each in value}) == 1
 
 
-def _whole_answer(text: str, syntax: Syntax, language: Language) -> tuple[FunctionCall, ...]:
+def _whole_answer(
+    text: str, syntax: Syntax, language: Language, *, are_named: bool = False
+) -> tuple[FunctionCall, ...]:
     """Return the calls of which an answer consists."""
     if len(text) > LONGEST:
         raise UnreadableAnswer(f"the answer has {len(text):,} characters; at most {LONGEST:,} are read")
     if syntax == "calls":
-        return _in_call_syntax(text, language)
+        return _in_call_syntax(text, language, are_named=are_named)
     blocks = _BLOCK.findall(text)
     if blocks:
         return tuple(call for block in blocks for call in _of_json(_json(block.strip())))
@@ -137,26 +155,40 @@ def _whole_answer(text: str, syntax: Syntax, language: Language) -> tuple[Functi
     if bare.startswith(("{", "[{")) or re.match(r"\[\s*[{\]]", bare):
         return _json_calls(bare)
     named = _named_calls(bare)
-    return named if named is not None else _in_call_syntax(bare, language)
+    return named if named is not None else _in_call_syntax(bare, language, are_named=are_named)
 
 
 # ---------------------------------------------------------------------------------------- among other words
 
-_NAMES = ("name", "tool_name", "tool", "function", "action")
-_ARGUMENTS = ("arguments", "parameters", "args", "tool_input", "action_input")
+_NAMES = ("name", "tool_name", "tool", "function", "action", "function_name", "recipient_name", "method", "api")
+_ARGUMENTS = (
+    *("arguments", "parameters", "args", "tool_input", "action_input", "input", "params", "kwargs"),
+    *("function_arguments", "function_args"),
+)
+_OTHER_ARGUMENTS = re.compile(rf"[\"'](?:{'|'.join(_ARGUMENTS[2:])})[\"']\s*:")
 _BEFORE_ARGUMENTS = re.compile(
     r"<function=([\w.\-]+)>\s*(?=\{)"  # Llama 3.1
+    r"|<｜tool▁call▁begin｜>\s*([\w.\-]+)<｜tool▁sep｜>\s*(?=\{)"  # DeepSeek since V3.1
     r"|<｜tool▁sep｜>\s*([\w.\-]+)\s*(?:```(?:json)?\s*)?"  # DeepSeek
     r"|<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*"  # Kimi
     r"|^Action:[ \t]*([\w.\-]+)[ \t]*\n+Action Input:\s*"  # ReAct
     r"|\bto=functions\.([\w.\-]+)[^\n{]{0,200}?<\|message\|>\s*",  # gpt-oss
     re.MULTILINE,
 )
-_CODE = re.compile(r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)```", re.DOTALL)
+_CODE = re.compile(
+    r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)```"
+    r"|<\|tool_call_start\|>(.*?)(?:<\|tool_call_end\|>|\Z)|<TOOLCALL>(.*?)(?:</TOOLCALL>|\Z)",  # LFM2, Nemotron
+    re.DOTALL,
+)
+_CALL_LINE = re.compile(
+    r"^[ \t`>*-]*(?:\w+[ \t]*=[ \t]*)?(?:(?:await|return)[ \t]+)?([\w.]+\(.*\))[ \t`;]*$", re.MULTILINE
+)
 _STATED = re.compile(r"[\"'](?:arguments|tool_input|action_input)[\"']\s*:")
 _MARKS = re.compile(
     r"<\|?/?(?:tool_calls?|function_call|functioncall|invoke|function=|tool_use)\b|<｜tool|\[TOOL_CALLS\]|<\|python_tag\|>|"
-    r"\bfunctools\[|^Action Input:|\bto=functions\.|"
+    r"\bfunctools\[|^Action Input:|^Action:\s*[\w.]+[\[(]|\bto=functions\.|<\|action_start\|>|<｜DSML｜|"
+    r"```tool_(?:code|call)\b|"
+    r"<[\w:|/]{0,20}(?:(?i:tool|function)_?(?i:calls?))\b|"
     rf"{_STATED.pattern}|"
     r"[\"'](?:name|tool_name)[\"']\s*:[^{}]{0,200}[\"']parameters[\"']\s*:",
     re.MULTILINE,
@@ -183,7 +215,7 @@ def _anywhere(text: str, names: Collection[str]) -> tuple[FunctionCall, ...]:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             value, end, n_tries = None, at + 1, n_tries + 1
-        call = _call_in(value)
+        call = _call_in(value, names)
         calls += [] if call is None else _of_json(call)
         rest += text[at : at + 1] if call is None else ""
         next_at = text.find("{", at + 1 if call is None else end)
@@ -191,16 +223,21 @@ def _anywhere(text: str, names: Collection[str]) -> tuple[FunctionCall, ...]:
         at = next_at
     if calls and rest and (broken := _STATED.search(rest)):
         raise UnreadableAnswer(f"the answer has {_quoted(broken[0])} outside a call that can be read")
-    for code in _CODE.findall(text) if not calls else ():
-        read = _in_call_syntax(code, "python")
-        calls += read if all(call.name in names for call in read) else ()
+    codes = ["".join(groups).strip() for groups in _CODE.findall(text)]
+    lines = [line for line in _CALL_LINE.findall(text) if line.split("(")[0].split(".")[-1] in names]
+    for code in (codes or lines) if not calls else ():
+        inner = re.fullmatch(r"print\((.*)\)", code, re.DOTALL)
+        read = _in_call_syntax(inner[1] if inner else code, "python", are_named=True)
+        calls += read if all(_known(call, names).name in names for call in read) else ()
     return tuple(calls)
 
 
-def _call_in(value: object) -> Mapping[str, object] | None:
+def _call_in(value: object, names: Collection[str] = ()) -> Mapping[str, object] | None:
     """Return an object that is a call under any of the usual keys, as one with name and arguments; None for others."""
     if not isinstance(value, Mapping):
         return None
+    if len(value) == 1 and next(iter(value)) in names and isinstance(next(iter(value.values())), Mapping):
+        return {"name": next(iter(value)), "arguments": next(iter(value.values()))}
     if isinstance(function := value.get("function"), Mapping):
         value = function
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
@@ -296,7 +333,7 @@ def _named_calls(text: str) -> tuple[FunctionCall, ...] | None:
 # -------------------------------------------------------------------------------------- function calls
 
 
-def _in_call_syntax(text: str, language: Language) -> tuple[FunctionCall, ...]:
+def _in_call_syntax(text: str, language: Language, *, are_named: bool = False) -> tuple[FunctionCall, ...]:
     """Return the calls of `[f(a=1), g(b="x")]`; none for another text.
 
     The brackets may be missing, as in BFCL. Its own reading cannot tell prose from a call that is spoilt; an answer
@@ -304,7 +341,7 @@ def _in_call_syntax(text: str, language: Language) -> tuple[FunctionCall, ...]:
     """
     bare = text.strip("`\n ")
     bare = bare.removeprefix(language).strip() if bare.startswith(language) and "\n" in bare else bare
-    read = python_calls if language == "python" else java_calls
+    read = partial(python_calls, are_named=are_named) if language == "python" else java_calls
     try:
         return tuple(FunctionCall(name, arguments) for name, arguments in read(bare))
     except UnreadableCall as error:

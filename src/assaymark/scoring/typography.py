@@ -21,11 +21,12 @@ _TYPED = str.maketrans(
         **dict.fromkeys("‐‑‒–—―−﹘﹣－", "-"),
         **dict.fromkeys("\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f"
                         "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),  # marks without width
+        **dict.fromkeys("⁄∕", "/"),
         **dict.fromkeys("。．｡٫", "."), **dict.fromkeys("，、､﹐٬", ","), "¿": None, "¡": None,
-        "¼": " 1/4", "½": " 1/2", "¾": " 3/4",
     }
 )  # fmt: skip
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
+_JOINED = re.compile("[\u3371-\u33df¼½¾⅐-⅞↉]")  # units and fractions in one character
 _POWER = re.compile(f"[{_RAISED}]+")
 _UNRAISED = str.maketrans(_RAISED, "0123456789+-n")
 _EAST = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # scripts written without spaces
@@ -36,9 +37,9 @@ _SPACE = re.compile(
 )
 _WRAPPED = re.compile(r"""(\*\*|\*|["']|\$)(?![\s*"'$])((?:(?!\1).)+)\1""", re.DOTALL)
 _LETTER = re.compile(r"\(?([^\W\d_])\)")
-_BULLET = re.compile(r"\A[-*•]\s+(?=[^\W\d_]{2})")
+_BULLET = re.compile(r"\A(?:[-*]\s+(?=[^\W\d_]{2})|•\s*)")
 _END = re.compile(  # `5!` and `n!` are factorials, `cd ..` is a folder
-    r"(?:(?<=[^\s./\\])\.+|\s+\.{3,}|(?<=\S),|\s*[;:?]|(?<![\d)])(?<!\b[^\W\d_])\s*!)+\Z"
+    r"(?:(?<=[^\s./\\])\.+|\s+\.{3,}|(?<=\S),|\s*[;:?]|(?<![\d)!])(?<!\b[^\W\d_])\s*!+)+\Z"
 )
 _GROUPED = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?|\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?"
 _EUROPEAN = r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?|\d{1,3}(?:\.\d{3})+,\d+"
@@ -64,7 +65,7 @@ def folded(text: str) -> str:
 
 def plain_text(text: str, *, ignore_case: bool = True) -> str:
     """Return a text as `equal_by` compares it."""
-    text = canonical(text).translate(_TYPED)
+    text = _JOINED.sub(_in_parts, canonical(text)).translate(_TYPED)
     text = _POWER.sub(lambda match: f"^{match[0].translate(_UNRAISED)}", text)  # x² is not x2
     text = unicodedata.normalize("NFKC", text).translate(_TYPED)
     text = folded(text) if ignore_case else text
@@ -73,6 +74,12 @@ def plain_text(text: str, *, ignore_case: bool = True) -> str:
     while (shorter := _shorter(text)) not in ("", text):
         text = shorter
     return text
+
+
+def _in_parts(match: re.Match[str]) -> str:
+    """Return the characters of a unit or fraction: m² of \u33a1 (which is not m2), and 1/2 after a space."""
+    kind, *codes = unicodedata.decomposition(match[0]).split()
+    return (" " if kind == "<fraction>" else "") + "".join(chr(int(code, 16)) for code in codes)
 
 
 def _shorter(text: str) -> str:
@@ -120,5 +127,6 @@ def _quantity(text: str) -> tuple[str, Decimal, str] | None:
     elif re.fullmatch(_GROUPED, digits) and not digits.startswith("0"):
         in_spaces = re.search("[ ']", digits) is not None  # so that a comma is the decimal one
         digits = re.sub("[ ']", "", digits).replace(",", "." if in_spaces else "")
-    number = Decimal(f"{match['sign']}{digits.replace(',', '.')}").scaleb(int(match["exponent"] or match["power"] or 0))
+    power = int(match["exponent"] or match["power"] or 0)
+    number = Decimal(f"{match['sign']}{digits.replace(',', '.')}E{power}")  # exact, of any length
     return match["before"], number, match["after"]

@@ -319,6 +319,9 @@ def _split_of(name: DatasetName, known: Sequence[str]) -> str:
             raise UnknownName(f"split of {name.path}", name.split, nearest(name.split, known), _listed(known))
         return name.split
     evaluated = next((split for split in EVALUATED if split in known), known[0] if len(known) == 1 else None)
+    if evaluated is None and (Path(name.path).expanduser() / "config.json").is_file():
+        raise UsageError(f"{name.path} is a model's folder, not a task; write --model_args pretrained={name.path}, and "
+                         "name a task or a file of questions with --tasks")  # fmt: skip
     if evaluated is None:
         raise UsageError(f"{name.path} has no split test, validation or train; name one, as "
                          f"{name.path}:{name.config or ''}:{known[0]}; {_listed(known)}")  # fmt: skip

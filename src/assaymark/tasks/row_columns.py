@@ -23,6 +23,7 @@ from assaymark.tasks.answer_readings import (
 )
 from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
+LABEL = "label"  # how answers name an option of a list with labels
 MOST_OPTIONS = 6  # options that a message lists
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (
@@ -273,20 +274,46 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
         for number, part in enumerate(parts, start=1):
             if _is_empty(part) or _not_text(part):
                 return f" has {_not_text(part) or 'nothing'} in entry {number} of column '{of}'; expected a text"
+        if not parts:
+            return f" has nothing in column '{of}'"
         if options is None:
             return None
         if (form := _not_text(row[columns.answer])) is not None:
             return f" has {form} in column '{columns.answer}'; expected one option"
         if len(options) < 2:
             return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
+        if kind == LABEL and (unfit := _unfit_labels(row[of], row[columns.answer])):
+            return f" has {unfit} in column '{columns.choices}'"
         if not _is_option(row[columns.answer], options, kind):
             answer = row[columns.answer]
             return f": '{answer!s:.40}' in column '{columns.answer}' is {_not(kind, answer, options)}"
         if kind == TEXT and (n := sum(is_same_text(row[columns.answer], option) for option in options)) > 1:
             return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is the text of {n} options"
+        right = _right_option(row[columns.answer], options, kind)
+        if right is not None and (n := sum(is_same_text(right, option) for option in options)) > 1:
+            return f" has the right option {n} times: '{right!s:.40}'"
         return None
 
     return fault
+
+
+def _unfit_labels(choices: object, answer: object) -> str | None:
+    """Return what is wrong with the labels of options; None where each option has its own, and one is the answer."""
+    labels = choices.get("label") if isinstance(choices, Mapping) else None
+    options = choices["text"] if isinstance(choices, Mapping) else []
+    if not isinstance(labels, list) or len(labels) != len(options):
+        return f"{len(labels) if isinstance(labels, list) else 'no'} labels for {len(options)} options"
+    if len(set(map(str, labels))) < len(labels):
+        return f"a label twice ({', '.join(map(str, labels)):.80})"
+    return None if answer in labels else f"no label {answer!r:.40} (it has {', '.join(map(repr, labels)):.80})"
+
+
+def _right_option(answer: object, options: Sequence[object], kind: str) -> object:
+    """Return the option that a letter or a number names; None for other kinds of answers."""
+    text = str(answer).strip()
+    if kind == LETTER:
+        return options[LETTERS.index(text.upper())]
+    return options[int(text) - (kind == FROM_1)] if kind in (FROM_0, FROM_1) else None
 
 
 def references_in(value: object) -> Sequence[object] | None:
@@ -338,7 +365,7 @@ def _not(kind: str, answer: object, options: Sequence[object]) -> str:
         LETTER: f"not a letter from A to {LETTERS[:n_options][-1]}",
         FROM_0: f"not a number from 0 to {n_options - 1}",
         FROM_1: f"not a number from 1 to {n_options}",
-        "label": "none of the labels",
+        LABEL: "none of the labels",
     }[kind]
 
 
@@ -349,4 +376,4 @@ def _is_option(answer: object, options: Sequence[object], kind: str) -> bool:
     if kind == TEXT:
         return text_index(answer, options) is not None
     least = int(kind == FROM_1)
-    return kind == "label" or text in map(str, range(least, len(options) + least))
+    return kind == LABEL or text in map(str, range(least, len(options) + least))

@@ -172,7 +172,7 @@ def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
     }
     guess = (
         f"'{used.messages}' {form}, sent under the model's template, and the generated answer is compared with "
-        f"{answer}, ignoring case and punctuation"
+        f"{answer}, {_IGNORING}"
     )
     return Shape(spec, guess, used.used, chat=used)
 
@@ -300,7 +300,9 @@ def _labelled(roles: QuestionColumns) -> Shape:
 def _by_key(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     """Return the shape of options in a mapping by letter; a letter without an option is not an option."""
     choices = str(roles.choices)
-    present = f"{choices}.values() | reject('in', [none, '']) | list"
+    present = (
+        f"{choices} | dictsort(true) | map('last') | reject('in', [none, '']) | list"  # A first, wherever it stands
+    )
     shape = _lettered(roles, rows, f"'{choices}' by letter", present, f"({present}) | length")
     pairs = zip(rows.values(roles.answer), rows.values(choices), strict=True)
     counts = counted_answers(((value, _given(row)) for value, row in pairs), is_typed=True)
@@ -317,7 +319,7 @@ def _by_key(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
 
 def _given(options: object) -> Sequence[object]:
     """Return the options of one row, of a list or a mapping by letter."""
-    values = options.values() if isinstance(options, Mapping) else options or ()
+    values = [each for _, each in sorted(options.items())] if isinstance(options, Mapping) else options or ()
     return [each for each in values if each not in (None, "")] if isinstance(values, Iterable) else ()
 
 

@@ -211,6 +211,23 @@ def test_what_is_unknown_stays_unknown() -> None:
     assert facts_of(plain, {}).cost is None
     assert facts_of({**plain, "llm.cost.total": 0.25}, {}).cost == 0.25
     assert facts_of({**plain, "gen_ai.usage.cost.amount": 0.5}, {}).cost == 0.5
+    costs: tuple[dict[str, Any], ...] = (
+        {"llm.cost.total": "0.5"},
+        {"llm.cost.prompt": 0.25, "llm.cost.completion": 0.25},
+        {"gen_ai.cost.total_cost": 0.5},
+        {"langfuse.observation.cost_details": '{"input": 0.25, "output": 0.25}'},
+        {"langfuse.observation.cost_details": '{"input": 0.25, "total": 0.5}'},
+    )
+    for stated in costs:
+        assert facts_of({**plain, **stated}, {}).cost == 0.5
+    tokens: tuple[dict[str, Any], ...] = (
+        {"ai.usage.promptTokens": 5, "ai.usage.completionTokens": 2},
+        {"llm.token_count.prompt": 5, "llm.token_count.total": 7},
+        {"langfuse.observation.usage_details": '{"input": 5, "output": 2, "total": 7}'},
+    )
+    for counts in tokens:
+        facts = facts_of(counts, {})
+        assert (facts.n_input, facts.n_output) == (5, 2)
     for odd in (-1, True, "many", 1e300, float("nan"), [3], 2**70):
         assert facts_of({"gen_ai.usage.input_tokens": odd}, {}).n_input is None
     assert facts_of({}, {}).kind == "span"

@@ -309,7 +309,7 @@ def test_an_adapter_with_added_tokens_resizes_the_embeddings(
 ) -> None:
     """The scores of a text with an added token are those of the model that was saved, to which rows were added.
 
-    Without the adapter's tokenizer the saved rows say how many there are.
+    Without the adapter's tokenizer the saved rows say how many there are, and a note that it has tokens of its own.
     """
     peft = pytest.importorskip("peft")
     base = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
@@ -339,6 +339,7 @@ def test_an_adapter_with_added_tokens_resizes_the_embeddings(
     ours = answers(model, sent)["task/0/0", 0].total_nats
     assert ours is not None
     assert model.engine.info.vocab_size == (514 if trained or names_tokenizer else 512)
+    assert ("<call>, <ret>" in str(model.describe().get("notes"))) != names_tokenizer
     if trained and names_tokenizer:  # else the new rows are not the saved ones
         assert ours == pytest.approx(float(nats[1:].sum()), abs=1e-4)
 

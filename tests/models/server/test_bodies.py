@@ -137,6 +137,21 @@ def test_a_generated_text_is_read_completely() -> None:
     assert read_text({"choices": [{"text": "hi"}]}, is_chat=False).finish_reason is None
 
 
+def test_the_choice_with_index_0_is_read_whatever_its_place() -> None:
+    """A server may list several choices in any order."""
+    choices = [
+        {"index": i, "message": {"content": text}, "finish_reason": "stop"} for i, text in ((1, "no"), (0, "yes"))
+    ]
+    assert read_text({"choices": choices}, is_chat=True).text == "yes"
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "MAX_TOKENS", "model_length", "length"])
+def test_every_word_for_the_limit_of_tokens_is_length(reason: str) -> None:
+    """A text that ended at the limit is known as cut off, so that it may have ended in its reasoning."""
+    choice = {"message": {"content": "x"}, "finish_reason": reason}
+    assert read_text({"choices": [choice]}, is_chat=True).finish_reason == "length"
+
+
 def test_a_refusal_is_the_models_answer() -> None:
     """A refusal of the model is its answer."""
     choice = {"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}

@@ -75,7 +75,8 @@ def test_choices_equal_the_local_engines(url: str, kind: str, tmp_path: Path) ->
         assert estimate.details["n_outside"] == outside
         assert (outside > 0) == (n_top == 3 or kind == "local-completions")
         assert ("brier" in estimate.details) == (outside == 0)  # undefined, not computed from bounds
-        facts = object_at(object_at(result.attempts()[-1], "summary"), "model")["first_token"]
+        facts = dict(object_at(object_at(object_at(result.attempts()[-1], "summary"), "model"), "first_token"))
+        assert isinstance(facts.pop("n_elsewhere"), int)
         assert facts == {"top_logprobs": n_top, "n_questions": 8, "n_choices_outside": outside, "n_undecided": 0}
 
 
@@ -120,9 +121,13 @@ def question(*letters: str) -> Request:
         ({"A": -0.5, " B": -1.0, "x": -2.0}, [(-0.5, FIRST_TOKEN), (-1.0, FIRST_TOKEN)]),
         ({"A": -0.5, " A": -0.2, "B": -0.3}, [(-0.2, FIRST_TOKEN), (-0.3, FIRST_TOKEN)]),  # the better spelling
         ({"A": -0.5, "x": -2.0}, [(-0.5, FIRST_TOKEN), (-2.0, BOUND)]),
+        ({"x": -0.1, "A": -0.5, "y": -2.0}, [(-0.5, FIRST_TOKEN), (-2.0, BOUND)]),  # it would say x
         ({"x": -0.5, "A": -2.0}, None),  # B may be as probable as A
         ({"x": -0.5, "y": -2.0}, None),
         ({"A": -0.5}, None),
+        ({"b": -0.1, "A": -3.0, "B": -6.0}, None),  # it says B, in another spelling
+        ({"(B": -0.1, "A": -3.0, "B": -6.0}, None),
+        ({"b": -0.1, "B": -3.0, "A": -6.0}, [(-6.0, FIRST_TOKEN), (-3.0, FIRST_TOKEN)]),
     ],
 )
 def test_what_is_outside_is_bounded(top: dict[str, float], expected: list[tuple[float, str]] | None) -> None:
@@ -136,6 +141,7 @@ def test_what_is_outside_is_bounded(top: dict[str, float], expected: list[tuple[
     else:
         assert [(output.total_nats, output.finish_reason) for output in result] == expected
         assert [output.is_greedy for output in result] == [nats == max(top.values()) for nats, _ in expected]
+        assert tally.n_elsewhere == (max(nats for nats, _ in expected) < max(top.values()))
     assert all(output.n_context_tokens == 7 for output in result)
 
 

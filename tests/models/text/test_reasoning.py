@@ -23,6 +23,17 @@ from tests.models.server.hostile_server import HostileServer, completion, hostil
         ("<think>\nThe answer is B, but let me", None, True, None, True),
         ("\n<think>\nThe answer is B.", None, False, None, True),  # ended by a stop text, or by the model
         ("[THINK]The answer is B", None, True, None, True),
+        ("<Thought>The answer is B", None, True, None, True),
+        ('<think type="x">The answer is B', None, True, None, True),
+        ("&lt;think&gt;The answer is B", None, True, None, True),
+        ("<|thinking|>The answer is B", None, True, None, True),
+        ("<inner_monologue>The answer is B", None, True, None, True),
+        ("<unused94>thought\nThe answer is B", None, True, None, True),
+        ("<unused94>thought\nno<unused95>B", None, True, None, False),
+        ("<|channel|>analysis<|message|>The answer is B", None, True, None, True),
+        ("<think>\n<think>no</think>\nThe answer is B", None, True, None, True),  # one of two is open
+        ("<thinking>about</thinking> B", None, True, None, False),
+        ("<thinker>B", None, True, None, False),
         ("<reasoning>B", "</reasoning>", False, None, True),
         ("So the answer is B, but", "</think>", True, None, True),  # the server's template opened it
         ("So the answer is B", "</think>", False, None, False),  # a model that answered without reasoning

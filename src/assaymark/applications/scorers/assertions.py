@@ -24,7 +24,7 @@ from assaymark.applications.scorers.plain import PlainScorer, text_of, validator
 from assaymark.applications.scorers.similarity import levenshtein
 from assaymark.applications.scorers.transforms import NoValue, Transform, js_text, transform_of
 from assaymark.errors import DataError, UsageError
-from assaymark.limits.nesting import is_deeper, parse_json
+from assaymark.limits.nesting import is_deeper
 from assaymark.limits.regexes import compiled, findall
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
@@ -191,9 +191,9 @@ def _read(
     if plain in _JSON:
         value = _schema(value, f"the assertion '{kind}'")
     if plain == "regex":
-        value = _pattern(js_text(value))
+        value = js_text(value)
         try:
-            compiled(value)
+            compiled(_pattern(value))
         except DataError as error:
             raise ValueError(f"the assertion 'regex': {error}") from None
     return Assertion(plain, value, is_not, threshold, weight, metric, before, _form(entry))
@@ -239,10 +239,46 @@ def _schema(value: JsonValue, whose: str) -> JsonValue:
     return schema
 
 
+_JS_SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_JS_PARTS = re.compile(r"\\k<(\w+)>|\\.|\[\^?\]|\(\?<(?=[A-Za-z_$])|\(\?(?=[a-zA-Z])|.", re.DOTALL)
+
+
 def _pattern(pattern: str) -> str:
-    """Return a regular expression of JavaScript as Python's: names of groups, and an end that is the text's end."""
-    pattern = re.sub(r"\(\?<(?=[A-Za-z_$])", "(?P<", pattern)
-    return re.sub(r"(?<!\\)((?:\\\\)*)\$(?=\)*\Z|\|)", r"\1\\Z", pattern)
+    """Return a regular expression of JavaScript as Python's.
+
+    JavaScript has other names of groups, an end that is the text's end, digits and letters of ASCII, spaces that
+    are Unicode's, four ends of lines, and empty brackets. Raises: ValueError for flags within it, an error there.
+    """
+    written, in_class = "(?a)", False
+    for match in _JS_PARTS.finditer(pattern):
+        part = match[0]
+        if part == "(?" and not in_class:
+            raise ValueError(f"the assertion 'regex' has {pattern[match.start() : match.start() + 4]!r}, which "
+                             "JavaScript's regular expressions do not know")  # fmt: skip
+        if part.startswith(("(?", "[^]", "[]")) and in_class:  # characters of the class
+            written += re.sub(r"[\[&~|]", r"\\\g<0>", part)
+            in_class = not part.endswith("]")
+        elif match[1]:
+            written += f"(?P={match[1]})"
+        elif part in ("\\s", "\\S"):
+            written += (
+                _JS_SPACE
+                if in_class and part == "\\s"
+                else part
+                if in_class
+                else f"[{'^' * (part == chr(92) + 'S')}{_JS_SPACE}]"
+            )
+        elif part in ("\\A", "\\Z", "\\z"):
+            written += part[1]
+        elif in_class:
+            written += f"\\{part}" if part in "[&~|" else part
+            in_class = part != "]"
+        else:
+            in_class = part == "["
+            written += {"(?<": "(?P<", "[^]": "(?s:.)", "[]": "(?!)", "$": r"\Z", ".": r"[^\n\r\u2028\u2029]"}.get(
+                part, part
+            )
+    return written
 
 
 def _positive(entry: Mapping[str, object], name: str) -> float | None:
@@ -345,7 +381,7 @@ def _is_so(assertion: Assertion, output: str) -> bool:
     if kind == "levenshtein":
         return levenshtein(output, js_text(value)) <= (5 if assertion.threshold is None else assertion.threshold)
     if kind == "regex":
-        return bool(findall(compiled(str(value)), output))
+        return bool(findall(compiled(_pattern(str(value))), output))
     if kind == "equals":
         return _equals(output, value, assertion.form)
     if kind == "starts-with":
@@ -382,10 +418,16 @@ def _is_valid(value: object, schema: JsonValue) -> bool:
     return schema is None or validator_of(schema, "assertions", checks_formats=True).is_valid(value)
 
 
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _values(text: str) -> list[object]:
     """Return the JSON value that a text is, in a list; none where it is none."""
+    if is_deeper(text, 100):
+        return []
     try:
-        return [parse_json(text)]
+        return [json.loads(text, parse_constant=_no_number)]  # NaN and Infinity are Python's
     except (ValueError, RecursionError):
         return []
 
@@ -397,7 +439,7 @@ def _values_in(text: str) -> list[object]:
     """Return the objects and lists that stand in a text, one after the other."""
     if is_deeper(text, 100):
         return []
-    decoder, found, n_tries = json.JSONDecoder(), [], 0
+    decoder, found, n_tries = json.JSONDecoder(parse_constant=_no_number), [], 0
     bracket = re.compile(r"[\[{]")
     match = bracket.search(text)
     while match and n_tries < MOST_TRIES:

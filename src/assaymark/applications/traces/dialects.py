@@ -8,6 +8,7 @@ Sources: OpenTelemetry semantic conventions for generative AI (gen_ai.*), OpenIn
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,12 +47,24 @@ _INPUT = (
     "gen_ai.usage.prompt_tokens",
     "llm.token_count.prompt",
     "llm.usage.prompt_tokens",
+    *("ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens"),  # Vercel's AI SDK; the last of embeddings
 )
 _OUTPUT = (
     *("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
     "llm.usage.completion_tokens",
+    *("ai.usage.outputTokens", "ai.usage.completionTokens"),
 )
-_COST = ("llm.cost.total", "gen_ai.usage.cost", "gen_ai.usage.cost.amount")
+_TOTAL = ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens", "ai.usage.totalTokens")
+_COST = (
+    *("llm.cost.total", "gen_ai.usage.cost", "gen_ai.usage.cost.amount", "gen_ai.usage.total_cost"),
+    *("gen_ai.cost.total_cost", "operation.cost"),  # LiteLLM, Pydantic AI
+)
+_COST_PARTS = (
+    ("llm.cost.prompt", "llm.cost.completion"),
+    ("gen_ai.cost.input_cost", "gen_ai.cost.output_cost"),
+    ("gen_ai.usage.input_cost", "gen_ai.usage.output_cost"),
+)
+_LANGFUSE = ("langfuse.observation.usage_details", "langfuse.observation.cost_details")  # JSON: input, output, total
 _USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "traceloop.association.properties.session_id", "thread.id"),
@@ -78,7 +91,7 @@ class Facts:
 def facts_of(attributes: Attributes, resource: Attributes) -> Facts:
     """Return the facts of a step from its span's and its resource's attributes."""
     model = _model(attributes)
-    n_input, n_output = number_of(attributes, _INPUT), number_of(attributes, _OUTPUT)
+    n_input, n_output = _tokens(attributes)
     kind = kind_of(attributes)
     cost = _reported_cost(attributes)
     if cost is None and model is not None and kind in {"llm", "embedding"}:
@@ -123,14 +136,41 @@ def _model(attributes: Attributes) -> str | None:
     return model if isinstance(model, str) else None
 
 
+def _tokens(attributes: Attributes) -> tuple[int | None, int | None]:
+    """Return the tokens read and generated; those generated also from the total, where only they are not stated."""
+    n_input, n_output, n_total = (number_of(attributes, names) for names in (_INPUT, _OUTPUT, _TOTAL))
+    if n_input is None and n_output is None and isinstance(details := parsed(attributes.get(_LANGFUSE[0])), dict):
+        n_input, n_output = number_of(details, ("input",)), number_of(details, ("output",))
+    if n_output is None and n_input is not None and n_total is not None and n_total >= n_input:
+        n_output = n_total - n_input
+    return n_input, n_output
+
+
 def _reported_cost(attributes: Attributes) -> float | None:
+    """Return the cost that a span states, in all or in parts."""
     for name in _COST:
         value = attributes.get(name)
-        if isinstance(value, dict):
-            value = value.get("amount")
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
-            return float(value)
-    return None
+        cost = _amount(value.get("amount", value.get("total")) if isinstance(value, dict) else value)
+        if cost is not None:
+            return cost
+    for names in _COST_PARTS:
+        parts = [cost for name in names if (cost := _amount(attributes.get(name))) is not None]
+        if parts:
+            return sum(parts)
+    details = parsed(attributes.get(_LANGFUSE[1]))
+    if not isinstance(details, dict):
+        return None
+    parts = [cost for name, value in details.items() if name != "total" and (cost := _amount(value)) is not None]
+    total = _amount(details.get("total"))
+    return total if total is not None else sum(parts) if parts else None
+
+
+def _amount(value: JsonValue) -> float | None:
+    """Return an amount of money, which some packages state as text."""
+    if isinstance(value, str) and re.fullmatch(r"\d{0,12}\.?\d{1,20}(?:[eE]-?\d{1,2})?", value):
+        value = float(value)
+    is_amount = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    return float(value) if is_amount else None  # type: ignore[arg-type]
 
 
 def _priced(model: str, n_input: int | None, n_output: int | None) -> float | None:

@@ -72,8 +72,9 @@ def folder_of(
         looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
         if looks_local or path.is_file():
             kind = "is a file" if path.is_file() else "does not exist"
+            other = "; a GGUF file is run by --model gguf" if path.is_file() and path.suffix == ".gguf" else ""
             raise ModelUnavailable(
-                f"model '{name}': {path.absolute()} {kind}; expected a folder with config.json, or a Hub id"
+                f"model '{name}': {path.absolute()} {kind}; expected a folder with config.json, or a Hub id{other}"
             )
         path = _from_hub(name, revision, hub, weights=weights)
     path = path / subfolder if subfolder else path

@@ -227,9 +227,10 @@ def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]
         return list(folders.trained.identifying)
     weights = files.weight_files(folders.model, arguments.gguf_file)
     if not weights:
-        raise ModelUnavailable(
-            f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a trainer's checkpoint"
-        )
+        of_llama = min(folders.model.glob("*.gguf"), default=None)
+        other = "" if of_llama is None else f"; run {of_llama.name} by --model gguf --model_args pretrained={of_llama}"
+        raise ModelUnavailable(f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a "
+                               f"trainer's checkpoint{other}")  # fmt: skip
     if arguments.gguf_file is None:
         check_index(folders.model, weights)
         check_config(folders.model, weights)

@@ -7,6 +7,7 @@ piece of the requests is scored, the next is tokenised in a thread (both the tok
 Transformers' progress bar for loading weights, which would break ours.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from assaymark.engine.options import EngineSettings
 from assaymark.errors import MissingExtra, UsageError
+from assaymark.limits.nesting import parse_json
 from assaymark.models.checkpoint.arguments import LocalArguments, whole_number
 from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify
 from assaymark.models.local.estimate import estimate_work
@@ -61,6 +63,8 @@ from assaymark.stopping import under_way
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -320,6 +324,8 @@ class LocalModel:
             raise MissingExtra("a local model", "hf")
         if self._loaded is None and self._folders.trained is not None:
             self._folders.trained.check_tokenizer(self.tokenizer)
+        for note in self._notes_of_adapter():
+            logger.warning(note)
         if self._cluster is not None:
             from assaymark.models.workers.cluster import ClusterLinks, PlacedModel
 
@@ -393,11 +399,26 @@ class LocalModel:
     def describe(self) -> Mapping[str, JsonValue]:
         """Return facts recorded with an attempt, once loaded: device, threads, window, attention path, tokenizer."""
         alive = {"n_workers": self._engine.n_workers} if isinstance(self._engine, EnginePool) else {}
-        notes = self._renderer.notes if "_renderer" in self.__dict__ else []
+        notes = [*(self._renderer.notes if "_renderer" in self.__dict__ else []), *self._notes_of_adapter()]
         shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
         facts = tokenizer_facts(self.tokenizer, self.arguments.chat_template) if shares is not None else {}
         known = {**self._last_info, **alive, **facts, "tokens_shared": shares}
-        return {**known, "notes": list(notes)} if notes else known
+        return {**known, "notes": notes} if notes else known
+
+    def _notes_of_adapter(self) -> Iterator[str]:
+        """Yield what is to be said if an adapter was trained with tokens that the tokenizer in use does not have."""
+        folder = self._folders.adapter if not self._loaded and self.arguments.tokenizer is None else None
+        if folder is None or not (folder / "tokenizer.json").is_file():
+            return
+        parts = parse_json((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        added = parts.get("added_tokens") if isinstance(parts, dict) else None
+        known = self.tokenizer.get_vocab()
+        missing = [str(each.get("content")) for each in added or [] if str(each.get("content")) not in known]
+        if missing:
+            yield (
+                f"the adapter's own tokenizer has {len(missing)} tokens the model lacks ({', '.join(missing[:3])}); "
+                f"texts are tokenised without them, as in lm-eval; add tokenizer={self.arguments.peft} to use it"
+            )
 
     def close(self) -> None:
         """Free weights and device memory; the next answer loads them again."""

@@ -146,7 +146,8 @@ WITHHELD = re.compile(  # in a finish reason
     re.IGNORECASE,
 )
 BROKEN_OFF = re.compile(  # in a finish reason
-    "error|abort|cancel|fail|timeout|timed_out|insufficient_system_resource|unavailable|overloaded|interrupt",
+    "error|abort|cancel|fail|timeout|timed_out|insufficient_system_resource|unavailable|overloaded|interrupt|"
+    "time_limit|disconnect|preempt|^load$",
     re.IGNORECASE,
 )
 RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')  # Gemini's, in the body
@@ -207,6 +208,14 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
 
 
+def first_choice(answer: object) -> Mapping[str, object] | None:
+    """Return the choice of an answer whose `index` is 0, whatever its place; the first one if none says so."""
+    choices = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        return None
+    return next((each for each in choices if isinstance(each, Mapping) and each.get("index") == 0), choices[0])
+
+
 def failure_within(answer: object, keys: KeyHider = NO_KEYS) -> HttpFailure | None:
     """Return the failure that an answer with status 200, or an event of a stream, reports; None if it reports none.
 
@@ -218,8 +227,7 @@ def failure_within(answer: object, keys: KeyHider = NO_KEYS) -> HttpFailure | No
     """
     if not isinstance(answer, Mapping):
         return None
-    choices = answer.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    choice = first_choice(answer) or {}
     message = choice.get("message") or choice.get("delta")
     for holder in (answer, choice, message if isinstance(message, Mapping) else {}):
         if error := holder.get("error"):

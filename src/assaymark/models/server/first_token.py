@@ -16,6 +16,7 @@ Source: OpenAI's API reference (chat: `logprobs`, `top_logprobs`; completions: `
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -191,6 +192,7 @@ class FirstTokenTally:
     n_questions: int = 0
     n_choices_outside: int = 0  # not among the given tokens
     n_undecided: int = 0  # questions that nothing decides
+    n_elsewhere: int = 0  # questions whose most probable first token is no choice: the model would say something else
 
     def outputs(self, question: LetterQuestion, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
@@ -198,6 +200,9 @@ class FirstTokenTally:
         found = (_nats_of(letter, first.top) for letter in question.letters)
         letter_nats = [None if nats is None or nats < first.bound else nats for nats in found]
         inside = [nats for nats in letter_nats if nats is not None]
+        best = max(first.top, key=lambda text: first.top[text])
+        other = _other_spelling(best, question.letters)
+        is_another = other is not None and inside and letter_nats[other] != max(inside)
         n_outside, lowest, highest = len(letter_nats) - len(inside), first.bound, max(first.top.values())
         self.n_questions += 1
         self.n_choices_outside += n_outside
@@ -205,6 +210,13 @@ class FirstTokenTally:
             Output(question.request.id, query.index, n_context_tokens=first.n_context, n_tokens=1)
             for query in question.queries
         ]
+        if is_another:
+            self.n_undecided += 1
+            why = (
+                f"undecided: the most probable first token is {best!r}, another spelling of a choice than the one that "
+                "is scored; use --prompt_style cot"
+            )
+            return [failed(output, why, None) for output in plain]
         if not inside or (n_outside and max(inside) <= lowest):
             self.n_undecided += 1
             why = (
@@ -213,6 +225,7 @@ class FirstTokenTally:
                 "--prompt_style cot"
             )
             return [failed(output, why, None) for output in plain]
+        self.n_elsewhere += max(inside) < highest
         return [
             _scored(output, nats, lowest=lowest, highest=highest)
             for output, nats in zip(plain, letter_nats, strict=True)
@@ -225,12 +238,20 @@ class FirstTokenTally:
             "n_questions": self.n_questions,
             "n_choices_outside": self.n_choices_outside,
             "n_undecided": self.n_undecided,
+            "n_elsewhere": self.n_elsewhere,
         }
 
 
 def _nats_of(letter: str, top: Mapping[str, float]) -> float | None:
     """Return the log-probability of a letter, with or without white space before it; None if neither is given."""
     return max((nats for text, nats in top.items() if text.lstrip() == letter), default=None)
+
+
+def _other_spelling(text: str, letters: Sequence[str]) -> int | None:
+    """Return the position of the letter that a token is in another spelling: `b`, `(B`, `B.` or a full-width B."""
+    bare = re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text)).casefold()
+    folded = [letter.casefold() for letter in letters]
+    return None if text.strip() in letters or folded.count(bare) != 1 else folded.index(bare)
 
 
 def _scored(plain: Output, nats: float | None, *, lowest: float, highest: float) -> Output:

@@ -271,6 +271,12 @@ class OpenAIModel:
                 yield from answered.about.failures(_failure_in(answered))
             else:
                 yield from self._first_tokens.outputs(answered.about, answered.value)
+        if n := self._first_tokens.n_elsewhere:
+            note = (
+                f"{n:,} of {self._first_tokens.n_questions:,} questions: the most probable first token is none of the "
+                "letters, which are compared all the same; --prompt_style cot has the answers generated"
+            )
+            logger.warning(note)
 
     def _send(
         self, work: Iterable[T], call_of: Callable[[T], HttpCall[T, V]], tally: AnswerTally

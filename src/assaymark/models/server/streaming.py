@@ -132,6 +132,8 @@ def _piece_of(event: object, *, is_chat: bool) -> tuple[str, bool]:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         return "", False  # usage, or something of the server's own
     choice = choices[0]
+    if choice.get("index") not in (0, None):
+        return "", False  # another answer to the same messages
     holder = choice.get("delta") if is_chat else choice
     content = holder.get("content" if is_chat else "text") if isinstance(holder, Mapping) else None
     if content is not None and not isinstance(content, str):

@@ -6,6 +6,7 @@ scores such a text as an answer.
 Source: the chat templates of DeepSeek-R1, Qwen3, Magistral, Kimi, Seed-OSS and Command A (tags of reasoning).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from assaymark.errors import UsageError
@@ -17,8 +18,19 @@ TAGS: Mapping[str, str] = {
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
     "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|channel|>analysis": "<|channel|>final",
+    "<unused94>thought": "<unused95>",
+    "<start_working_out>": "<end_working_out>",
 }
 """Text that opens the reasoning -> text that closes it."""
+
+_TAG = re.compile(  # in any case, with attributes, escaped, or as a special token
+    r"(?:<|&lt;)(?P<bar>\|?)\s*(?P<name>think|thinking|thoughts?|reasoning|reason|reflection|seed:think|analysis|scratchpad|"
+    r"rationale|planning|cot|chain[_-]of[_-]thought|thought[_-]process|(?:inner|internal)[_-](?:monologue|thoughts?))"
+    r"(?:\s[^<>]*)?(?P=bar)(?:>|&gt;)",
+    re.IGNORECASE,
+)
 
 
 def opened_reasoning(prompt: str) -> str | None:
@@ -36,9 +48,12 @@ def ends_in_reasoning(
     the text does not close it; and if a model that reasons (`think_end`) reached the limit of tokens (`is_cut`) before.
     """
     answer = final.text.lstrip()
-    own = next((tag for tag in TAGS if answer.startswith(tag)), None)
-    if own is not None:
-        return TAGS[own] not in answer
+    if (own := _TAG.match(answer)) is not None:
+        end = re.compile(rf"(?:<|&lt;)\|?/\s*{re.escape(own['name'])}\s*\|?(?:>|&gt;)", re.IGNORECASE)
+        n_opened = sum(tag["name"].lower() == own["name"].lower() for tag in _TAG.finditer(answer)) if is_cut else 1
+        return len(end.findall(answer)) < n_opened
+    if (marks := next((tag for tag in TAGS if answer.startswith(tag)), None)) is not None:
+        return TAGS[marks] not in answer
     if final.reasoning is not None:
         return False
     return (think_end is not None and is_cut) or (opened is not None and TAGS[opened] not in answer)

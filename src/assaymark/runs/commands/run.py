@@ -1,5 +1,6 @@
 """`assaymark run`: evaluate a model on benchmarks."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,6 +86,12 @@ def _meant(typed: Sequence[str], words: Sequence[str]) -> str:
     rest = list(typed)
     for word in reversed(words):
         del rest[len(rest) - 1 - rest[::-1].index(word)]
+    arguments = [word for word in words if re.match(r"\w+=", word)]
+    words = [word for word in words if word not in arguments]
+    if arguments and (name := next((each for each in ("--model_args", "-a") if each in rest[:-1]), None)):
+        rest[rest.index(name) + 1] += f",{','.join(arguments)}"
+    elif arguments:
+        rest += ["--model_args", ",".join(arguments)]
     given = {word.partition("=")[0] for word in rest}
     is_model = [not given & {"--model", "--model_args", "-a"} and _may_be_model(word) for word in words]
     at = is_model.index(True) if True in is_model else None
