@@ -10,6 +10,8 @@ from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.cells import table_rows
 from assaymark.results.views.tables import note_lines
+from assaymark.scoring.instructions.ifeval import agg_inst_level_acc
+from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
 from tests.results.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
@@ -258,3 +260,20 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
     assert note_lines(table_rows([view]), [view]) == [
         "! t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written"
     ]
+
+
+def test_a_share_of_instructions_has_an_interval_by_prompt() -> None:
+    """IFEval's share of instructions is a proportion; instructions of one prompt are not independent."""
+    name = "inst_level_strict_acc"
+    followed = [(True, True, True), (False, False, False)] * 10 + [(True, False)] * 5
+    rows = [ScoreRow("t", at, f"s{at}", name, sum(each) / len(each), parts=each) for at, each in enumerate(followed)]
+    (result,) = summarise(rows, [task_of("t", MetricInput(name, agg_inst_level_acc))])
+    parts = [(part, at) for at, each in enumerate(followed) for part in each]
+    expected = estimate_mean([float(part) for part, _ in parts], clusters=[at for _, at in parts])
+    assert result.value == pytest.approx(35 / 70)
+    assert (result.low, result.high, result.method) == (expected.low, expected.high, "clustered wilson")
+    assert (result.n, result.details["unit"]) == (25, "proportion")
+    as_if_independent = wilson(35, 70)
+    assert expected.high - expected.low > 1.3 * (as_if_independent.high - as_if_independent.low)
+    (alone,) = summarise(rows[:1], [task_of("t", MetricInput(name, agg_inst_level_acc))])
+    assert (alone.value, alone.low) == (1.0, None)

@@ -290,6 +290,11 @@ def _interval(
     if not items:
         return None
     traits = traits_of(metric.aggregation)
+    if _is_share_of_parts(metric, items):
+        if len(items) == 1:
+            return IntervalEstimate(sum(items[0]) / len(items[0]), None, None, None, "none: one sample", 1, confidence)
+        parts = [(float(part), at) for at, item in enumerate(items) for part in item]
+        return estimate_mean([part for part, _ in parts], clusters=[at for _, at in parts], confidence=confidence)
     if traits.is_mean:
         facts = find_metric(metric.name)
         declared = None if facts is None else facts.bounds
@@ -309,6 +314,18 @@ def _interval(
     if traits.is_of_labels and len(items) > 1:
         return estimate_label_metric(str(metric.aggregation), items, confidence=confidence)
     return IntervalEstimate(value, None, None, None, "none", len(items), confidence)
+
+
+def _is_share_of_parts(metric: MetricInput, items: Sequence[Any]) -> bool:
+    """Return whether each sample has several parts that are right or wrong, all of which are counted (IFEval's)."""
+    facts = find_metric(metric.name)
+    return (
+        not isinstance(metric.aggregation, str)
+        and facts is not None
+        and facts.is_share
+        and all(isinstance(item, list | tuple) and item and set(item) <= {0, 1} for item in items)
+        and metric.aggregation(list(items)) == sum(map(sum, items)) / sum(map(len, items))
+    )
 
 
 def _mean(rows: Sequence[ScoreRow], confidence: float, bounds: tuple[float, float] | None) -> IntervalEstimate | None:
@@ -353,6 +370,8 @@ def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
         return "proportion"
     if metric.is_number:
         return "plain"
+    if rows and _is_share_of_parts(metric, [row.parts for row in rows]):
+        return "proportion"
     is_share = traits_of(metric.aggregation).is_mean and all(
         row.value is not None and 0 <= row.value <= 1 for row in rows
     )
