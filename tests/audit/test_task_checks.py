@@ -164,8 +164,8 @@ def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
 
 
 def test_a_text_under_two_letters_is_reported(tmp_path: Path) -> None:
-    """A row of a user's file that has one option twice is named, also where its answer is a letter."""
-    lines = "".join(f"Lamp {i}?,red{i},{'red' if i == 3 else 'blue'}{i},green{i},{'ABC'[i % 3]}\n" for i in range(6))
+    """A row of a user's file that has a wrong option twice is named, also where its answer is a letter."""
+    lines = "".join(f"Lamp {i}?,red{i},{'red' if i == 3 else 'blue'}{i},green{i},{'CAB'[i % 3]}\n" for i in range(6))
     (tmp_path / "lamps.csv").write_text("question,A,B,C,answer\n" + lines)
     results = [finding.text for finding in check_task(str(tmp_path / "lamps.csv")).findings]
     assert "1 row(s) have the same option twice, first sample 3" in results
