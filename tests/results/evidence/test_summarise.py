@@ -274,6 +274,7 @@ def test_a_share_of_instructions_has_an_interval_by_prompt() -> None:
     assert (result.low, result.high, result.method) == (expected.low, expected.high, "clustered wilson")
     assert (result.n, result.details["unit"]) == (25, "proportion")
     as_if_independent = wilson(35, 70)
-    assert expected.high - expected.low > 1.3 * (as_if_independent.high - as_if_independent.low)
+    assert expected.low is not None
+    assert expected.low < as_if_independent.low - 0.03
     (alone,) = summarise(rows[:1], [task_of("t", MetricInput(name, agg_inst_level_acc))])
     assert (alone.value, alone.low) == (1.0, None)
