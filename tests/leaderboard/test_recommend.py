@@ -101,6 +101,16 @@ def test_nothing_is_recommended_without_evidence(sources: list[EvidenceTable]) -
     assert [result.key for result in both.rankings[0].no_evidence] == ["code"]
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("coding in Rust", "code"), ("rust", "code"), ("German", "languages"), ("translation in german", "languages"),
+     ("RAG", "reading")],
+)  # fmt: skip
+def test_languages_stand_for_a_capability(sources: list[EvidenceTable], name: str, key: str) -> None:
+    """Programming languages for code, others for languages; a benchmark of that name comes first."""
+    assert [demand.key for demand in recommend(sources, Requested((name,))).demands] == [key]
+
+
 def test_a_benchmark_can_be_requested_by_its_name(sources: list[EvidenceTable]) -> None:
     """A column's title stands for itself, whatever its case."""
     result = only(sources, "gsm8K")
@@ -112,6 +122,9 @@ def test_a_benchmark_can_be_requested_by_its_name(sources: list[EvidenceTable]) 
     ("names", "error", "said"),
     [
         (("mathz",), UnknownName, "nearest: math"),
+        (("cheap",), UsageError, "is a condition and no capability.*--max-params"),
+        (("8 GB",), UsageError, "is a condition and no capability.*--max-params"),
+        (("maths in german",), UnknownName, "unknown capability 'maths in german'"),
         ((), UsageError, "expected one to 8"),
         (tuple(f"x{n}" for n in range(9)), UsageError, "9 capabilities were requested"),
     ],

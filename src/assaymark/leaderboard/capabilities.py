@@ -48,6 +48,7 @@ class _CapabilityText(TypedDict):
 
 class _Content(TypedDict):
     capabilities: Mapping[str, _CapabilityText]
+    named_languages: Mapping[str, list[str]]  # key of a capability -> languages that are asked for
     columns: Mapping[str, str]  # the title of a table's column, as a slug -> task
 
 
@@ -79,6 +80,15 @@ def capabilities() -> Mapping[str, Capability]:
 def find_capability(name: str) -> Capability | None:
     """Return a capability by its key, its title or another of its names, whatever the case; None if none matches."""
     return names().get(" ".join(name.lower().split()))
+
+
+def capability_of_language(name: str) -> Capability | None:
+    """Return the capability that a language stands for, as in `german`, `rust` and `coding in rust`; else None."""
+    wish, joined, language = " ".join(name.lower().split()).rpartition(" in ")
+    for key, listed in _content()["named_languages"].items():
+        if language in listed and (not joined or find_capability(wish) is capabilities()[key]):
+            return capabilities()[key]
+    return None
 
 
 @cache

@@ -7,6 +7,7 @@ every benchmark used are ranked, and each model once: with the set-up that has t
 that no model gains from having been evaluated often.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,15 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
-from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
+from assaymark.leaderboard.capabilities import (
+    Capability,
+    capabilities,
+    capabilities_of_task,
+    capability_of_language,
+    find_capability,
+    measured_task,
+    names,
+)
 from assaymark.leaderboard.evidence import EvidenceTable
 from assaymark.leaderboard.preferences import PreferenceRanking, preferences_for
 from assaymark.leaderboard.query import Term, parse_query, search_keys
@@ -230,21 +239,36 @@ def probability_better(first: IntervalValue, second: IntervalValue) -> float | N
 # ------------------------------------------------------------------------------------------ demands
 
 
+_CONDITION = re.compile(
+    r"(?:cheap|free|small|tiny|fast|local|offline|open|laptop|phone)\w*|(?:\d+(?:\.\d+)?\s*)?(?:gb|gib|vram|ram|gpu|cpu)|"
+    r"\d+(?:\.\d+)?\s*b(?:illion)?"
+)
+
+
 def _demand(name: str, sources: Sequence[EvidenceTable]) -> Demand:
-    known = find_capability(name)
-    if known is not None:
-        return Demand(
-            known.key, known.title, known.suggested or ",".join(known.evaluate), " ".join(known.advice.split())
-        )
+    if (known := find_capability(name)) is not None:
+        return _of_capability(known)
     benchmarks = {label.lower(): column for source in sources for column in source.table.columns
                   for label in (column.key, column.title, *column.tasks[:1])}  # fmt: skip
     word = name.strip().lower()
     ending = {column.key: column for label, column in benchmarks.items() if meant(word, [label]) == label}
     column = benchmarks.get(word) or (next(iter(ending.values())) if len(ending) == 1 else None)
+    if column is None and (known := capability_of_language(name)) is not None:
+        return _of_capability(known)
+    if column is None and _CONDITION.fullmatch(word):
+        raise UsageError(
+            f"'{name[:80]}' is a condition and no capability: name what the model shall do with --for, and how "
+            "large it may be with --max-params (billions of parameters: 8 GB hold about 3 in 16 bits, 12 in 4 bits)"
+        )
     if column is None:
         near = nearest(name, [*names(), *benchmarks])
         raise UnknownName("capability", name[:80], near, f"known: {', '.join(capabilities())}, and every benchmark")
     return Demand(column.key, column.title)
+
+
+def _of_capability(known: Capability) -> Demand:
+    suggested = known.suggested or ",".join(known.evaluate)
+    return Demand(known.key, known.title, suggested, " ".join(known.advice.split()))
 
 
 def _columns_for(demand: Demand, source: EvidenceTable) -> list[ScoreColumn]:
