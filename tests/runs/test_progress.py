@@ -1,5 +1,13 @@
 """The progress line of a run."""
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from assaymark.engine.generation import GenerationPrompt, GenerationReport
+from assaymark.engine.spans import WindowReport
+from assaymark.models.local.generation import as_window
 from assaymark.records import Progress
 from assaymark.runs.execute import RunProgress
 from assaymark.runs.progress import summary_of, title_of
@@ -14,3 +22,21 @@ def test_outputs_of_an_earlier_attempt_are_counted() -> None:
     assert title_of(now) == "a and 2 more"
     fresh = RunProgress(("a",), 1, 1, now.model)
     assert "already stored" not in summary_of(fresh)
+
+
+def test_the_time_left_of_texts_is_a_range() -> None:
+    """How long they become is known only by those that have ended and by the limit; what is certain is one number."""
+    open_ = Progress(10, 40, 9_000, 8_100, 4_000, seconds=60.0, seconds_left=(60.0, 130.0))
+    line = "10 of 40 outputs, 4,000 of about 8,100 tokens, 10% shared, 67 tokens/s, "
+    assert summary_of(RunProgress(("t",), 1, 1, open_)) == line + "1:00 to 2:10 left"
+    assert summary_of(RunProgress(("t",), 1, 1, replace(open_, seconds_left=(60.0, 66.0)))) == line + "1:00 left"
+
+
+def test_the_time_left_of_texts_follows_from_their_ends_and_their_limit() -> None:
+    """Prompts count for nothing in it; before the first end only the limit is known."""
+    prompts = [GenerationPrompt(np.arange(50, dtype=np.int32), 100) for _ in range(4)]
+    seen: list[WindowReport] = []
+    on_step = as_window(seen.append, prompts)
+    for n_generated, n_done, seconds in ((4, 0, 10.0), (44, 0, 14.0), (84, 2, 18.0)):
+        on_step(GenerationReport(200, 200, n_generated, n_generated, n_done, 4, seconds))
+    assert [each.seconds_left for each in seen] == [None, (35.6, 35.6), (pytest.approx(8.4), pytest.approx(20.0))]

@@ -115,6 +115,9 @@ class WindowReport:
     n_distinct: int
     seconds: float
     note: str | None = None
+    seconds_left: tuple[float, float] | None = (
+        None  # while texts are generated: as their ends so far suggest, and at most
+    )
 
 
 WindowObserver = Callable[[WindowReport], None]

@@ -76,12 +76,17 @@ class ProgressTally:
         self._pieces[number] = (report.n_tokens, report.n_distinct, report.n_distinct_done)
         requested, distinct, done = (sum(counts) for counts in zip(*self._pieces, strict=True))
         share_read = self._n_read / self._now.n_outputs
+        seconds, left = time.perf_counter() - self._started, report.seconds_left
+        if left is not None:  # pieces that are not read yet take as long as those that are
+            low, high = ((seconds + each) / share_read - seconds for each in left)
+            left = low, high
         self._now = replace(
             self._now,
             n_tokens_asked=round(requested / share_read),
             n_tokens_distinct=round(distinct / share_read),
             n_tokens_done=done,
-            seconds=time.perf_counter() - self._started,
+            seconds=seconds,
+            seconds_left=left,
         )
         if self._observe is not None:
             self._observe(self._now)

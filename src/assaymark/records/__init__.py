@@ -364,6 +364,9 @@ class Progress:
     n_from_cache: int = 0
     seconds: float = 0.0
     note: str = ""  # of a server: how many requests are in progress, and what was retried
+    seconds_left: tuple[float, float] | None = (
+        None  # while texts are generated: as their ends so far suggest, and at most
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,15 @@ def summary_of(progress: "RunProgress") -> str:
 
 
 def _counted_in_tokens(model: "Progress") -> str:
-    """Return one line about a local model, whose tokens are counted."""
+    """Return one line about a local model, whose tokens are counted; how long texts become is not known beforehand."""
     saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked
     rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
-    left = (model.n_tokens_distinct - model.n_tokens_done) / rate if rate else None
+    left = model.seconds_left
+    if left is None and rate:
+        left = ((model.n_tokens_distinct - model.n_tokens_done) / rate,) * 2
     parts = [
         f"{model.n_outputs_done:,} of {model.n_outputs:,} outputs",
-        f"{model.n_tokens_done:,} of {model.n_tokens_distinct:,} tokens",
+        f"{model.n_tokens_done:,} of {'about ' if model.seconds_left else ''}{model.n_tokens_distinct:,} tokens",
         f"{saved:.0%} shared",
     ]
     if model.n_from_cache:
@@ -42,7 +44,8 @@ def _counted_in_tokens(model: "Progress") -> str:
     if rate:
         parts.append(f"{rate:,.0f} tokens/s")
     if left is not None:
-        parts.append(f"{clock(left)} left")
+        low, high = map(clock, left)
+        parts.append(f"{low} left" if left[1] < 1.2 * left[0] else f"{low} to {high} left")
     return ", ".join(parts)
 
 

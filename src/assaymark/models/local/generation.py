@@ -162,18 +162,28 @@ def as_window(
 ) -> Callable[[GenerationReport], None]:
     """Return an observer of steps that reports to `observe` in tokens: those generated and those expected.
 
-    Until the first sequence ends, each is expected to reach its maximum length; afterwards the mean of the ended ones.
+    Until the first sequence ends, each is expected to reach its maximum length; afterwards a token is the last one as
+    often as it was so far. The time left follows from the tokens generated since the first, since prompts are read many
+    times faster.
     """
     n_prompt = sum(int(p.tokens.size) * len(p.repeats) for p in prompts)
     most = sum(p.max_new_tokens * len(p.repeats) for p in prompts)
+    first: list[tuple[float, int]] = []  # seconds and tokens when the first were generated
 
     def on_step(report: GenerationReport) -> None:
-        each = most / max(report.n_sequences, 1)
-        if report.n_sequences_done:
-            each = min(each, report.n_generated / report.n_sequences_done)
-        n_new = report.n_generated + round(each * (report.n_sequences - report.n_sequences_done))
-        done = report.n_prompt_done + report.n_generated
-        observe(WindowReport(done, n_prompt + n_new, done, report.n_prompt + n_new, report.seconds, report.note))
+        longest, n_open = most / max(report.n_sequences, 1), report.n_sequences - report.n_sequences_done
+        at_most = longest * n_open - max(report.n_generated - longest * report.n_sequences_done, 0.0)
+        expected = (
+            min(at_most, report.n_generated / report.n_sequences_done * n_open) if report.n_sequences_done else at_most
+        )
+        n_new, left = report.n_generated + round(expected), None
+        if report.n_generated and not first:
+            first.append((report.seconds, report.n_generated))
+        elif first and report.n_generated > first[0][1]:
+            each = (report.seconds - first[0][0]) / (report.n_generated - first[0][1])
+            left = (each * expected, each * at_most)
+        done, n_distinct = report.n_prompt_done + report.n_generated, report.n_prompt + n_new
+        observe(WindowReport(done, n_prompt + n_new, done, n_distinct, report.seconds, report.note, left))
 
     return on_step
 
