@@ -12,7 +12,7 @@ nothing down until it is used. The kinds:
     aggregations declared with `assaymark.aggregation`
     filters      classes declared with `assaymark.filter_step`
     pages        functions of an open store that return a `web.app.Feature`
-    report_sections  functions of `results.documents.contents.ReportContents` that return blocks, before "Method"
+    report_sections  functions of `results.report.contents.ReportContents` that return blocks, before "Method"
     exporters    by suffix: functions of (run, path) that write a run's file
     baselines    baselines computed with a run: a function of (run, model, prepared, notify)
     audits       kinds of stored audits (`runs.stored.AuditKind`)

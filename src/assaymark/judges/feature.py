@@ -9,5 +9,5 @@ PLACES = {
             "Let a model judge stored answers; measure its agreement with people.",
         ),
     },
-    "audits": {"judging": "assaymark.judges.tables:judging_kind"},
+    "audits": {"judging": "assaymark.judges.documents:judging_kind"},
 }

@@ -6,15 +6,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from rich.table import Table
 
+from assaymark.documents.numbers import NOTHING
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import WIN_RATES
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Correlation, correlations
 
 AVERAGE = "average"

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assaymark.documents.numbers import shown_value
+from assaymark.documents.plain_text import printable
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, JsonValue
-from assaymark.results.numbers import is_proportion, shown_value
-from assaymark.results.plain_text import printable
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.statistics.exposure import Exposure, compare_parts
 from assaymark.statistics.multiplicity import holm
 
@@ -126,7 +127,7 @@ def _measured(table: BoardTable, runs: StoredRuns) -> list[tuple[StoredRun, Esti
 
 def exposure_table(rows: Sequence[ModelExposure]) -> "RenderableType":
     """Return a table for a terminal."""
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import plain_table
 
     table = plain_table()
     for header in ("model", "task"):

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import averaged
 from assaymark.leaderboard.view import parse_view
-from assaymark.results.console import Text
-from assaymark.results.views.cells import plain_table
 
 
 def found_rows(

@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from assaymark.documents.numbers import NOTHING, counted
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.leaderboard.preferences import Preference, PreferenceRanking
 from assaymark.leaderboard.recommend import (
     KnownModel,
@@ -17,9 +19,6 @@ from assaymark.leaderboard.recommend import (
 )
 from assaymark.leaderboard.rows import IntervalValue
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.views.cells import plain_table
 
 MOST_LISTED = 100  # rated models of one category
 NAMED = 10  # models that a line names

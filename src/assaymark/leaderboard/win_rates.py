@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rich.table import Table
 
+from assaymark.documents.numbers import NOTHING, shown_interval, shown_value
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board import column_keys
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import JsonValue, content_hash
-from assaymark.results.console import Text
 from assaymark.results.evidence.records import ScoreRow, row_value
-from assaymark.results.numbers import NOTHING, shown_interval, shown_value
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.helm_win_rates import (
     OrderDependence,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, RunPlan
 from assaymark.results.comparison.records import Difference, PairComparison
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
@@ -144,8 +144,7 @@ def _of_base(base: Run, wanted: Mapping[str, object]) -> Run | None:
 
 def tune_table(models: Sequence[TunedModel]) -> "Iterator[RenderableType]":
     """Yield the effects for a terminal: gains in points with 95% intervals."""
-    from assaymark.results.console import Text
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import Text, plain_table
 
     for model in models:
         yield Text(f"{model.model} (run {model.run_id[:8]})", style="bold")

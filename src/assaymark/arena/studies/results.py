@@ -17,11 +17,10 @@ from rich.console import Group, RenderableType
 from assaymark.arena.studies.study_log import AssignmentRow, StudyLog
 from assaymark.arena.studies.study_plan import PlannedQuestion, StudyPlan
 from assaymark.arena.votes import WINNERS
+from assaymark.documents.numbers import NOTHING, counted
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, StoreError
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import krippendorff_alpha
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson

@@ -62,7 +62,7 @@ def _overview(sections: "Sequence[GuideSection]") -> "Table":
 def _print_section(section: "GuideSection") -> None:
     from rich.table import Table
 
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     print_rich(Text(section.capability.advice))
     if not section.entries:

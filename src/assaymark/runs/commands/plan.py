@@ -158,7 +158,7 @@ def _named(tasks: list[str]) -> str:
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     """Print the minimum detectable effect of each task, group and composite, and the samples the wanted one needs."""
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import plain_table
 
     table = plain_table()
     table.add_column("in points", overflow="fold")
