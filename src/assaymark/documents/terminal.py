@@ -254,6 +254,8 @@ def _size(column: Column, cells: Sequence[Cell], *, beside: bool = False) -> int
     if beside and column.kind == "number":
         below = max([0, *(len(cell.below) for cell in cells)])
         return max([len(column.label), *(len(cell.text) + (below + 1 if below else 0) for cell in cells)])
+    if beside and not any(cell.depth or cell.role for cell in cells):
+        return min(LEAST_FOLDED, _size(column, cells))  # a text that may be folded, but names
     arrow = 2 * any(cell.mark for cell in cells)
     note = 2 if column.kind == "text" else 0  # its indent
     lines = [line for cell in cells for line in (*cell.text.split("\n"), " " * note + cell.below)]
