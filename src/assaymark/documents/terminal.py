@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, TextIO
 
 from rich import box
@@ -159,6 +159,7 @@ DRAWN_WIDTHS = (8, 40)  # columns of a drawn interval
 LONGEST_HEADER = 12  # of a column with a short label
 MIN_NAME = 15  # columns that a name gets at least before it is broken at its underscores
 GAP = 2  # between columns
+NOTE_INDENT = 2  # of what is below a name
 
 
 def rendered(blocks: Iterable[Block]) -> Iterator[RenderableType]:
@@ -202,43 +203,66 @@ def _tile(tile: Tile) -> Text:
     return text.append(f"  {tile.below}", style="dim") if tile.below else text
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a table is laid out: the columns that are shown, their labels, and the columns of the terminal they have.
+
+    name: of the names, where they are the one column of text. beside: of each note that is beside its number; 0: below.
+    """
+
+    shown: list[int]
+    columns: list[Column]
+    legend: str
+    name: int
+    drawn: int
+    beside: list[int]
+
+
+def _layout(block: Table, width: int) -> _Layout:
+    columns, legend = _labelled(block.columns)
+    cells = [[row[index] for row in block.rows] for index in range(len(columns))]
+    sizes = [_size(column, own) for column, own in zip(columns, cells, strict=True)]
+    shown = [index for index, column in enumerate(columns) if column.kind != "drawn"]
+    for index in [index for index in shown if columns[index].is_extra]:
+        if sum(sizes[each] + GAP for each in shown) - GAP > width:
+            shown.remove(index)
+    free = width - sum(sizes[index] + GAP for index in shown)
+    names = [index for index in shown if columns[index].kind == "text"] == [0]
+    drawn = min(DRAWN_WIDTHS[1], free)
+    if drawn >= DRAWN_WIDTHS[0]:
+        shown = [index for index, column in enumerate(columns) if index in shown or column.kind == "drawn"]
+    notes = [
+        max([0, *(len(cell.below) for cell in own)]) if column.kind == "number" else 0
+        for column, own in zip(columns, cells, strict=True)
+    ]
+    one_line = 0
+    for index in shown:
+        column, numbers = columns[index], [len(cell.text) for cell in cells[index]]
+        if notes[index]:
+            one_line += max(len(column.label), *numbers, 0) + 1 + notes[index] + GAP
+        else:
+            one_line += (min(sizes[index], LEAST_FOLDED) if index and column.kind == "text" else sizes[index]) + GAP
+    beside = notes if one_line - GAP <= width else [0] * len(columns)
+    return _Layout(shown, columns, legend, max(MIN_NAME, sizes[0] + free + GAP) if names else WIDEST, drawn, beside)
+
+
 def _table(block: Table, width: int) -> RenderableType:
     """Return a table: text is folded, numbers are whole, and intervals are drawn in the columns that are left."""
-    columns, legend = _labelled(block.columns)
-    sizes = [_size(column, [row[index] for row in block.rows]) for index, column in enumerate(columns)]
-    kept = [index for index, column in enumerate(columns) if column.kind != "drawn"]
-    for index in [index for index in kept if columns[index].is_extra]:
-        if sum(sizes[each] + GAP for each in kept) - GAP > width:
-            kept.remove(index)
-    free = width + GAP - sum(sizes[each] + GAP for each in kept)
-    texts = [index for index in kept if columns[index].kind == "text"]
-    name = max(MIN_NAME, sizes[texts[0]] + free - GAP) if len(texts) == 1 and texts[0] == 0 else WIDEST
-    is_beside = (
-        sum(_size(columns[index], [row[index] for row in block.rows], beside=True) + GAP for index in kept) <= width
-    )
-    drawn = min(DRAWN_WIDTHS[1], free - GAP)
-    if drawn >= DRAWN_WIDTHS[0]:
-        kept = [index for index in range(len(columns)) if index in kept or columns[index].kind == "drawn"]
+    layout = _layout(block, width)
     drawing = plain_table()
-    for column in (columns[index] for index in kept):
+    for index in layout.shown:
+        column = layout.columns[index]
         if column.kind == "drawn":
-            ends = f"{column.scale[2]}{column.scale[3]:>{drawn - len(column.scale[2])}}"
+            ends = f"{column.scale[2]}{column.scale[3]:>{layout.drawn - len(column.scale[2])}}"
             drawing.add_column(ends, no_wrap=True)
         elif column.kind == "text":
-            drawing.add_column(
-                column.label, overflow="fold", no_wrap=len(texts) == 1 and sizes[texts[0]] <= name < WIDEST
-            )
+            drawing.add_column(column.label, overflow="fold", no_wrap=layout.name < WIDEST)
         else:
             drawing.add_column(column.label, justify="right", no_wrap=True)
     for number, row in enumerate(block.rows):
-        cells = [
-            _strip(row[index].drawn, columns[index].scale, drawn) if columns[index].kind == "drawn"
-            else _cell(row[index], columns[index], name if index == 0 else WIDEST, is_beside=is_beside)
-            for index in kept
-        ]  # fmt: skip
         is_before_total = number + 1 < len(block.rows) and block.rows[number + 1][0].role == "total"
-        drawing.add_row(*cells, end_section=is_before_total)
-    return Group(Text(legend), drawing) if legend else drawing
+        drawing.add_row(*(_cell(row[index], index, layout) for index in layout.shown), end_section=is_before_total)
+    return Group(Text(layout.legend), drawing) if layout.legend else drawing
 
 
 def _labelled(columns: Sequence[Column]) -> tuple[list[Column], str]:
@@ -249,32 +273,32 @@ def _labelled(columns: Sequence[Column]) -> tuple[list[Column], str]:
     return [replace(column, label=column.short or column.label) for column in columns], legend
 
 
-def _size(column: Column, cells: Sequence[Cell], *, beside: bool = False) -> int:
-    """Return the columns of the terminal that a column takes."""
-    if beside and column.kind == "number":
-        below = max([0, *(len(cell.below) for cell in cells)])
-        return max([len(column.label), *(len(cell.text) + (below + 1 if below else 0) for cell in cells)])
-    if beside and not any(cell.depth or cell.role for cell in cells):
-        return min(LEAST_FOLDED, _size(column, cells))  # a text that may be folded, but names
-    arrow = 2 * any(cell.mark for cell in cells)
-    note = 2 if column.kind == "text" else 0  # its indent
-    lines = [line for cell in cells for line in (*cell.text.split("\n"), " " * note + cell.below)]
-    longest = max([0, *(len(line) for line in lines)]) + max([0, *(2 * cell.depth for cell in cells)])
-    return max([*map(len, column.label.split("\n")), longest + arrow])
+def _size(column: Column, cells: Sequence[Cell]) -> int:
+    """Return the columns of the terminal that a column takes, with its notes below."""
+    indent = NOTE_INDENT if column.kind == "text" else 0
+    lines = [column.label]
+    for cell in cells:
+        arrow, _ = MARKS[cell.mark]
+        lines += [" " * 2 * cell.depth + cell.text + arrow, " " * (2 * cell.depth + indent) + cell.below]
+    return max(len(line) for text in lines for line in text.split("\n"))
 
 
-def _cell(cell: Cell, column: Column, width: int, *, is_beside: bool) -> Text:
+def _cell(cell: Cell, index: int, layout: _Layout) -> Text:
     """Return a cell; a name that is wider than its column is broken at its underscores."""
+    column = layout.columns[index]
+    if column.kind == "drawn":
+        return _strip(cell.drawn, column.scale, layout.drawn)
     arrow, style = MARKS[cell.mark]
     indent = "  " * cell.depth
     name = indent + cell.text
-    broken = _broken(name, width) if column.kind == "text" and max(map(len, name.split("\n"))) > width else name
+    broken = _broken(name, layout.name) if index == 0 and len(name) > layout.name else name
     text = Text(broken + arrow, style="bold" if cell.role or column.is_main else style)
+    if beside := layout.beside[index]:
+        return text.append(f" {cell.below:>{beside}}", style="not bold dim")
     if not cell.below:
         return text
-    is_one_line = is_beside and column.kind == "number"
-    start = " " if is_one_line else f"\n{indent}  " if column.kind == "text" else "\n"
-    return text.append(start + cell.below, style="not bold dim")
+    start = indent + " " * NOTE_INDENT if column.kind == "text" else ""
+    return text.append(f"\n{start}{cell.below}", style="not bold dim")
 
 
 def _broken(name: str, width: int) -> str:
