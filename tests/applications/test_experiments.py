@@ -126,7 +126,7 @@ def test_a_notebook_shows_it_as_html(runs: tuple[assaymark.Run, assaymark.Run]) 
     assert not {"b", "i", "script"} & texts.tags
     assert "24 rows, those that got worse first" in texts.texts
     assert any("<b>nine</b>" in text for text in texts.texts)
-    assert any(text.startswith("r9: <i>9</i>") for text in texts.texts)
+    assert "r9: <i>9</i>" in "".join(texts.texts)  # a name may be broken after a slash
     assert "those that got worse first" in str(result)
     assert as_text(str(result))
 
