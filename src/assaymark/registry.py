@@ -41,10 +41,11 @@ REGISTERING = (
 
 
 class Place(NamedTuple):
-    """Where a registered object is. summary: what a list says of it, without importing it."""
+    """Where a registered object is. summary: what a list says of it, without importing it. section: of the list."""
 
     target: str  # module:attribute
     summary: str = ""
+    section: str = ""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
