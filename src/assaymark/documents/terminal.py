@@ -221,7 +221,7 @@ class _Layout:
 def _layout(block: Table, width: int) -> _Layout:
     columns, legend = _labelled(block.columns)
     cells = [[row[index] for row in block.rows] for index in range(len(columns))]
-    sizes = [_size(column, own) for column, own in zip(columns, cells, strict=True)]
+    sizes = [_size(column, cells[index], is_first=index == 0) for index, column in enumerate(columns)]
     shown = [index for index, column in enumerate(columns) if column.kind != "drawn"]
     for index in [index for index in shown if columns[index].is_extra]:
         if sum(sizes[each] + GAP for each in shown) - GAP > width:
@@ -273,9 +273,9 @@ def _labelled(columns: Sequence[Column]) -> tuple[list[Column], str]:
     return [replace(column, label=column.short or column.label) for column in columns], legend
 
 
-def _size(column: Column, cells: Sequence[Cell]) -> int:
+def _size(column: Column, cells: Sequence[Cell], *, is_first: bool) -> int:
     """Return the columns of the terminal that a column takes, with its notes below."""
-    indent = NOTE_INDENT if column.kind == "text" else 0
+    indent = NOTE_INDENT if is_first and column.kind == "text" else 0
     lines = [column.label]
     for cell in cells:
         arrow, _ = MARKS[cell.mark]
@@ -297,7 +297,7 @@ def _cell(cell: Cell, index: int, layout: _Layout) -> Text:
         return text.append(f" {cell.below:>{beside}}", style="not bold dim")
     if not cell.below:
         return text
-    start = indent + " " * NOTE_INDENT if column.kind == "text" else ""
+    start = indent + " " * NOTE_INDENT if index == 0 and column.kind == "text" else ""
     return text.append(f"\n{start}{cell.below}", style="not bold dim")
 
 

@@ -19,7 +19,7 @@ from assaymark.documents.blocks import (
 )
 from assaymark.documents.charts import DifferencePoint, can_draw, difference_charts
 from assaymark.documents.document import Document, document
-from assaymark.documents.numbers import shown_p, shown_value
+from assaymark.documents.numbers import counted, shown_p, shown_value
 from assaymark.records import JsonValue
 from assaymark.results.comparison.records import OVERALL, Comparison, Difference, Flip, PairComparison
 from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference, table_notes
@@ -178,7 +178,11 @@ def metrics_note(lines: Sequence[Difference]) -> str:
 
 def _excluded(pair: PairComparison) -> list[str]:
     missing = sum(line.n_missing for line in pair.tasks)
-    return [f"{missing:,} samples are excluded: one run has no answer to them"] if missing else []
+    return (
+        [f"{counted(missing, 'sample')} excluded: one run has no answer to {'it' if missing == 1 else 'them'}"]
+        if missing
+        else []
+    )
 
 
 def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:
