@@ -227,7 +227,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr()
     (content,) = json.loads(out.read_text(encoding="utf-8"))
     assert f"{content['n_wrong']} of 28 answers wrong" in printed.out
-    assert "next:" in printed.out
+    assert "next, " in printed.out
     assert "show it with: assaymark show" in printed.err
     assert main(["diagnose", run.short_id, "--store", store, "--task", "demo_letter_places"]) == 2
     assert "nearest: demo_letters_places" in capsys.readouterr().err
