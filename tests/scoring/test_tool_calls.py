@@ -287,7 +287,7 @@ CALL = '{"name": "f", "arguments": {"a": 1}}'
         ("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1", None),
         ("<tool_call>f\n<arg_key>a</arg_key>\n</tool_call>", None),
         (
-            '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter></｜DSML｜invoke>',
+            '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter>',
             None,
         ),
         ("<function=f>" * 15_000, None),
