@@ -14,12 +14,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from assaymark.cli.main import main
+from assaymark.documents.html import find_browser
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
-from assaymark.results.documents.html import find_browser
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from assaymark.web.serve import ServerLimits, configured, listen

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "perturbations": {"errors", "records", "registry"},
     "scoring": {"errors", "records", "settings", "registry", "limits", "python_source"},
     "statistics": {"errors", "randomness", "registry"},
+    "documents": {"errors", "settings", "records", "drafts", "statistics"},
     "engine": {"errors", "settings"},
     "store": {"errors", "settings", "records", "registry"},
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "options": {"errors", "settings", "records", "registry", "perturbations", "prompts", "store", "tasks", "models"},
     "results": {
         "errors",
+        "documents",
         "python_source",
         "limits",
         "registry",
@@ -74,8 +76,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 # the shells: they know no feature; features register commands, pages and parts of the application with them
-MAY_IMPORT["cli"] = FOUNDATION | {"results"}
-MAY_IMPORT["web"] = FOUNDATION | {"results"}
+MAY_IMPORT["cli"] = FOUNDATION | {"documents"}
+MAY_IMPORT["web"] = FOUNDATION | {"documents"}
 # features, each after those it may import
 BELOW = set(MAY_IMPORT) - {"engine", "web"}
 MAY_IMPORT["interop"] = BELOW - {"hub_access", "randomness", "stopping"}
@@ -108,7 +110,7 @@ MAY_IMPORT_INSIDE: dict[str, dict[str, set[str]]] = {
         "evidence": set(),
         "comparison": {"evidence"},
         "views": {"evidence", "comparison"},
-        "documents": {"evidence", "comparison", "views"},
+        "report": {"evidence", "comparison", "views"},
     },
 }
 ASSEMBLING = {"create", "language_model"}

@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from assaymark.results.evidence.from_store import run_view
-from assaymark.results.views.tables import run_table
-from assaymark.runs.comparison import comparison_views
+from assaymark.results.views.run_document import run_document
 from assaymark.runs.demo import run_demo
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
@@ -25,7 +24,7 @@ def main() -> int:
         result = run_demo(str(Path(folder) / "store.sqlite"))
         views = [run_view(run.store, run.id) for run in result.runs]
         console = Console(record=True, width=WIDTH, highlight=False, file=sys.stderr, force_terminal=True)
-        for renderable in (run_table(views), *comparison_views(result.comparison)):
+        for renderable in (run_document(views), "", result.comparison.document()):
             console.print(renderable)
     # the fonts that rich would have the viewer fetch are left out: a page of ours asks nobody for anything
     picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL)

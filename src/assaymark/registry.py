@@ -12,7 +12,7 @@ nothing down until it is used. The kinds:
     aggregations declared with `assaymark.aggregation`
     filters      classes declared with `assaymark.filter_step`
     pages        functions of an open store that return a `web.app.Feature`
-    report_sections  functions of `results.documents.contents.ReportContents` that return blocks, before "Method"
+    report_sections  functions of `results.report.contents.ReportContents` that return blocks, before "Method"
     exporters    by suffix: functions of (run, path) that write a run's file
     baselines    baselines computed with a run: a function of (run, model, prepared, notify)
     audits       kinds of stored audits (`runs.stored.AuditKind`)
@@ -41,10 +41,11 @@ REGISTERING = (
 
 
 class Place(NamedTuple):
-    """Where a registered object is. summary: what a list says of it, without importing it."""
+    """Where a registered object is. summary: what a list says of it, without importing it. section: of the list."""
 
     target: str  # module:attribute
     summary: str = ""
+    section: str = ""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

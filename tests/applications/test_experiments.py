@@ -10,8 +10,8 @@ from scipy import stats
 
 import assaymark
 from assaymark.cli.main import main
+from assaymark.documents.terminal import as_text
 from assaymark.errors import UsageError
-from assaymark.results.console import as_text
 
 N = 24
 ROWS = [
@@ -122,11 +122,11 @@ def test_a_notebook_shows_it_as_html(runs: tuple[assaymark.Run, assaymark.Run]) 
     result = assaymark.experiment(*runs)
     texts = Texts()
     texts.feed(result._repr_html_())
-    assert {"table", "svg", "details", "summary"} <= texts.tags
+    assert {"table", "svg"} <= texts.tags
     assert not {"b", "i", "script"} & texts.tags
-    assert "24 rows, those that got worse first (the first 20)" in texts.texts
+    assert "24 rows, those that got worse first" in texts.texts
     assert any("<b>nine</b>" in text for text in texts.texts)
-    assert any(text.startswith("r9: <i>9</i>") for text in texts.texts)
+    assert "r9: <i>9</i>" in "".join(texts.texts)  # a name may be broken after a slash
     assert "those that got worse first" in str(result)
     assert as_text(str(result))
 

@@ -18,8 +18,8 @@ from assaymark.applications.scorer import Answered, JudgedScorer, Result, Scorer
 from assaymark.applications.scorers import SCORERS, check_needs, scorers_of
 from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.applications.scorers.similarity import best_match, json_similarity, levenshtein, number_similarity
+from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
-from assaymark.results.console import as_text
 from assaymark.results.views.samples import sample_view
 
 

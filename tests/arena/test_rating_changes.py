@@ -10,7 +10,7 @@ from benchmarks.arena_simulation import Voters
 from scipy import stats
 
 from assaymark.arena.rating_changes import changes_between
-from assaymark.arena.rating_tables import warnings
+from assaymark.arena.rating_documents import warnings
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes, votes_in
 from assaymark.arena.votes import published_row

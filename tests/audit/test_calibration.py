@@ -9,11 +9,11 @@ from click.testing import CliRunner
 import assaymark
 from assaymark.audit.auditing import audit_calibration
 from assaymark.audit.calibration import ALL, calibration_of
-from assaymark.audit.tables import calibration_table
+from assaymark.audit.documents import calibration_document
 from assaymark.cli.main import cli, main
+from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
-from assaymark.results.console import as_text
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [{"question": f"Number {i}?", "choices": ["a", "b", "c"], "answer": i % 3} for i in range(60)]
@@ -83,7 +83,7 @@ def test_without_both_right_and_wrong_answers_there_is_no_slope(credit: float, s
     """The direction is that of the mean confidence, and nothing is called a slope of 0."""
     audit = calibration_of("made", [(0.9 + 0.001 * at, credit) for at in range(76)])
     assert audit.platt.slope is None
-    assert f"no Platt slope ({said}confident" in as_text(calibration_table([audit]), 120)
+    assert f"no Platt slope ({said}confident" in as_text(calibration_document([audit]), 120)
 
 
 @pytest.mark.slow

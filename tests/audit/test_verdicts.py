@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from assaymark.audit.contamination import ContaminationTest
-from assaymark.audit.tables import contamination_json, contamination_table
+from assaymark.audit.documents import contamination_document, contamination_json
 from assaymark.audit.verdicts import contamination_verdict
-from assaymark.results.console import as_text
+from assaymark.documents.terminal import as_text
 
 ORDER = ContaminationTest("arc", "order", "t", 0.3, 50, 0.4, 0.4)
 OPTIONS = ContaminationTest("arc", "options", "t", 0.1, 50, 0.6, 0.6)
@@ -39,7 +39,7 @@ def test_a_sign_is_named_with_its_p() -> None:
 
 def test_the_report_opens_with_the_sentence_and_has_no_empty_rows() -> None:
     """Verdict and published methods come first; a test that could not be run has no row, but is in the JSON."""
-    result = as_text(contamination_table([ORDER, NUMBERS]), width=200)
+    result = as_text(contamination_document([ORDER, NUMBERS]), width=200)
     assert result.splitlines()[0].strip().startswith("No sign of contamination in 1 test; 1 could not be run because")
     assert result.splitlines()[1].strip() == "Methods: order of the rows (Oren et al. 2023)."
     assert "numbers " not in "\n".join(result.splitlines()[2:])

@@ -11,7 +11,7 @@ import pytest
 
 import assaymark
 from assaymark.cli.main import main
-from assaymark.results.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
+from assaymark.documents.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 ESC, BELL, CSI = "\x1b", "\x07", "\x9b"

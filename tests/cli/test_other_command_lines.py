@@ -1,13 +1,14 @@
 """Command lines written for any version of lm-eval: they run, or an error has what to write instead."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assaymark.cli.main import main
+from assaymark.cli.main import COMMANDS, main
 from assaymark.store import Store
 
 FAKE = ["run", "--model", "fake", "--quiet", "--tasks", "demo_letters", "--limit", "4"]
@@ -170,11 +171,13 @@ def test_errors_are_one_line_with_a_remedy(words: list[str], expected: str, caps
     assert expected in line
 
 
-def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without arguments the commands are listed."""
-    main([])
-    output = capsys.readouterr()
-    assert "Commands:" in output.out + output.err
+def test_the_command_alone_shows_first_commands_and_its_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without arguments there are five first commands; the help lists all by what they are for, each once."""
+    assert main([]) == 0
+    assert capsys.readouterr().out.count("\nassaymark ") == 4
+    assert main(["--help"]) == 0
+    listed = re.findall(r"^  ([a-z][\w-]*)  ", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
 
 
 # --------------------------------------------------------------------------------------------------- task files

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,14 +37,6 @@ def test_every_public_name_is_documented() -> None:
     """What the Python page documents by autodoc is public; docs/conf.py puts every other name on the reference."""
     documented = set(re.findall(r"^\.\. auto(?:function|class):: assaymark\.(\w+)$", PYTHON_PAGE, re.MULTILINE))
     assert {"evaluate", "Run"} <= documented <= set(assaymark.__all__)
-
-
-def test_every_extra_is_in_the_quick_start() -> None:
-    """The table of extras has one row for each extra that users install."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    page = (ROOT / "docs" / "quick_start.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `([\w-]+)` \|", page.partition("| extra |")[2].partition("\n\n")[0], re.MULTILINE)
-    assert sorted(listed) == sorted(set(extras) - {"dev"})
 
 
 def test_the_changelog_names_pages_without_links() -> None:

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from assaymark.cli.main import main
+from assaymark.documents.blocks import Paragraph
 from assaymark.errors import DataError
 from assaymark.interop.log_files import zip_member
 from assaymark.interop.read_imported import read_imported
-from assaymark.results.documents.blocks import Paragraph
-from assaymark.results.documents.contents import report_contents
-from assaymark.results.documents.document import document_blocks
+from assaymark.results.report.contents import report_contents
+from assaymark.results.report.document import document_blocks
 from assaymark.runs.comparison import compare_stored
 from assaymark.runs.exporting import import_run
 from assaymark.store import Store

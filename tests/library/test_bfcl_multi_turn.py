@@ -21,13 +21,13 @@ import httpx
 import pytest
 from rich.console import Group
 
+from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, PlanError
 from assaymark.interop.lm_eval_files import write_lm_eval_files
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.records import Message, Output, Request, ResultPart, Sample, ScoreStatus
-from assaymark.results.console import as_text
 from assaymark.results.views.samples import conversations, dialogue_view
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate

@@ -13,11 +13,11 @@ import yaml
 from rich.console import Group, RenderableType
 
 from assaymark.audit.task_check import check_task
+from assaymark.documents.terminal import as_text
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.models.fake import FakeModel
 from assaymark.records import GenerateQuery, Message, Output, Query, Request, TextPart
-from assaymark.results.console import as_text
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.execute import execute

@@ -1,6 +1,6 @@
 """`explain`: a task's card, filters and metrics can be shown without its data."""
 
-from assaymark.results.console import as_text
+from assaymark.documents.terminal import as_text
 from assaymark.runs.explain import explain_task, explanation_view
 
 

@@ -7,9 +7,9 @@ import pytest
 
 import assaymark
 from assaymark.cli.main import main
-from assaymark.results.documents.blocks import Figure
-from assaymark.results.documents.contents import report_contents
-from assaymark.results.documents.document import document_blocks
+from assaymark.documents.blocks import Figure
+from assaymark.results.report.contents import report_contents
+from assaymark.results.report.document import document_blocks
 from assaymark.runs.reporting import read_claims
 from assaymark.runs.run import Run
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from assaymark.documents.terminal import as_text
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import Output
-from assaymark.results.console import as_text
 from assaymark.results.views.run_list import run_list_table
 from assaymark.store import Store
 from assaymark.store.run_list import _find

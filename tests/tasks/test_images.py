@@ -17,10 +17,10 @@ from PIL import Image
 
 from assaymark.audit.auditing import audit_contamination, audit_prompts
 from assaymark.cli.main import main
+from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, HashMismatch, MalformedSample, PlanError
 from assaymark.interop.export_tables import wrong_rows
 from assaymark.records import ImagePart, Message, Request
-from assaymark.results.console import as_text
 from assaymark.results.views.samples import sample_to_json, sample_view
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.rescoring import RescoreOptions, rescore_run

@@ -6,12 +6,16 @@ that got worse first, and a notebook shows the same as HTML. The command is `ass
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assaymark.records import JsonValue
 from assaymark.results.comparison.records import Comparison
 from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 from assaymark.runs.comparison import compare_runs, differences_by_part, rows_of_pairs
 from assaymark.runs.run import Run
+
+if TYPE_CHECKING:
+    from assaymark.documents.document import Document
 
 
 @dataclass(frozen=True)
@@ -48,22 +52,24 @@ class Experiment:
             else content
         )
 
-    def __str__(self) -> str:
-        """Return the tables as text."""
-        from assaymark.results.console import as_text
-        from assaymark.results.views.comparison_tables import comparison_table
-        from assaymark.results.views.row_tables import rows_table
-
-        tables = [rows_table(rows, pair) for rows, pair in zip(self.rows, self.comparison.pairs, strict=True)]
-        return "\n".join(as_text(each) for each in (comparison_table(self.comparison), *tables))
-
-    def _repr_html_(self) -> str:
-        """Return the differences and the first rows as HTML, which notebooks show."""
-        from assaymark.results.documents.notebook import comparison_html
-        from assaymark.results.views.row_tables import rows_html
+    def document(self) -> "Document":
+        """Return the differences and the first rows."""
+        from assaymark.documents.document import document
+        from assaymark.results.comparison.document import comparison_document
+        from assaymark.results.views.row_tables import rows_blocks
 
         pairs = zip(self.rows, self.comparison.pairs, strict=True)
-        return comparison_html(self.comparison) + "".join(rows_html(rows, pair) for rows, pair in pairs)
+        return document(comparison_document(self.comparison).blocks, *(rows_blocks(rows, pair) for rows, pair in pairs))
+
+    def __str__(self) -> str:
+        """Return the document as text."""
+        return str(self.document())
+
+    def _repr_html_(self) -> str:
+        """Return the document as HTML, which notebooks show."""
+        from assaymark.documents.notebook import notebook_html
+
+        return notebook_html(self.document().blocks)
 
 
 def experiment(first: Run, *others: Run) -> Experiment:

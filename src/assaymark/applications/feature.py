@@ -52,11 +52,14 @@ PLACES = {
     },
     "commands": {
         "outcomes": Place(
-            "assaymark.applications.commands.outcomes:outcomes", "Compare variants by what their users did."
+            "assaymark.applications.commands.outcomes:outcomes",
+            "Compare variants by what their users did.",
+            "Applications and code",
         ),
         "traces": Place(
             "assaymark.applications.traces.commands:traces",
             "Show, export and remove traces; make projects.",
+            "Applications and code",
         ),
     },
     "served": {"traces": "assaymark.applications.traces.serving:served_traces"},

@@ -10,6 +10,7 @@ from typing import Any
 from assaymark.applications.evaluate import PreparedApplication, prepare_application
 from assaymark.applications.judging_scores import MOST_TOKENS
 from assaymark.applications.scorer import Answered, JudgedScorer
+from assaymark.documents.numbers import counted
 from assaymark.judges.judge import open_judge
 from assaymark.judges.material import JudgePromptWriter, ask
 from assaymark.models.cost.bill import CostForecast, cost_forecast
@@ -17,7 +18,6 @@ from assaymark.models.cost.prices import find_price
 from assaymark.models.lending import lent
 from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, JsonValue, Message, Request
-from assaymark.results.numbers import counted
 from assaymark.runs.stored import existing_store
 from assaymark.runs.targets import TargetForecast
 from assaymark.settings import store_location

@@ -114,7 +114,7 @@ def _result(
     run: "Run", metric: str, condition: str, baseline: "Run | None", task: str | None, allowed: int
 ) -> GateResult:
     from assaymark.results.comparison.gates import check_against, check_bound, parse_bound_gate
-    from assaymark.results.numbers import is_proportion
+    from assaymark.results.estimate_texts import is_proportion
 
     parsed = parse_bound_gate(condition)
     if parsed.kind == "baseline" and baseline is None:
@@ -222,7 +222,8 @@ def _message(
     estimate: Estimate, condition: str, outcome: str, interval: "BoundResult", why: str, baseline: "Run | None"
 ) -> str:
     """Return the result in a few lines, for people who read a failed test."""
-    from assaymark.results.numbers import is_proportion, shown_difference, shown_value
+    from assaymark.documents.numbers import shown_difference, shown_value
+    from assaymark.results.estimate_texts import is_proportion
 
     is_share = is_proportion(estimate)
 

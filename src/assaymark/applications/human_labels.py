@@ -13,14 +13,14 @@ from typing import Final
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
+from assaymark.documents.blocks import Block, Bullets, Heading
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.errors import DataError, UsageError
 from assaymark.judges.grades import GivenGrade, GradeReport, JudgeGrades, grade_report, grade_report_json
 from assaymark.records import JsonValue
 from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import nearest
-from assaymark.results.documents.blocks import Block, Bullets, Heading
-from assaymark.results.documents.contents import ReportContents
-from assaymark.results.numbers import NOTHING, counted
+from assaymark.results.report.contents import ReportContents
 from assaymark.runs.run import Run
 
 BESIDE_PEOPLE: Final = "beside_people"  # in the run's facts

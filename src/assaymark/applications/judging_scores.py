@@ -47,7 +47,7 @@ from assaymark.settings import environment
 from assaymark.store import RunRow, Store
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 JUDGED_SCORES = "judged scores"  # the kind of audit that the plan has
 VERSION = 1  # raise it when the same plan would send other requests
@@ -439,8 +439,9 @@ def _counts(scorer: JudgedScorer, scores: Sequence[Score]) -> JudgedCounts:
 # ---------------------------------------------------------------------------------------- shown
 
 
-def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":  # noqa: ARG001 - the kind's signature
-    from rich.table import Table
+def _results(store: Store, row: RunRow) -> "tuple[JsonValue, Document]":  # noqa: ARG001 - the kind's signature
+    from assaymark.documents.blocks import Heading, table
+    from assaymark.documents.document import document
 
     counts: list[JudgedCounts] = stored_parts(row, JudgedCounts)
     settings = dict(row.plan.audit_settings.settings) if row.plan.audit_settings is not None else {}
@@ -453,10 +454,9 @@ def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":  
             for each in counts
         ],
     }  # fmt: skip
-    table = Table("scorer", "answers", "not scored", "failed", title=f"scores of {row.plan.model.name}")
-    for each in counts:
-        table.add_row(each.scorer, f"{each.n:,}", f"{each.n_not_scored:,}", f"{each.n_failed:,}")
-    return content, table
+    rows = [(each.scorer, f"{each.n:,}", f"{each.n_not_scored:,}", f"{each.n_failed:,}") for each in counts]
+    heading = Heading(f"scores of {row.plan.model.name}", 4)
+    return content, document(heading, table(("scorer", "answers", "not scored", "failed"), rows))
 
 
 judged_kind = AuditKind(_results, remark="the scores themselves are metrics of the run")

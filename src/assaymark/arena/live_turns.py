@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from assaymark.arena.live_battles import LiveArena, LiveBattle
 from assaymark.arena.voters import Release
+from assaymark.documents.plain_text import printable
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
-from assaymark.results.plain_text import printable
 
 Moderation = Callable[[Sequence[Mapping[str, str]]], str | None]
 """Takes a conversation (`role`, `content`); returns why it may not go on, in words for the voter, or None."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
-from assaymark.arena.rating_tables import FEW_VOTES, basis, warnings
+from assaymark.arena.rating_documents import FEW_VOTES, basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate, rated_part
 from assaymark.arena.vote_files import votes_in
 from assaymark.arena.voters import Flag, flagged_voters

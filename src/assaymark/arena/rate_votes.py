@@ -12,7 +12,7 @@ from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,29 +22,29 @@ class RatedVotes:
     votes: Votes
     ratings: ArenaRatings
 
-    def table(self) -> "RenderableType":
-        """Return the ratings as a table for a terminal."""
-        from assaymark.arena.rating_tables import ratings_table
+    def document(self) -> "Document":
+        """Return the ratings, the highest first, the models without a rating, and notes on the method."""
+        from assaymark.arena.rating_documents import ratings_document
 
-        return ratings_table(self.ratings, self.votes)
+        return ratings_document(self.ratings, self.votes)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return votes and ratings with stable names; undefined numbers are None."""
-        from assaymark.arena.rating_tables import ratings_json
+        from assaymark.arena.rating_documents import ratings_json
 
         return ratings_json(self.ratings, self.votes)
 
     def to_csv(self) -> str:
         """Return the rated models as CSV."""
-        from assaymark.arena.rating_tables import ratings_csv
+        from assaymark.arena.rating_documents import ratings_csv
 
         return ratings_csv(self.ratings)
 
     def to_markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        from assaymark.arena.rating_tables import ratings_markdown
+        from assaymark.documents.markdown import markdown_text
 
-        return ratings_markdown(self.ratings, self.votes)
+        return markdown_text(self.document().blocks)
 
 
 def rate_votes(

@@ -23,8 +23,8 @@ from assaymark.errors import DataError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, QueryKind, Request, ScoreStatus
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import find_estimate
-from assaymark.results.numbers import is_proportion
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.run import Run
@@ -32,7 +32,7 @@ from assaymark.runs.stored import AuditKind, stored_line
 from assaymark.store import RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 ANSWERS = "calibration of answers"
 RIGHT = "exact_match"  # HELM's measure of a right answer, used where the task has it
@@ -78,12 +78,12 @@ def _of_answers(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationA
     return replace(calibration_of(task, pairs), of="answers")
 
 
-def _stored_calibration(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def _stored_calibration(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
+    from assaymark.audit.documents import calibration_document
     from assaymark.audit.stored import plain
-    from assaymark.audit.tables import calibration_table
 
     audits = _calibrations(stored_parts(row, AnswerConfidences))
-    return plain(list(audits)), calibration_table(audits)
+    return plain(list(audits)), calibration_document(audits)
 
 
 answers_kind = AuditKind(_stored_calibration)

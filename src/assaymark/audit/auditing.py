@@ -43,7 +43,7 @@ from assaymark.store import RunRow, Store
 from assaymark.tasks.bound import BoundTask
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
@@ -51,26 +51,26 @@ PROMPTS = "prompts"
 EFFICIENCY = "efficiency"
 
 
-def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.tables import contamination_json, contamination_table
+def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
+    from assaymark.audit.documents import contamination_document, contamination_json
 
     parts: list[tuple[ContaminationTest, ...]] = stored_parts(row, tuple[ContaminationTest, ...])
     tests = corrected([test for part in parts for test in part])
-    return contamination_json(tests), contamination_table(tests)
+    return contamination_json(tests), contamination_document(tests)
 
 
-def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.tables import prompts_table
+def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
+    from assaymark.audit.documents import prompts_document
 
     audits: list[PromptAudit] = stored_parts(row, PromptAudit)
-    return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_table(audits)
+    return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_document(audits)
 
 
-def _efficiency(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.tables import efficiency_table
+def _efficiency(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
+    from assaymark.audit.documents import efficiency_document
 
     content = row.extra[AUDIT][PARTS][EFFICIENCY]
-    return content, efficiency_table(EfficiencyFit.from_json(content))
+    return content, efficiency_document(EfficiencyFit.from_json(content))
 
 
 contamination_kind = AuditKind(_stored_audit)

@@ -30,8 +30,9 @@ from assaymark.errors import DataError, PlanError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import Estimate, JsonValue, QueryKind, ScoreStatus
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import choice_queries, find_estimate, wrong_samples
-from assaymark.results.numbers import is_proportion, short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.plan import PreparedRun, render_of
@@ -42,18 +43,18 @@ from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.bound import BoundTask
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 DIAGNOSIS = "diagnosis"
 MOST_MODELS = 20  # of the store, the best ones
 Announce = Callable[[str], None]
 
 
-def _stored_diagnosis(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.tables import diagnosis_table
+def _stored_diagnosis(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
+    from assaymark.audit.documents import diagnosis_document
 
     diagnoses: list[Diagnosis] = stored_parts(row, Diagnosis)
-    return plain(diagnoses), diagnosis_table(diagnoses)
+    return plain(diagnoses), diagnosis_document(diagnoses)
 
 
 diagnosis_kind = AuditKind(_stored_diagnosis, "diagnosis")

@@ -7,12 +7,16 @@ PLACES = {
         "audit": Place(
             "assaymark.audit.commands.audit:audit",
             "Test for contamination, sensitivity to prompts, and calibration.",
+            "Read and compare",
         ),
         "diagnose": Place(
             "assaymark.audit.commands.diagnose:diagnose",
             "Say why answers of a stored run are wrong: position bias, extraction, prompt, knowledge.",
+            "Read and compare",
         ),
-        "task": Place("assaymark.audit.commands.task:task", "Check a task file before evaluating a model on it."),
+        "task": Place(
+            "assaymark.audit.commands.task:task", "Check a task file before evaluating a model on it.", "Evaluate"
+        ),
     },
     "audits": {
         "contamination": "assaymark.audit.auditing:contamination_kind",

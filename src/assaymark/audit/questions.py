@@ -1,16 +1,12 @@
-"""The questions of a task over all models of the store, for the terminal."""
+"""The questions of a task over all models of the store."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from assaymark.documents.blocks import Block, Column, Heading, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted, shown_p
 from assaymark.results.evidence.questions import Question, Questions, questions_in
-from assaymark.results.numbers import counted
 from assaymark.runs.stored import existing_store
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType as Renderable
-
-__all__ = ["Questions", "question_table", "questions_of"]
 
 MOST_SHOWN = 10
 
@@ -21,35 +17,23 @@ def questions_of(store: str | None, task: str) -> Questions:
     return questions_in(opened, opened.runs(), task)
 
 
-def question_table(answered: Questions) -> "Renderable":
-    """Return the suspicious questions and the hardest ones for a terminal."""
-    from rich.console import Group, RenderableType
-    from rich.padding import Padding
-
-    from assaymark.results.console import Text
-    from assaymark.results.numbers import NOTHING, shown_p
-    from assaymark.results.views.cells import plain_table
-
-    def rows(title: str, questions: Sequence[Question]) -> RenderableType:
-        table = plain_table()
-        for header in ("sample", "right", "with the rest", "p"):
-            table.add_column(header, justify="right", no_wrap=True)
-        table.add_column("question", overflow="fold")
-        for each in questions[:MOST_SHOWN]:
-            known = each.statistics
-            correlation = NOTHING if known.correlation is None else f"{known.correlation:+.2f}"
-            p = NOTHING if known.p is None else shown_p(known.p)
-            table.add_row(str(each.index), f"{100 * known.right:.0f}%", correlation, p, Text(each.text))
-        return Padding(Group(Text(title, style="bold"), table), (0, 1, 1, 1))
-
+def question_document(answered: Questions) -> Document:
+    """Return the suspicious questions and the hardest ones."""
     heading = f"{counted(len(answered.questions), 'question')} that {len(answered.models)} models answered"
-    suspicious = answered.suspicious
-    parts: list[RenderableType] = [
-        Padding(Text(f"{answered.task}: {heading}, the best of them {answered.models[0]}"), (0, 1))
-    ]
-    if suspicious:
+    facts = Paragraph(f"{answered.task}: {heading}, the best of them {answered.models[0]}")
+    if suspicious := answered.suspicious:
         title = f"{counted(len(suspicious), 'question')} that better models miss and weaker ones get right"
-        parts.append(rows(f"{title} (read question and key)", suspicious))
+        parts = _rows(f"{title} (read question and key)", suspicious)
     else:
-        parts.append(Padding(Text("no question that better models miss and weaker ones get right"), (0, 1, 1, 1)))
-    return Group(*parts, rows("the hardest", answered.hardest))
+        parts = [Paragraph("no question that better models miss and weaker ones get right")]
+    return document(facts, parts, _rows("the hardest", answered.hardest))
+
+
+def _rows(title: str, questions: Sequence[Question]) -> list[Block]:
+    body = []
+    for each in questions[:MOST_SHOWN]:
+        known = each.statistics
+        correlation = NOTHING if known.correlation is None else f"{known.correlation:+.2f}"
+        body.append((str(each.index), f"{100 * known.right:.0f}%", correlation, shown_p(known.p), each.text))
+    columns = ("sample", "right", "with the rest", "p", Column("question", "text"))
+    return [Heading(title, 4), table(columns, body, n_text=0)]

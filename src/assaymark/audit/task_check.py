@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, Request, Sample
 from assaymark.results.evidence.questions import questions_in
-from assaymark.results.numbers import counted
 from assaymark.runs.prepare import split_names
 from assaymark.settings import data_folder, store_location
 from assaymark.statistics.distributions import chi_square_sf

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.prompts import PromptAudit
-from assaymark.results.numbers import shown_p
+from assaymark.documents.numbers import shown_p
 
 ALPHA = 0.05
 METHODS = {

@@ -223,21 +223,46 @@ class LazyGroup(click.Group):
         return name, command, rest if name in AS_TYPED else normalise(_help_first(rest))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.summary) for name, place in COMMANDS.places().items()])
+        """Write the list of commands by what they are for, without importing any; those of packages come last."""
+        places = COMMANDS.places()
+        widest = max(map(len, places), default=0)
+        for section in (*SECTIONS, *sorted({place.section or OTHERS for place in places.values()} - set(SECTIONS))):
+            own = [(name.ljust(widest), place.summary) for name, place in places.items()
+                   if (place.section or OTHERS) == section]  # fmt: skip
+            if own:
+                with formatter.section(section):
+                    formatter.write_dl(own)
+
+
+SECTIONS = ("Evaluate", "Read and compare", "Leaderboards", "People and judges", "Applications and code",
+            "Try a model", "Files and this machine")  # fmt: skip
+OTHERS = "Other commands"
+FIRST = """\
+assaymark demo                    two small models on a small set of benchmarks
+assaymark run --model hf --model_args pretrained=DIR --tasks NAME
+                                  a benchmark on your model; lm-eval's flags work
+assaymark compare last~1 last     which of the last two runs is better
+assaymark serve                   a leaderboard of your runs, in the browser
+assaymark guide                   which benchmark measures what
+
+All commands: assaymark --help
+"""
 
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="Example: assaymark run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
 )
 @click.version_option(package_name="assaymark", message="assaymark %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere on the line.")
 @click.option("--no_warm", is_flag=True, help="Do not use the process of `warm start`; accepted anywhere on the line.")
-def cli(debug: bool, no_warm: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context, /, **_: bool) -> None:  # --debug and --no_warm were taken off the line
     """Standardised evaluation of language models. `run` accepts the options of lm-evaluation-harness."""
+    if ctx.invoked_subcommand is None:
+        echo(FIRST, nl=False)
 
 
 def _help_first(words: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from assaymark.results.plain_text import escape_unprintable, printable
+from assaymark.documents.plain_text import escape_unprintable, printable
 
 WHOLE = 10_000  # columns
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -39,7 +39,7 @@ def print_rich(*renderables: object) -> None:
 
     Where it is a file or a pipe, nothing is folded or shortened, unless COLUMNS is set.
     """
-    from assaymark.results.console import SafeConsole
+    from assaymark.documents.terminal import SafeConsole
     from assaymark.settings import read
 
     is_whole = not sys.stdout.isatty() and not read("COLUMNS")

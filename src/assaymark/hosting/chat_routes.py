@@ -16,10 +16,10 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.responses import StreamingResponse
 
+from assaymark.documents.plain_text import printable
 from assaymark.hosting.chat_session import task_texts
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
 from assaymark.records import GenerationSettings, JsonValue
-from assaymark.results.plain_text import printable
 from assaymark.web.answers import answer_html
 from assaymark.web.app import Feature
 from assaymark.web.clients import Rate

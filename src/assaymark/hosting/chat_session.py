@@ -273,7 +273,7 @@ def _side_by_side(sides: Sequence[Conversation], question: str) -> None:
     """Show two answers in columns while both are generated. Raises: KeyboardInterrupt once both have stopped."""
     from rich.live import Live
 
-    from assaymark.results.console import SafeConsole
+    from assaymark.documents.terminal import SafeConsole
 
     columns = [_Column(side, question) for side in sides]
     for column in columns:
@@ -299,7 +299,7 @@ def _table(sides: Sequence[Conversation], columns: Sequence[_Column]) -> "Table"
     """Return both answers as a table of two columns."""
     from rich.table import Table
 
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     table = Table(expand=True, pad_edge=False)
     for side in sides:

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from assaymark.documents.plain_text import csv_row, latex_inline, markdown_inline
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate, JsonValue
 from assaymark.records.json_values import float_of, object_at
+from assaymark.results.estimate_texts import is_proportion, truncation_of
 from assaymark.results.evidence.from_store import deciding_score, gold_indices, label_of, wrong_samples
-from assaymark.results.numbers import is_proportion, truncation_of
-from assaymark.results.plain_text import csv_row, latex_inline, markdown_inline
 from assaymark.results.views.samples import answer_text, shown_choices
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord

@@ -7,6 +7,7 @@ PLACES = {
         "lm-eval": Place(
             "assaymark.interop.commands.lm_eval:lm_eval",
             "Run lm-evaluation-harness, with our engine as `--model assaymark`.",
+            "Evaluate",
         ),
     },
     "importers": {  # asked in this order

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.records.json_values import list_at, object_at, object_of, objects_at
-from assaymark.results.views.tables import estimate_json
+from assaymark.results.views.run_document import estimate_json
 from assaymark.settings import FORMER_NAME, VERSION
 from assaymark.store.rows import AttemptRow, RunRow
 

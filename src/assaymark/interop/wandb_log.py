@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
-from assaymark.results.numbers import reported_count
+from assaymark.results.estimate_texts import reported_count
 
 DEFAULTS = {"project": "assaymark", "job_type": "eval"}
 COLUMNS = ("task", "metric", "filter", "value", "low", "high", "stderr", "n")

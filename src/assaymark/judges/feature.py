@@ -7,7 +7,8 @@ PLACES = {
         "judge": Place(
             "assaymark.judges.commands.judge:judge",
             "Let a model judge stored answers; measure its agreement with people.",
+            "People and judges",
         ),
     },
-    "audits": {"judging": "assaymark.judges.tables:judging_kind"},
+    "audits": {"judging": "assaymark.judges.documents:judging_kind"},
 }

@@ -12,13 +12,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import SupportsFloat
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
 from assaymark.datasets.rows import Rows
 from assaymark.datasets.vote_columns import JUDGES, PROMPTS, SIDES
+from assaymark.documents.blocks import Block, Cell, Cells, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.agreement import are_two_people
 from assaymark.judges.judge_votes import TASK, has_task_column, in_task, question_names
@@ -28,9 +28,7 @@ from assaymark.judges.results import judged_models, read_results
 from assaymark.judges.single import Grade
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted, short_model_name
-from assaymark.results.views.cells import plain_table
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.grade_agreement import GradeAgreement, MeasuredAgreement, grade_agreement
@@ -213,8 +211,8 @@ _ROWS = (
 )
 
 
-def grade_report_table(report: GradeReport) -> RenderableType:
-    """Return the report for a terminal: the sentence, the counts, then each measure beside people's own."""
+def grade_report_document(report: GradeReport) -> Document:
+    """Return the report: the sentence, the counts, then each measure beside people's own."""
     facts = (
         f"{counted(report.n_judged, 'answer')} graded by {report.judge_name}, {report.n_labelled:,} of them with "
         f"{counted(report.n_grades, 'human grade')}"
@@ -226,30 +224,27 @@ def grade_report_table(report: GradeReport) -> RenderableType:
         "two people": report.people,
         "judge and people's mean": report.with_mean,
     }
-    table = plain_table()
-    table.add_column("agreement of grades", overflow="fold")
-    for name in ("value", "interval", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows: list[Cells] = []
     for name, measures in groups.items():
-        table.add_row(name, "", "", "0" if measures is None else f"{measures.n:,}")
+        rows.append((name, "", "", "0" if measures is None else f"{measures.n:,}"))
         for field, title in _ROWS:
             if measures is not None and getattr(measures, field) is not None:
-                table.add_row(f"  {title}", *_cells(getattr(measures, field), field), "")
-    parts: list[RenderableType] = [Text(report.trust, style="bold"), Text(facts, style="dim"), Text(), table]
-    if report.parts:
-        parts += [Text(), _turn_table(report)]
-    return Padding(Group(*parts, *_notes(report)), (0, 1))
+                rows.append((Cell(title, depth=1), *_cells(getattr(measures, field), field), ""))
+    return document(
+        Paragraph(report.trust, "verdict"),
+        Paragraph(facts, "facts"),
+        table(("agreement of grades", "value", "interval", "n"), rows),
+        _turns(report),
+        [Paragraph(line, "facts") for line in _notes(report)],
+    )
 
 
-def _turn_table(report: GradeReport) -> RenderableType:
-    table = plain_table()
-    table.add_column("judge and a person", overflow="fold")
-    for name in ("Spearman", "interval", "absolute difference", "n"):
-        table.add_column(name, justify="right")
+def _turns(report: GradeReport) -> list[Block]:
+    rows = []
     for name, agreement in report.parts.items():
         difference, _ = _cells(agreement.mean_absolute_difference)
-        table.add_row(f"turn {name}", *_cells(agreement.spearman), difference, f"{agreement.n:,}")
-    return table
+        rows.append((f"turn {name}", *_cells(agreement.spearman), difference, f"{agreement.n:,}"))
+    return [table(("judge and a person", "Spearman", "interval", "absolute difference", "n"), rows)] if rows else []
 
 
 def _cells(measured: MeasuredAgreement, field: str = "") -> tuple[str, str]:
@@ -264,7 +259,7 @@ def _cells(measured: MeasuredAgreement, field: str = "") -> tuple[str, str]:
 _INTERVALS = "Intervals are percentiles of a bootstrap over questions."
 
 
-def _notes(report: GradeReport) -> list[Text]:
+def _notes(report: GradeReport) -> list[str]:
     (low, high), (people_low, people_high) = report.judge_range, report.people_range
     ranges = f"Grades of the judge from {low:g} to {high:g}, of people from {people_low:g} to {people_high:g}"
     lines = [f"{ranges}: on different scales only the correlations mean something.", _INTERVALS]
@@ -274,7 +269,7 @@ def _notes(report: GradeReport) -> list[Text]:
     if alpha is not None and alpha.value is not None:
         ends = "" if alpha.low is None else f" ({alpha.low:.3f} to {alpha.high:.3f})"
         lines.append(f"Krippendorff's alpha of all people: {alpha.value:.3f}{ends}, {counted(alpha.n, 'answer')}")
-    return [Text(line, style="dim") for line in lines]
+    return lines
 
 
 COLUMNS: Mapping[str, Sequence[str]] = {

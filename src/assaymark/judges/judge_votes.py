@@ -16,7 +16,7 @@ from assaymark.judges.judging import JUDGING
 from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import judged_models, read_results
 from assaymark.records import JsonValue
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.store import RunRow, Store
 

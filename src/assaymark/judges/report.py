@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Block, Cell, Cells, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.agreement import BesideConstant, PairVote, RaterAgreement, Share, agreement_of, by_pair
 from assaymark.judges.corrected import CorrectedRate, corrected_rates
@@ -23,9 +23,7 @@ from assaymark.judges.results import read_results, summarise
 from assaymark.judges.single import mean_over_questions
 from assaymark.records import JsonValue
 from assaymark.registry import meant, nearest
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted, short_model_name
-from assaymark.results.views.cells import plain_table
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.statistics.agreement import Agreement
 from assaymark.statistics.estimate import IntervalEstimate
@@ -240,10 +238,9 @@ def report_json(report: JudgeReport) -> dict[str, JsonValue]:
     return asdict(report)
 
 
-def report_table(report: JudgeReport) -> RenderableType:
-    """Return the report for a terminal: the sentence, then agreement, biases and win rates."""
+def report_document(report: JudgeReport) -> Document:
+    """Return the report: the sentence, then agreement, biases and win rates."""
     agreement = report.agreement
-    head = Text(report.trust, style="bold")
     facts = (
         f"{counted(agreement.n_judged, 'pair')} judged by {report.judge}, {agreement.n_labelled:,} of them with "
         f"{counted(agreement.n_votes, 'human vote')}"
@@ -253,29 +250,28 @@ def report_table(report: JudgeReport) -> RenderableType:
         if agreement.with_majority.n:
             share = agreement.with_majority.n_agreeing / (agreement.with_majority.n + report.n_without_verdict)
             facts += f" (with them as disagreement, {share:.1%} with most people)"
-    parts = [head, Text(facts, style="dim"), Text(), _agreement_table(report), Text(), _bias_table(report)]
-    return Padding(Group(*parts, Text(), _rate_table(report.rates), *_rate_notes(report.rates)), (0, 1))
+    return document(
+        Paragraph(report.trust, "verdict"), Paragraph(facts, "facts"), _agreement(report), _biases(report),
+        _rates(report.rates),
+    )  # fmt: skip
 
 
-def _agreement_table(report: JudgeReport) -> RenderableType:
-    table = plain_table()
-    table.add_column("agreement", overflow="fold")
-    for name in ("share", "interval", "n", "by chance", "kappa", "interval"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _agreement(report: JudgeReport) -> list[Block]:
+    rows: list[Cells] = []
     for title, agreement in [
         ("", report.agreement),
         *((f", turn {name}", part) for name, part in report.parts.items()),
     ]:
-        for name, share in (
-            ("judge and people", agreement.judge),
-            ("  without ties", agreement.judge_decisive),
-            ("people with each other", agreement.people),
-            ("  without ties", agreement.people_decisive),
-            ("judge and most people", agreement.with_majority),
+        for name, depth, share in (
+            (f"judge and people{title}", 0, agreement.judge),
+            ("without ties", 1, agreement.judge_decisive),
+            (f"people with each other{title}", 0, agreement.people),
+            ("without ties", 1, agreement.people_decisive),
+            (f"judge and most people{title}", 0, agreement.with_majority),
         ):
-            table.add_row(name if name.startswith(" ") else name + title, *_share_cells(share))
+            rows.append((Cell(name, depth=depth), *_share_cells(share)))
     agreement = report.agreement
-    constant = [
+    lines = [
         _constant_line(beside, names)
         for beside, names in (
             (agreement.beside_constant, "whichever of two models people prefer"),
@@ -283,22 +279,23 @@ def _agreement_table(report: JudgeReport) -> RenderableType:
         )
         if beside is not None
     ]
-    return Group(table, *constant, *([_alpha_line(agreement.alpha)] if agreement.alpha is not None else []))
+    lines += [_alpha_line(agreement.alpha)] if agreement.alpha is not None else []
+    columns = ("agreement", "share", "interval", "n", "by chance", "kappa", "interval")
+    return [table(columns, rows), *(Paragraph(line, "facts") for line in lines)]
 
 
-def _constant_line(beside: BesideConstant, names: str) -> Text:
+def _constant_line(beside: BesideConstant, names: str) -> str:
     ends = "" if beside.gain.low is None else f" ({beside.gain.low:+.1%} to {beside.gain.high:+.1%}, 90% interval)"
-    return Text(
+    return (
         f"A judge that always names {names} agrees with people in {beside.constant:.1%} of "
-        f"{beside.gain.n:,} comparisons; this one in {beside.gain.value:+.1%} of them more{ends}",
-        style="dim",
+        f"{beside.gain.n:,} comparisons; this one in {beside.gain.value:+.1%} of them more{ends}"
     )
 
 
-def _alpha_line(alpha: Agreement) -> Text:
+def _alpha_line(alpha: Agreement) -> str:
     value = NOTHING if alpha.value is None else f"{alpha.value:.3f}"
     ends = "" if alpha.low is None else f" ({alpha.low:.3f} to {alpha.high:.3f})"
-    return Text(f"Krippendorff's alpha of all people: {value}{ends}, {alpha.n:,} pairs of answers", style="dim")
+    return f"Krippendorff's alpha of all people: {value}{ends}, {alpha.n:,} pairs of answers"
 
 
 def _share_cells(share: Share) -> list[str]:
@@ -319,20 +316,18 @@ def shown_range(value: IntervalEstimate | None) -> str:
     return f"{value.low:.1%} to {value.high:.1%}"
 
 
-def _bias_table(report: JudgeReport) -> RenderableType:
-    table = plain_table()
-    for name in ("what else decides", "judge", "people"):
-        table.add_column(name, overflow="fold")
-    table.add_row("log-odds of winning for twice the length", _slope(report.judge_length), _slope(report.people_length))
-    first = _order_note(report)
-    table.add_row("decisive votes for the first answer (the file's)", first, _rate(report.people_first))
+def _biases(report: JudgeReport) -> Block:
+    own = ("score of its own model", "it is not among the judged ones", NOTHING)
     if report.own is not None:
-        own = report.own
-        ends = f"{own.difference.value:+.3f} ({own.difference.low:+.3f} to {own.difference.high:+.3f}) beside people"
-        table.add_row(f"score of its own model, {own.model}", f"{own.judge:.3f}; {ends}", f"{own.people:.3f}")
-    else:
-        table.add_row("score of its own model", "it is not among the judged ones", NOTHING)
-    return table
+        score, difference = report.own, report.own.difference
+        ends = f"{difference.value:+.3f} ({difference.low:+.3f} to {difference.high:+.3f}) beside people"
+        own = (f"score of its own model, {score.model}", f"{score.judge:.3f}; {ends}", f"{score.people:.3f}")
+    rows = [
+        ("log-odds of winning for twice the length", _slope(report.judge_length), _slope(report.people_length)),
+        ("decisive votes for the first answer (the file's)", _order_note(report), _rate(report.people_first)),
+        own,
+    ]
+    return table(("what else decides", "judge", "people"), rows, n_text=3)
 
 
 def _order_note(report: JudgeReport) -> str:
@@ -358,20 +353,14 @@ def _rate(value: IntervalEstimate | None) -> str:
     return NOTHING if value is None else f"{value.value:.1%} ({shown_range(value)})" if shown_range(value) else NOTHING
 
 
-def _rate_table(rates: Sequence[CorrectedRate]) -> RenderableType:
-    table = plain_table()
-    table.add_column("win rate", overflow="fold")
-    for name in ("judge alone", "people alone", "corrected (PPI)", "Rogan-Gladen", "judged", "labels"):
-        table.add_column(name, justify="right")
+def _rates(rates: Sequence[CorrectedRate]) -> list[Block]:
+    rows = []
     for rate in rates:
         cells = [_rate(value) for value in (rate.judge, rate.people, rate.ppi, rate.rogan_gladen)]
-        table.add_row(rate.model, *cells, f"{rate.n_judged:,}", f"{rate.n_labelled:,}")
-    return table
-
-
-def _rate_notes(rates: Sequence[CorrectedRate]) -> list[Text]:
-    why = {rate.why_none: None for rate in rates if rate.why_none is not None}
-    return [Text(f"not corrected: {text}", style="dim") for text in why]
+        rows.append((rate.model, *cells, f"{rate.n_judged:,}", f"{rate.n_labelled:,}"))
+    columns = ("win rate", "judge alone", "people alone", "corrected (PPI)", "Rogan-Gladen", "judged", "labels")
+    why = dict.fromkeys(rate.why_none for rate in rates if rate.why_none is not None)
+    return [table(columns, rows), *(Paragraph(f"not corrected: {text}", "facts") for text in why)]
 
 
 @dataclass(frozen=True, slots=True)

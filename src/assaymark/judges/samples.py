@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.documents.numbers import NOTHING
+from assaymark.documents.terminal import Text
 from assaymark.judges.material import task_in_order
 from assaymark.judges.results import form_of, judged_item, judged_models
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.results.views.samples import ANSWER_END, prompt_end, sample_to_json, shortened
 from assaymark.store import RunRow, SampleRecord, Store
 

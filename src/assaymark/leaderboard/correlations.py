@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from rich.table import Table
 
+from assaymark.documents.blocks import table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import WIN_RATES
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Correlation, correlations
 
 AVERAGE = "average"
@@ -65,17 +64,14 @@ def correlations_json(rows: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
     return [asdict(correlation) | {"n": correlation.n} for correlation in rows]
 
 
-def correlations_table(rows: Sequence[BenchmarkCorrelation]) -> Table:
-    """Return the correlations as a table for the terminal."""
-    table = plain_table()
-    for header in ("rating", "benchmark"):
-        table.add_column(header, overflow="fold")
-    for header in ("Spearman", "95% interval", "Pearson", "95% interval", "models"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for correlation in rows:
-        cells = (*_cells(correlation.spearman), *_cells(correlation.pearson), f"{correlation.n:,}")
-        table.add_row(Text(correlation.rating_title), Text(correlation.benchmark_title), *map(Text, cells))
-    return table
+def correlations_document(rows: Sequence[BenchmarkCorrelation]) -> Document:
+    """Return the correlations as a table."""
+    columns = ("rating", "benchmark", "Spearman", "95% interval", "Pearson", "95% interval", "models")
+    body = [
+        (each.rating_title, each.benchmark_title, *_cells(each.spearman), *_cells(each.pearson), f"{each.n:,}")
+        for each in rows
+    ]
+    return document(table(columns, body, n_text=2))
 
 
 def _cells(correlation: Correlation) -> tuple[str, str]:

@@ -5,11 +5,11 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
+from assaymark.documents.plain_text import csv_row
 from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow
 from assaymark.records import JsonValue
-from assaymark.results.plain_text import csv_row
 
 
 def flat_row(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonValue]:

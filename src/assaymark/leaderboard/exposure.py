@@ -8,20 +8,18 @@ alarm with a probability of at most 5%.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assaymark.documents.blocks import Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import shown_value
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, JsonValue
-from assaymark.results.numbers import is_proportion, shown_value
-from assaymark.results.plain_text import printable
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.statistics.exposure import Exposure, compare_parts
 from assaymark.statistics.multiplicity import holm
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 ALPHA = 0.05
 FEWEST = 5  # rows of each part
@@ -124,25 +122,21 @@ def _measured(table: BoardTable, runs: StoredRuns) -> list[tuple[StoredRun, Esti
     ]
 
 
-def exposure_table(rows: Sequence[ModelExposure]) -> "RenderableType":
-    """Return a table for a terminal."""
-    from assaymark.results.views.cells import plain_table
-
-    table = plain_table()
-    for header in ("model", "task"):
-        table.add_column(header, overflow="fold")
-    for header in ("public", "n", "private", "n", "difference", "at least (95%)", "p (Holm)", ""):
-        table.add_column(header, justify="right", no_wrap=True)
+def exposure_document(rows: Sequence[ModelExposure]) -> Document:
+    """Return the comparisons, then a line for each alarm, or that there is none."""
+    body = []
     for each in rows:
         parts, is_share = each.parts, each.is_share
-        table.add_row(
-            printable(each.model), printable(each.task),
+        body.append((
+            each.model, each.task,
             shown_value(parts.public, proportion=is_share), f"{parts.n_public:,}",
             shown_value(parts.private, proportion=is_share), f"{parts.n_private:,}",
             shown_value(parts.difference, proportion=is_share), shown_value(parts.low, proportion=is_share),
             f"{each.p_adjusted:.3g}", "alarm" if each.is_alarm else "",
-        )  # fmt: skip
-    return table
+        ))  # fmt: skip
+    columns = ("model", "task", "public", "n", "private", "n", "difference", "at least (95%)", "p (Holm)", "")
+    lines = [Paragraph(line) for line in exposure_lines(rows)]
+    return document([table(columns, body, n_text=2)] if body else [], lines)
 
 
 def exposure_lines(rows: Sequence[ModelExposure]) -> list[str]:

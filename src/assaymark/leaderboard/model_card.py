@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import yaml
 
+from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_value
+from assaymark.documents.plain_text import markdown_inline, printable
 from assaymark.errors import UnknownName
 from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.board import ANY_METRIC
@@ -23,17 +25,8 @@ from assaymark.limits.shown_paths import without_folders
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate
 from assaymark.registry import meant, nearest
+from assaymark.results.estimate_texts import is_proportion, shown_count, truncation_of
 from assaymark.results.evidence.baselines import highest_baseline
-from assaymark.results.numbers import (
-    NOTHING,
-    counted,
-    is_proportion,
-    shown_count,
-    shown_interval,
-    shown_value,
-    truncation_of,
-)
-from assaymark.results.plain_text import markdown_inline, printable
 from assaymark.settings import VERSION
 from assaymark.store import Store
 from assaymark.tasks.suites import Member

@@ -33,7 +33,7 @@ from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
-from assaymark.results.numbers import truncation_of
+from assaymark.results.estimate_texts import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average, reported_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.aliases import GROUP_SIZES, PresentName, present_name

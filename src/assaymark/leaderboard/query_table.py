@@ -1,17 +1,15 @@
-"""A board's rows in the terminal."""
+"""A board's rows that a search finds, as a document."""
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
+from assaymark.documents.blocks import Column, table
+from assaymark.documents.document import Document, document
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import averaged
 from assaymark.leaderboard.view import parse_view
-from assaymark.results.console import Text
-from assaymark.results.views.cells import plain_table
 
 
 def found_rows(
@@ -28,34 +26,32 @@ def found_rows(
     Raises: UsageError for a search or an order that cannot be read.
     """
     board = next(iter(site.boards.values()))
-    table = site.table(board)
+    whole = site.table(board)
     pairs = [("q", query), ("sort", sort), ("hide", ",".join({*hide, "baselines"}))]
-    view = parse_view(pairs, [column.key for column in table.columns])
-    visible = show_table(table, view, board.shown_columns)
+    view = parse_view(pairs, [column.key for column in whole.columns])
+    visible = show_table(whole, view, board.shown_columns)
     if visible.problems:
         raise UsageError(visible.problems[0])
-    return table.columns, all_rows(table, view, board.shown_columns), visible.n_models
+    return whole.columns, all_rows(whole, view, board.shown_columns), visible.n_models
 
 
-def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Table:
-    """Return rows as a table for the terminal; an average of some columns says of how many."""
+def rows_document(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Document:
+    """Return rows as a table; an average of some columns says of how many."""
     n_averaged = len(averaged(columns))
-    table = plain_table()
-    table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold")
-    for title in ("average", *(column.title for column in columns)):
-        table.add_column(title, justify="right", no_wrap=True)
+    body = []
     for row in rows:
         rank = "" if row.rank is None else f"{row.rank} ({row.best}–{row.worst})"
         average = _number_text(row.average.number if row.average else None, is_share=True)
         if row.average is not None and row.average.n_columns < n_averaged:
             average += f" ({row.average.n_columns} of {n_averaged})"
-        cells = [average]
-        for column in columns:
-            cell = row.cells.get(column.key)
-            cells.append(_number_text(cell.number if cell else None, is_share=column.is_share, interval=False))
-        table.add_row(Text(rank), Text(row.row.model), *(Text(cell) for cell in cells))
-    return table
+        cells = [row.cells.get(column.key) for column in columns]
+        numbers = [
+            _number_text(cell.number if cell else None, is_share=column.is_share, interval=False)
+            for cell, column in zip(cells, columns, strict=True)
+        ]
+        body.append((rank, row.row.model, average, *numbers))
+    titles: list[str | Column] = ["rank", Column("model", "text"), "average", *(column.title for column in columns)]
+    return document(table(titles, body, n_text=0))
 
 
 def _number_text(number: IntervalValue | None, *, is_share: bool, interval: bool = True) -> str:

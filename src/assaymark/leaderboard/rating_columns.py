@@ -7,7 +7,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assaymark.arena.rating_tables import FEW_VOTES
+from assaymark.arena.rating_documents import FEW_VOTES
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError

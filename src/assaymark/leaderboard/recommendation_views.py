@@ -1,10 +1,11 @@
-"""A recommendation as JSON, for programs and the page's twin, and as tables and lines for the terminal."""
+"""A recommendation as JSON, for programs and the page's twin, and as a document."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 
-from rich.table import Table
-
+from assaymark.documents.blocks import Block, Cell, Cells, Column, Heading, Paragraph, Table, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.leaderboard.preferences import Preference, PreferenceRanking
 from assaymark.leaderboard.recommend import (
     KnownModel,
@@ -17,9 +18,6 @@ from assaymark.leaderboard.recommend import (
 )
 from assaymark.leaderboard.rows import IntervalValue
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.views.cells import plain_table
 
 MOST_LISTED = 100  # rated models of one category
 NAMED = 10  # models that a line names
@@ -114,51 +112,46 @@ def _number(number: IntervalValue) -> dict[str, JsonValue]:
 # ------------------------------------------------------------------------------------------ terminal
 
 
-def recommendation_tables(recommendation: Recommendation) -> Iterator[object]:
-    """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
+def recommendation_document(recommendation: Recommendation) -> Document:
+    """Return the rankings; what has no evidence is for `missing_line`."""
+    parts: list[Block] = []
     for ranking in recommendation.rankings:
-        yield Text(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", style="bold")
+        parts.append(Heading(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", 3))
         if ranking.models:
-            yield _models_table(ranking.models)
+            parts.append(_models_table(ranking.models))
             if len(ranking.by_size) > 1:
-                yield Text("Best of each size", style="bold")
-                yield _sizes_table(ranking)
+                parts += [Heading("Best of each size", 4), _sizes_table(ranking)]
         else:
-            yield Text("no model fulfils the conditions\n")
+            parts.append(Paragraph("no model fulfils the conditions"))
         for used in ranking.used:
             measures = f": {used.measures}" if used.measures else ""
-            yield Text(f"{used.title} counts for {used.demand} ({100 * used.share:.0f}%){measures}", style="dim")
-        for line in remarks(ranking):
-            yield Text(line, style="dim")
-        yield ""
+            line = f"{used.title} counts for {used.demand} ({100 * used.share:.0f}%){measures}"
+            parts.append(Paragraph(line, "facts"))
+        parts += [Paragraph(line, "facts") for line in remarks(ranking)]
     for preferences in recommendation.preferences:
-        yield from preferences_table(preferences, recommendation)
+        parts += preferences_blocks(preferences, recommendation)
+    return document(parts)
 
 
-def preferences_table(ranking: PreferenceRanking, recommendation: Recommendation) -> Iterator[object]:
-    """Yield one category of an arena as a table for the terminal."""
-    yield Text(f"Votes on {ranking.category}: {counted(ranking.n_votes, 'vote')}", style="bold")
+def preferences_blocks(ranking: PreferenceRanking, recommendation: Recommendation) -> list[Block]:
+    """Return one category of an arena."""
+    heading = Heading(f"Votes on {ranking.category}: {counted(ranking.n_votes, 'vote')}", 3)
     if not ranking.models:
-        yield Text(f"no model is rated: {ranking.why_none}\n")
-        return
-    table = plain_table()
-    table.add_column("ranks", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold")
-    for title in ("params", "licence", "rating", "95% interval", "votes"):
-        table.add_column(title, justify="right", no_wrap=title != "licence")
+        return [heading, Paragraph(f"no model is rated: {ranking.why_none}")]
+    rows = []
     for each in ranking.models[: recommendation.requested.top]:
         known = recommendation.models.get(each.model)
-        table.add_row(
+        rows.append((
             shown_ranks(each),
-            Text(each.model),
+            each.model,
             NOTHING if known is None or known.params is None else f"{known.params:.3g} B",
-            Text((known and known.licence) or NOTHING),
+            (known and known.licence) or NOTHING,
             f"{each.rating:.0f}",
             NOTHING if each.low is None or each.high is None else f"{each.low:.0f}–{each.high:.0f}",
             f"{each.n_votes:,}" + (" (few)" if each.is_preliminary else ""),
-        )
-    yield table
-    yield ""
+        ))  # fmt: skip
+    columns = ("ranks", Column("model", "text"), "params", LICENCE, "rating", "95% interval", "votes")
+    return [heading, table(columns, rows, n_text=0)]
 
 
 def shown_ranks(preference: Preference) -> str:
@@ -207,39 +200,33 @@ def missing_line(missing: Missing) -> str:
     return f"no evidence for {missing.demand.title.lower()}: no benchmark in these tables measures it{hint}"
 
 
+LICENCE = Column("licence", "text")
+
+
 def _models_table(models: tuple[Ranked, ...]) -> Table:
-    facts: list[tuple[str, Callable[[Ranked], str]]] = [
+    facts: list[tuple[str | Column, Callable[[Ranked], str]]] = [
         ("params", _params),
-        ("licence", lambda ranked: str(ranked.row.facts.get("licence") or NOTHING)),
+        (LICENCE, lambda ranked: str(ranked.row.facts.get("licence") or NOTHING)),
     ]
-    known = [(title, text) for title, text in facts if any(text(ranked) != NOTHING for ranked in models)]
-    table = plain_table()
-    table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold")
-    for title in (*(title for title, _ in known), "value", "P(> next)", "P(first >)"):
-        table.add_column(title, justify="right", no_wrap=title != "licence", overflow="fold")
-    for ranked in models:
-        cells = [*(text(ranked) for _, text in known), _value_text(ranked.value),
-                 shown_probability(ranked.better_than_next), shown_probability(ranked.first_is_better)]  # fmt: skip
-        model = Text(ranked.row.model).append(f"\n{ranked.reason}", style="dim")
-        table.add_row(str(ranked.rank), model, *map(Text, cells))
-    return table
+    known = [(column, text) for column, text in facts if any(text(ranked) != NOTHING for ranked in models)]
+    rows: list[Cells] = [
+        (
+            str(ranked.rank), Cell(ranked.row.model, ranked.reason), *(text(ranked) for _, text in known),
+            _value_text(ranked.value), shown_probability(ranked.better_than_next),
+            shown_probability(ranked.first_is_better),
+        )
+        for ranked in models
+    ]  # fmt: skip
+    columns = ("rank", Column("model", "text"), *(column for column, _ in known), "value", "P(> next)", "P(first >)")
+    return table(columns, rows, n_text=0)
 
 
 def _sizes_table(ranking: ModelRanking) -> Table:
-    table = plain_table()
-    table.add_column("parameters", no_wrap=True)
-    table.add_column("models", justify="right")
-    table.add_column("best", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    for size_class in ranking.by_size:
-        table.add_row(
-            size_class.title,
-            f"{size_class.n_models:,}",
-            Text(size_class.best.row.model),
-            _value_text(size_class.best.value),
-        )
-    return table
+    rows = [
+        (size.title, f"{size.n_models:,}", size.best.row.model, _value_text(size.best.value))
+        for size in ranking.by_size
+    ]
+    return table(("parameters", "models", Column("best", "text"), "value"), rows)
 
 
 def _params(model: Ranked) -> str:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Final
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import cited_human
 from assaymark.leaderboard.averages import average_of
@@ -40,7 +41,6 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import with_win_rates
 from assaymark.records import Estimate, content_hash
 from assaymark.registry import nearest
-from assaymark.results.numbers import counted
 from assaymark.scoring.metrics import find_metric
 from assaymark.statistics.board_scores import Part
 from assaymark.tasks.suite_scores import MemberScore

@@ -8,18 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.table import Table
 
+from assaymark.documents.blocks import Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, shown_interval, shown_value
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board import column_keys
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import JsonValue, content_hash
-from assaymark.results.console import Text
 from assaymark.results.evidence.records import ScoreRow, row_value
-from assaymark.results.numbers import NOTHING, shown_interval, shown_value
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.helm_win_rates import (
     OrderDependence,
@@ -88,22 +87,21 @@ class BoardWinRates:
             said += f": {names[first]} and {names[second]}, for example, beside {beside}"
         return [said, *([f"no intervals: {self.why_no_intervals}"] if self.why_no_intervals else [])]
 
-    def table(self) -> Table:
-        """Return the rates as a table for the terminal."""
-        table = plain_table()
-        table.add_column("model", overflow="fold")
-        for header in ("mean win rate", "95% interval", "mean score", "95% interval", "columns"):
-            table.add_column(header, justify="right", no_wrap=True)
-        for each in self.models:
-            table.add_row(
-                Text(each.model),
+    def document(self) -> Document:
+        """Return the rates, and what follows from which models are compared."""
+        rows = [
+            (
+                each.model,
                 shown_value(each.win_rate, proportion=True),
                 shown_interval(each.low, each.high, proportion=True) or NOTHING,
                 shown_value(each.mean, proportion=True),
                 shown_interval(each.mean_low, each.mean_high, proportion=True) or NOTHING,
                 f"{each.n_columns} of {self.n_columns}",
             )
-        return table
+            for each in self.models
+        ]
+        columns = ("model", "mean win rate", "95% interval", "mean score", "95% interval", "columns")
+        return document(table(columns, rows), [Paragraph(line) for line in self.lines()])
 
     def to_json(self) -> JsonValue:
         """Return the rates with stable names."""

@@ -7,14 +7,12 @@ Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here asks a
     from_store.run_view(store, run_id) -> RunView                     stored estimates under a heading
     from_store.run_evidence(store, run_id) -> RunEvidence             scores and set-up, for compare
     summarise.summarise(rows, tasks, groups) -> tuple[Estimate, ...]  the same, pure
-    tables.run_table(views, unfold=...)                               one run, or several side by side
-    tables.subject_table(view, group), tables.run_list_table(rows)    rich renderables; `to_json` twins beside them
+    views.run_document.run_document(views, unfold=...) -> Document    one run, or several side by side
+    views.subjects.subject_document(view, group), views.run_list.run_list_table(rows)
     samples.sample_view(record), samples.is_wrong(record)
     compare.compare_runs([evidence, ...]) -> Comparison               who is better, by how much, how sure
-    compare_tables.comparison_table(comparison), flips_table, comparison_to_json, comparison_markdown
+    comparison.document.comparison_document(comparison) -> Document, flips_blocks, comparison_to_json
     gates.check_gates(comparison, [gates.parse_gate("mmlu >= -0.01")]), gates.junit_xml
-    report_contents.report_contents(store, run_ids) -> ReportContents   all that a report says of runs
-    document.write_document("report.html", contents)    or .md, .pdf: a document that stands alone, made of `blocks`
-    charts.interval_charts(points), difference_charts, calibration_chart -> Vega-Lite; charts.to_svg(spec, description)
-    console.show(renderable)                                          prints, plainly where no terminal is
+    report.contents.report_contents(store, run_ids) -> ReportContents   all that a report says of runs
+    report.document.write_document("report.html", contents)    or .md, .pdf: a document that stands alone
 """

@@ -13,8 +13,8 @@ from assaymark.runs.stored import existing_store, run_in
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
-    from rich.console import RenderableType
 
+    from assaymark.documents.document import Document
     from assaymark.results.comparison.gates import PairGateResult
     from assaymark.results.comparison.row_pairs import PartDifference, RowPair
     from assaymark.results.evidence.win_rates import WinRates
@@ -25,27 +25,31 @@ class RunComparison(Comparison):
 
     __slots__ = ()
 
+    def document(self) -> "Document":
+        """Return the verdicts, the differences and what limits them."""
+        from assaymark.results.comparison.document import comparison_document
+
+        return comparison_document(self)
+
     def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the differences with 95% intervals around zero.
 
         Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
         """
-        from assaymark.results.documents.notebook import comparison_chart
+        from assaymark.documents.notebook import notebook_chart
 
-        return comparison_chart(self)
+        why_none = "this comparison has no difference of proportions with an interval"
+        return notebook_chart(self.document().blocks, why_none)
 
     def __str__(self) -> str:
         """Return the table as text."""
-        from assaymark.results.console import as_text
-        from assaymark.results.views.comparison_tables import comparison_table
-
-        return as_text(comparison_table(self))
+        return str(self.document())
 
     def _repr_html_(self) -> str:
         """Return the differences with their intervals drawn to scale as HTML, which notebooks show."""
-        from assaymark.results.documents.notebook import comparison_html
+        from assaymark.documents.notebook import notebook_html
 
-        return comparison_html(self)
+        return notebook_html(self.document().blocks)
 
 
 def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> RunComparison:
@@ -128,10 +132,12 @@ def gate_results(comparison: Comparison, gates: Sequence[str]) -> "list[PairGate
 
 def comparison_markdown(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> str:
     """Return the comparison and any win rates as Markdown."""
+    from assaymark.documents.markdown import markdown_text
+    from assaymark.results.comparison.document import comparison_document
     from assaymark.results.evidence.win_rates import win_rates_markdown
-    from assaymark.results.views.comparison_tables import comparison_markdown as to_markdown
 
-    return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
+    text = markdown_text(comparison_document(comparison, unfold=True).blocks)
+    return "\n".join(filter(None, [text, win_rates_markdown(rates)]))
 
 
 def write_junit(
@@ -151,21 +157,23 @@ def write_junit(
         raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 
 
-def comparison_views(
+def comparison_with_rates(
     comparison: Comparison, rates: "Sequence[WinRates]" = (), *, flips: bool = False
-) -> "list[RenderableType]":
-    """Return the comparison and any win rates for a terminal."""
-    from assaymark.results.console import Text
+) -> "Document":
+    """Return the comparison, the samples whose outcome changed with `flips`, and any win rates."""
+    from assaymark.documents.blocks import Paragraph
+    from assaymark.documents.document import document
+    from assaymark.results.comparison.document import comparison_document, flips_blocks
     from assaymark.results.evidence.win_rates import win_rate_lines
-    from assaymark.results.views.comparison_tables import comparison_table, flips_table
 
-    lines: list[RenderableType] = [Text(line, style="bold") for line in win_rate_lines(rates)]
-    return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
+    changed = flips_blocks(comparison) if flips else []
+    lines = [Paragraph(line, "verdict") for line in win_rate_lines(rates)]
+    return document(comparison_document(comparison).blocks, changed, lines)
 
 
 def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> dict[str, JsonValue]:
     """Return the comparison with stable names."""
+    from assaymark.results.comparison.document import comparison_to_json as to_json
     from assaymark.results.evidence.win_rates import win_rates_to_json
-    from assaymark.results.views.comparison_tables import comparison_to_json as to_json
 
     return {**to_json(comparison), "win_rates": win_rates_to_json(rates)}

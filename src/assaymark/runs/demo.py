@@ -12,7 +12,7 @@ from assaymark.runs.run import Run
 from assaymark.store import Store
 
 if TYPE_CHECKING:
-    from assaymark.results.comparison.records import Comparison
+    from assaymark.runs.comparison import RunComparison
 
 SIZES = ("small", "large")
 TASKS = "demo"
@@ -23,7 +23,7 @@ class DemoResult:
     """Both models' runs of the demo tasks, and their comparison."""
 
     runs: tuple[Run, ...]
-    comparison: "Comparison"
+    comparison: "RunComparison"
 
 
 def demo_model(size: str) -> Path:

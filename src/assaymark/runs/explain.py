@@ -18,7 +18,7 @@ from assaymark.tasks.python_tasks import bind
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
 SHOWN_TOKENS = 160  # at the end of the prompt
 SHOWN_CHARACTERS = 1500
@@ -128,7 +128,7 @@ def explain_metric(name: str) -> MetricExplanation | None:
 
 def metric_view(explanation: MetricExplanation) -> "Text":
     """Return the explanation of a metric for a terminal."""
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     text = (
         Text()
@@ -250,7 +250,7 @@ def _tokens(request: Request, model_args: str) -> PromptTokens | None:
 
 def explanation_view(explanation: TaskExplanation) -> "list[RenderableType]":
     """Return the explanation for a terminal."""
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     head = Text()
     head.append(f"{explanation['task']}", style="bold")
@@ -284,7 +284,7 @@ def _card_text(value: JsonValue) -> str:
 
 
 def _prompt_view(explanation: TaskExplanation) -> "Text":
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     text = Text()
     hidden = f", and {explanation['hidden_shots']} in the prompt template itself" if explanation["hidden_shots"] else ""
@@ -308,7 +308,7 @@ def _prompt_view(explanation: TaskExplanation) -> "Text":
 
 
 def _score_view(explanation: TaskExplanation) -> "Text":
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     text = Text()
     text.append("Scoring\n", style="bold")

@@ -21,7 +21,7 @@ from assaymark.runs.run import Run
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
 SHOWN_TOKENS = 24  # at the end of a prompt
 
@@ -144,7 +144,7 @@ def _tokens(model: Model | None, request: Request) -> _PromptEnds | None:
 
 def diff_view(diff: PromptDiff, limit: int) -> "list[RenderableType]":
     """Return a summary per task, and the first `limit` differing samples with the changes marked."""
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     views: list[RenderableType] = [_summary(diff)]
     differences = [difference for task in diff.tasks for difference in task.differences][:limit]
@@ -158,7 +158,7 @@ def diff_view(diff: PromptDiff, limit: int) -> "list[RenderableType]":
 
 
 def _summary(diff: PromptDiff) -> "RenderableType":
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import plain_table
 
     table = plain_table()
     table.add_column("task", overflow="fold")
@@ -174,7 +174,7 @@ def _summary(diff: PromptDiff) -> "RenderableType":
 
 
 def _sample_view(diff: PromptDiff, difference: PromptDifference) -> "Text":
-    from assaymark.results.console import Text
+    from assaymark.documents.terminal import Text
 
     text = Text(f"\n{difference.task} {difference.first_index}", style="bold")
     text.append(f"  {', '.join(difference.kinds)}\n", style="not bold yellow")

@@ -15,10 +15,9 @@ from assaymark.runs.run import Run
 from assaymark.tasks.rescoring import HELM_SHOTS, find_prompt_style
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from assaymark.documents.document import Document
     from assaymark.results.comparison.records import Comparison
-    from assaymark.results.views.prompt_style_table import StyleLine
+    from assaymark.results.views.prompt_styles import StyleLine
 
 OWN_WORDING = "own"  # of the task's file, without a prompt style
 
@@ -40,18 +39,18 @@ class PromptStyles:
     comparison: "Comparison | None"  # None for one run
 
     def _lines(self) -> "list[StyleLine]":
-        from assaymark.results.views.prompt_style_table import StyleEstimates, style_lines
+        from assaymark.results.views.prompt_styles import StyleEstimates, style_lines
 
         of_runs = [
             StyleEstimates(run.prompt_style, run.num_fewshot, run.run.short_id, run.run.estimates) for run in self.runs
         ]
         return style_lines(of_runs, self.comparison)
 
-    def table(self) -> "RenderableType":
-        """Return the results for a terminal: values, intervals, answers that could not be extracted, differences."""
-        from assaymark.results.views.prompt_style_table import style_table
+    def document(self) -> "Document":
+        """Return the results: values, intervals, answers that could not be extracted, differences."""
+        from assaymark.results.views.prompt_styles import style_document
 
-        return style_table(self._lines())
+        return style_document(self._lines())
 
     def remarks(self) -> list[str]:
         """Return lines on each run's generated texts, and the ids of the runs."""
@@ -63,7 +62,7 @@ class PromptStyles:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the lines and the runs with stable names."""
-        from assaymark.results.views.prompt_style_table import style_lines_to_json
+        from assaymark.results.views.prompt_styles import style_lines_to_json
 
         return {"lines": style_lines_to_json(self._lines()), "runs": [run.run.to_json() for run in self.runs]}
 

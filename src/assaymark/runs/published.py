@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from assaymark.errors import DataError, UsageError
 from assaymark.records import Estimate, JsonValue, TaskPlan
 from assaymark.records.result_facts import ResultFacts
-from assaymark.results.numbers import shown_count
+from assaymark.results.estimate_texts import shown_count
 from assaymark.runs.stored import open_run
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.groups import UnpairedComparison, compare_with_claim

@@ -10,7 +10,7 @@ from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 
 if TYPE_CHECKING:
-    from assaymark.results.documents.contents import ClaimedValue
+    from assaymark.results.report.contents import ClaimedValue
 
 MOST_CLAIM_BYTES = 1 << 20
 MOST_CLAIMS = 200
@@ -24,7 +24,7 @@ def read_claims(path: Path, notify: Callable[[str], None] = lambda _: None) -> "
 
     The file is not trusted. Raises: UsageError where it is missing or too large; DataError naming the entry.
     """
-    from assaymark.results.documents.contents import ClaimedValue
+    from assaymark.results.report.contents import ClaimedValue
 
     expected = "expected a list of {model: NAME, source: WHERE IT IS STATED, scores: {TASK: per cent}}"
     try:
@@ -87,8 +87,8 @@ def write_report(
     Raises: UsageError for another suffix, for a run named twice or without results, and for a PDF if no browser is
         found; StoreError if it cannot be written.
     """
-    from assaymark.results.documents.contents import report_contents
-    from assaymark.results.documents.document import write_document
+    from assaymark.results.report.contents import report_contents
+    from assaymark.results.report.document import write_document
 
     for run in runs:
         run.refuse_without_results()

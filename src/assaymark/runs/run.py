@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
-from assaymark.results.numbers import counted
 from assaymark.runs.execute import RunResult
 from assaymark.runs.plan import PreparedRun
 from assaymark.store import AttemptRow, Problem, RunRow, SampleRecord, Store
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
     from rich.console import RenderableType
 
+    from assaymark.documents.document import Document
     from assaymark.results.evidence.generated_texts import TurnAnswers
 
 
@@ -166,17 +167,17 @@ class Run:
 
     # ---------------------------------------------------------------------------------------- display
 
-    def table(self, *, by_subject: bool = False, details: bool = False) -> "RenderableType":
-        """Return the run's table for a terminal (a rich renderable).
+    def document(self, *, by_subject: bool = False, details: bool = False) -> "Document":
+        """Return the run's values with their intervals, and what limits them.
 
         by_subject: all tasks, sorted by value. details: with calibration, baselines and minimum detectable effect.
         """
         from assaymark.results.evidence.from_store import run_view
-        from assaymark.results.views.subjects import subject_table
-        from assaymark.results.views.tables import run_table
+        from assaymark.results.views.run_document import run_document
+        from assaymark.results.views.subjects import subject_document
 
         view = run_view(self.store, self.id)
-        return subject_table(view) if by_subject else run_table([view], details=details)
+        return subject_document(view) if by_subject else run_document([view], details=details)
 
     def lm_eval_table(self) -> str:
         """Return the Markdown table that lm-eval prints, with its values and standard errors."""
@@ -197,8 +198,8 @@ class Run:
 
         Raises: UsageError for another suffix, or a PDF without a browser; StoreError if it cannot be written.
         """
-        from assaymark.results.documents.contents import report_contents
-        from assaymark.results.documents.document import write_document
+        from assaymark.results.report.contents import report_contents
+        from assaymark.results.report.document import write_document
 
         self.refuse_without_results()
         run = self if with_sealed else self.as_others_see_it()
@@ -294,8 +295,8 @@ class Run:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
+        from assaymark.results.estimate_texts import reported_count
         from assaymark.results.evidence.generated_texts import answers_to_json
-        from assaymark.results.numbers import reported_count
 
         row = self.row
         return {
@@ -315,27 +316,23 @@ class Run:
         }
 
     def __str__(self) -> str:
-        """Return the table as text."""
-        from assaymark.results.console import as_text
-
-        return as_text(self.table())
+        """Return the document as text."""
+        return str(self.document())
 
     def _repr_html_(self) -> str:
         """Return the table with intervals drawn to scale as HTML, which notebooks show."""
-        from assaymark.results.documents.notebook import run_html
-        from assaymark.results.evidence.from_store import run_view
+        from assaymark.documents.notebook import notebook_html
 
-        return run_html(run_view(self.store, self.id))
+        return notebook_html(self.document().blocks)
 
     def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the values with 95% intervals; a bar marks chance.
 
         Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
         """
-        from assaymark.results.documents.notebook import run_chart
-        from assaymark.results.evidence.from_store import run_view
+        from assaymark.documents.notebook import notebook_chart
 
-        return run_chart(run_view(self.store, self.id))
+        return notebook_chart(self.document().blocks, "this run has no proportion with an interval")
 
     def __repr__(self) -> str:
         """Return id, model and tasks in one line."""

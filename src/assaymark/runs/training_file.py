@@ -15,12 +15,12 @@ from typing import Final
 
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE
+from assaymark.documents.numbers import counted
 from assaymark.drafts import whole_file
 from assaymark.errors import DataError, MalformedSample, StoreError, UnknownName, UsageError
 from assaymark.records import JsonValue, Sample, ScoreStatus
 from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import deciding_score, wrong_samples
-from assaymark.results.numbers import counted
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.reproduce import stored_tasks
 from assaymark.runs.run import Run

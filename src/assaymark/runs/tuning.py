@@ -5,20 +5,18 @@ training and set-up together. They are told apart by runs of the base in the tun
 them: tuned - base = (tuned - base in its set-up) + (base in its set-up - base), each a paired comparison.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
+from assaymark.documents.blocks import Block, Heading, Paragraph, table
+from assaymark.documents.document import Document, document
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, RunPlan
 from assaymark.results.comparison.records import Difference, PairComparison
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 TRAINING = "training"
 TOGETHER = "training and set-up together"
@@ -142,32 +140,24 @@ def _of_base(base: Run, wanted: Mapping[str, object]) -> Run | None:
     return None
 
 
-def tune_table(models: Sequence[TunedModel]) -> "Iterator[RenderableType]":
-    """Yield the effects for a terminal: gains in points with 95% intervals."""
-    from assaymark.results.console import Text
-    from assaymark.results.views.cells import plain_table
-
+def tune_document(models: Sequence[TunedModel]) -> Document:
+    """Return the effects: gains in points with 95% intervals."""
+    parts: list[Block] = []
     for model in models:
-        yield Text(f"{model.model} (run {model.run_id[:8]})", style="bold")
+        parts.append(Heading(f"{model.model} (run {model.run_id[:8]})", 3))
         for name, (before, after) in model.changed.items():
-            yield Text(f"{name}: {before} for the base, {after} here", style="dim")
-        table = plain_table()
-        for title in ("cause", "task"):
-            table.add_column(title, overflow="fold")
-        for title in ("gain", "95% interval", "n"):
-            table.add_column(title, justify="right", no_wrap=True)
+            parts.append(Paragraph(f"{name}: {before} for the base, {after} here", "facts"))
+        rows = []
         for effect in model.effects:
             for at, line in enumerate(effect.lines):
                 factor = 100 if line.scale == "proportion" else 1
                 ends = _gained(line)
                 interval = "–" if ends is None else f"{factor * ends[0]:+.1f} to {factor * ends[1]:+.1f}"
                 gain = f"{factor * line.gain:+.1f}" + (" *" if line.is_significant else "")
-                table.add_row("" if at else effect.cause, line.name, gain, interval, f"{line.n:,}")
-        yield table
-        for remark in (model.missing, model.note):
-            if remark:
-                yield Text(remark)
-        yield ""
+                rows.append(("" if at else effect.cause, line.name, gain, interval, f"{line.n:,}"))
+        parts.append(table(("cause", "task", "gain", "95% interval", "n"), rows, n_text=2))
+        parts += [Paragraph(remark) for remark in (model.missing, model.note) if remark]
+    return document(parts)
 
 
 def _gained(line: Difference) -> tuple[float, float] | None:

@@ -4,6 +4,10 @@ from assaymark.registry import Place
 
 PLACES = {
     "commands": {
-        "warm": Place("assaymark.warm.commands:warm", "Keep a process ready that spares commands their start-up."),
+        "warm": Place(
+            "assaymark.warm.commands:warm",
+            "Keep a process ready that spares commands their start-up.",
+            "Files and this machine",
+        ),
     },
 }

@@ -24,7 +24,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
 
-from assaymark.results.plain_text import printable
+from assaymark.documents.plain_text import printable
 from assaymark.web.security import TAGS
 
 LONGEST_ANSWER = 100_000  # characters; a longer one is shown as it is

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup, escape
 
-from assaymark.results.plain_text import printable
+from assaymark.documents.plain_text import printable
 from assaymark.web.svg import (
     NARROW_WIDTH,
     WIDE,

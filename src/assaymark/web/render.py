@@ -20,10 +20,10 @@ from fastapi import HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, significant
+from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
-from assaymark.results.numbers import NOTHING, counted, four_digits, shown_p, significant
-from assaymark.results.plain_text import printable
 from assaymark.settings import VERSION
 from assaymark.web.accounts import Account, Accounts
 from assaymark.web.answers import answer_html

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup, escape
 
-from assaymark.results.plain_text import printable
+from assaymark.documents.plain_text import printable
 
 MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends

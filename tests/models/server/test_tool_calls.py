@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from assaymark.documents.terminal import as_text
 from assaymark.interop.export_tables import wrong_rows
 from assaymark.records.json_values import object_of
-from assaymark.results.console import as_text
 from assaymark.results.views.samples import sample_to_json, sample_view
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.rescoring import RescoreOptions, rescore_run

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 
-from assaymark.results.documents.blocks import Block, Cell, Heading, Table, TableRow
-from assaymark.results.documents.contents import ReportContents
+from assaymark.documents.blocks import Block, Heading, table
+from assaymark.results.report.contents import ReportContents
 from assaymark.results.views.cells import leaf_estimates
 from assaymark.store import Store
 from assaymark.web.app import Feature
@@ -30,5 +30,5 @@ def sizes_feature(store: Store) -> Feature:
 def sizes_section(contents: ReportContents) -> list[Block]:
     """Return how many samples of each task were scored and how many failed; nothing without tasks."""
     estimates = [estimate for view in contents.views for estimate in leaf_estimates(view)]
-    rows = [TableRow((Cell(each.task), Cell(f"{each.n:,}"), Cell(f"{each.n_failed:,}"))) for each in estimates]
-    return [Heading("Sizes"), Table(("task", "scored", "failed"), tuple(rows))] if rows else []
+    rows = [(each.task, f"{each.n:,}", f"{each.n_failed:,}") for each in estimates]
+    return [Heading("Sizes"), table(("task", "scored", "failed"), rows)] if rows else []

@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from assaymark import evaluate
+from assaymark.documents.document import document
+from assaymark.documents.markdown import markdown_text
+from assaymark.documents.terminal import as_text
 from assaymark.errors import UsageError
 from assaymark.results.comparison.compare import compare_runs, distinct_labels
+from assaymark.results.comparison.document import (
+    comparison_document,
+    comparison_to_json,
+    flips_blocks,
+)
 from assaymark.results.comparison.verdict import table_notes
-from assaymark.results.console import as_text
 from assaymark.results.evidence.from_store import run_evidence
 from assaymark.results.evidence.records import (
     GroupAggregate,
@@ -23,12 +30,6 @@ from assaymark.results.evidence.records import (
     TaskSummaryInput,
 )
 from assaymark.results.evidence.task_facts import _asks, plain_spec
-from assaymark.results.views.comparison_tables import (
-    comparison_markdown,
-    comparison_table,
-    comparison_to_json,
-    flips_table,
-)
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.store import Store
 from assaymark.tasks.catalog import LIBRARY, Catalog
@@ -285,7 +286,7 @@ def test_long_names_and_narrow_terminals_lose_no_numbers() -> None:
     comparison = compare_runs(
         [run_of(long, rows), run_of(long, choice_rows("demo_letters_numbers_and_more", [1.0] * 100))]
     )
-    text = as_text(comparison_table(comparison), 72)
+    text = as_text(comparison_document(comparison), 72)
     assert max(map(len, text.splitlines())) <= 72
     assert f"A {long} (id-{long}), B" in " ".join(text.split())
     assert "+70.0 ▲" in text
@@ -296,7 +297,7 @@ def test_long_names_and_narrow_terminals_lose_no_numbers() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_comparison_table_keeps_within_its_width(width: int) -> None:
     """Table and verdict fit into 80 and 120 columns and contain the numbers, including a perplexity's factor."""
-    text = as_text(comparison_table(compare_runs(three_tasks())), width)
+    text = as_text(comparison_document(compare_runs(three_tasks())), width)
     assert max(map(len, text.splitlines())) <= width
     assert "+30.0 ▲" in text
     assert "×0.6" in text
@@ -309,18 +310,22 @@ def test_json_and_markdown_have_the_same_content() -> None:
     result = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
     facts = result["pairs"][0]["tasks"][0]
     assert (facts["difference"], facts["better"], facts["scale"]) == (pytest.approx(0.3), "demo-large", "proportion")
-    markdown = comparison_markdown(comparison)
+    markdown = markdown_text(comparison_document(comparison, unfold=True).blocks)
     assert markdown.count("\n| ") == 6
-    assert "| facts | acc | 40.0% | 70.0% | +30.0 |" in markdown
+    assert "| facts | acc | 40.0% | 70.0% | +30.0 ▲ |" in markdown
     first, second = three_tasks()
-    ranked = comparison_markdown(compare_runs([first, second, replace(first, label="third", run_id="id-third")]))
+    ranked = markdown_text(
+        comparison_document(
+            compare_runs([first, second, replace(first, label="third", run_id="id-third")]), unfold=True
+        ).blocks
+    )
     assert "| rank | run | significantly better than |" in ranked
 
 
 def test_flips_list_those_that_became_wrong_first() -> None:
     """The list of changed samples begins with those that only the first run answered correctly."""
     comparison = compare_runs(three_tasks())
-    text = as_text(flips_table(comparison), 100)
+    text = as_text(document(flips_blocks(comparison)), 100)
     assert text.index("right in demo-small, wrong in demo-large: 2") < text.index(
         "wrong in demo-small, right in demo-large: 33"
     )
@@ -330,7 +335,7 @@ def test_flips_list_those_that_became_wrong_first() -> None:
 def test_changed_answers_are_counted_consistently() -> None:
     """The line under the table and the lists of `--flips` count the same answers; a perplexity has none."""
     comparison = compare_runs(three_tasks())
-    drawn = as_text(comparison_table(comparison), 80)
+    drawn = as_text(comparison_document(comparison), 80)
     assert "answers that changed: 33 became right, 2 became wrong" in drawn
     stories = next(line for line in comparison.pairs[0].tasks if line.name == "stories")
     assert (stories.n_gained, stories.n_better) == (None, 10)
@@ -343,7 +348,7 @@ def test_the_units_of_the_overall_line_are_named() -> None:
     pair = compare_runs([first, second], groups).pairs[0]
     assert pair.overall is not None
     assert (pair.overall.units, pair.overall.left_out) == ((("pair", 2),), ("stories",))
-    text = " ".join(as_text(comparison_table(compare_runs([first, second], groups)), 100).split())
+    text = " ".join(as_text(comparison_document(compare_runs([first, second], groups)), 100).split())
     assert "excluded from overall, not a proportion of correct answers: stories" in text
     assert "over 1 part (2 of 3 tasks)" in text
     assert "of 3 tasks tested individually (Holm): demo-large ahead on 2, 1 not significantly different" in text
@@ -356,9 +361,12 @@ def test_members_are_under_their_group_and_names_are_complete() -> None:
     rows = [choice_rows(name, [1.0, 0.0] * 20) for name in ("g_people", "g_places", "a_very_long_name_of_a_task")]
     every = [row for each in rows for row in each]
     groups = (GroupSummaryInput("g", ("g_people", "g_places"), (GroupAggregate("acc"),)),)
-    lines = as_text(comparison_table(compare_runs([run_of("x", every), run_of("y", every)], groups)), 72).splitlines()
-    assert [line.split()[0] for line in lines[2:5]] == ["g", "people", "places"]
-    assert lines[3].startswith("   people ")
+    lines = as_text(
+        comparison_document(compare_runs([run_of("x", every), run_of("y", every)], groups)), 72
+    ).splitlines()
+    top = next(index for index, line in enumerate(lines) if line.startswith(" g "))
+    assert [line.split()[0] for line in lines[top : top + 3]] == ["g", "people", "places"]
+    assert lines[top + 1].startswith("   people ")
     assert not any(line.split()[:1] == ["ask"] for line in lines)
 
 

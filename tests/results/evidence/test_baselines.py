@@ -6,7 +6,7 @@ from typing import cast
 from assaymark.records import BlindScore, Estimate, EstimateDetails
 from assaymark.results.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from assaymark.results.evidence.records import RunView, ScoreRow
-from assaymark.results.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
+from assaymark.results.views.baselines import baseline_cells, baseline_notes, baselines_table
 from assaymark.results.views.cells import table_rows
 
 
@@ -87,5 +87,6 @@ def test_baselines_are_compared_with_the_primary_value() -> None:
     acc = estimate("arc", 40, 0.5, 0.4, best_constant=0.3, primary=False)
     norm = replace(acc, metric="acc_norm", value=0.6, details={**acc.details, "primary": True})
     rows = table_rows([RunView("model", "r1", (acc, norm))])
-    (result,) = baseline_rows(rows)[1]
-    assert (result[0].metric, result[1][0]) == ("acc_norm", "60.0%")
+    shown = baselines_table(rows)
+    assert shown is not None
+    assert [cell.text for cell in shown.rows[0][:2]] == ["arc", "60.0%"]

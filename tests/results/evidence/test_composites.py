@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from assaymark.documents.terminal import as_text
 from assaymark.records import Estimate
 from assaymark.records.result_facts import ResultFacts
-from assaymark.results.console import as_text
 from assaymark.results.evidence.composites import (
     SuiteRows,
     composite_estimates,
@@ -21,7 +21,7 @@ from assaymark.results.evidence.composites import (
 )
 from assaymark.results.evidence.records import MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
-from assaymark.results.views.tables import run_table
+from assaymark.results.views.run_document import run_document
 from assaymark.statistics.groups import macro_stderr
 from assaymark.tasks.suites import ChosenSuite, suite_from
 from assaymark.tasks.task import Selection
@@ -207,7 +207,7 @@ def test_the_line_under_the_table() -> None:
     assert line.startswith("board: 50.0% (95%: ")
     assert "mean of 2 columns; a 75.0%, b 25.0%; chance 25.0%" in line
     assert "not reproduced" in line
-    drawn = as_text(run_table([view]))
+    drawn = as_text(run_document([view]))
     assert drawn.count("board:") == 1
     known = replace(result, details={**result.details, "reproduced": True})
     assert "reproduced" not in composite_lines([RunView("model", "abc", (known,))])[0]

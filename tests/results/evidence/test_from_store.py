@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from assaymark.documents.terminal import as_text
 from assaymark.errors import UnknownName
 from assaymark.models.fake import FakeModel
 from assaymark.results.comparison.compare import compare_runs
-from assaymark.results.console import as_text
 from assaymark.results.evidence.from_store import (
     find_estimate,
     is_wrong,
@@ -20,9 +20,9 @@ from assaymark.results.evidence.from_store import (
     save_summary,
     wrong_samples,
 )
+from assaymark.results.views.run_document import run_document
 from assaymark.results.views.run_list import run_list_table, runs_to_json
 from assaymark.results.views.samples import sample_to_json, sample_view
-from assaymark.results.views.tables import run_table
 from assaymark.runs.execute import execute
 from assaymark.runs.plan import RunOptions, prepare
 from assaymark.store import Store
@@ -60,7 +60,7 @@ def test_estimates_are_stored_with_the_run(store: Store) -> None:
     assert who.low is not None
     assert who.low < 1.0
     assert "12 samples per task" in dict(view.facts)["limit"]
-    assert "demo_yesno" in as_text(run_table([view]))
+    assert "demo_yesno" in as_text(run_document([view]))
 
 
 def test_a_model_that_ties_everything_scores_chance(store: Store) -> None:

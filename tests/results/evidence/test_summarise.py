@@ -9,7 +9,7 @@ from assaymark.errors import DataError
 from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.cells import table_rows
-from assaymark.results.views.tables import note_lines
+from assaymark.results.views.run_document import note_lines
 from assaymark.scoring.instructions.ifeval import agg_inst_level_acc
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
@@ -122,7 +122,7 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
     assert [cell.details.get("n_gold_absent") for cell in result] == [2, None, 2]
     view = RunView("model", "run", result)
     lines = note_lines(table_rows([view], unfold=True), [view])
-    assert "! t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
+    assert "t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
 def test_the_same_note_of_several_tasks_is_one_line() -> None:
@@ -135,7 +135,7 @@ def test_the_same_note_of_several_tasks_is_one_line() -> None:
     result = summarise(rows, [task_of(name) for name in (*names, "h")])
     view = RunView("model", "run", result)
     ties = [line for line in note_lines(table_rows([view], unfold=True), [view]) if "tie" in line]
-    assert [line.partition(":")[0] for line in ties] == ["! a acc, b acc, c acc, d acc and 3 more", "! h acc"]
+    assert [line.partition(":")[0] for line in ties] == ["a acc, b acc, c acc, d acc and 3 more", "h acc"]
 
 
 def test_every_multiple_choice_has_brier_score_and_calibration() -> None:
@@ -258,7 +258,7 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
     assert estimates[0].details["equal_by"] == {"case": 2, "number": 1}
     view = RunView("m", "r", estimates)
     assert note_lines(table_rows([view]), [view]) == [
-        "! t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written"
+        "t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written"
     ]
 
 

@@ -80,9 +80,8 @@ def _offline(
 
 
 def _print_report(report: "OutcomeReport") -> None:
-    from assaymark.results.console import Text
-    from assaymark.results.numbers import NOTHING, counted, four_digits, significant
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.numbers import NOTHING, counted, four_digits, significant
+    from assaymark.documents.terminal import Text, plain_table
 
     table = plain_table()
     table.add_column("variant", overflow="fold")
@@ -112,9 +111,8 @@ def _print_report(report: "OutcomeReport") -> None:
 
 
 def _print_differences(report: "OutcomeReport") -> None:
-    from assaymark.results.console import Text
-    from assaymark.results.numbers import shown_difference, shown_p
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.numbers import shown_difference, shown_p
+    from assaymark.documents.terminal import Text, plain_table
 
     ratio = report.ratio
     expected = ":".join(f"{each:,.0f}" for each in ratio.expected)
@@ -155,9 +153,8 @@ def _print_differences(report: "OutcomeReport") -> None:
 def _print_offline(
     lines: "Sequence[OfflineScorer]", correlated: "Sequence[ScorerCorrelation]", n_variants: int
 ) -> None:
-    from assaymark.results.console import Text
-    from assaymark.results.numbers import NOTHING, shown_difference
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.numbers import NOTHING, shown_difference
+    from assaymark.documents.terminal import Text, plain_table
 
     table = plain_table()
     table.add_column("offline scorer", overflow="fold")

@@ -64,11 +64,8 @@ def need_extra() -> None:
 
 def print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table; columns of numbers are to the right."""
-    from rich.table import Table
+    from assaymark.documents.blocks import Column, table
+    from assaymark.documents.document import document
 
-    table = Table(box=None, pad_edge=False)
-    for title in head:
-        table.add_column(title, justify="right" if title in NUMBERS else "left")
-    for row in rows:
-        table.add_row(*row)
-    print_rich(table)
+    columns = (Column(title, "number" if title in NUMBERS else "text") for title in head)
+    print_rich(document(table(columns, rows)))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarm_rows import AlarmEvent, AlarmStream
 from assaymark.applications.watch.alarms import event_text, guarantee, metric_name, state_text
+from assaymark.documents.numbers import NOTHING
 from assaymark.records import JsonValue
-from assaymark.results.numbers import NOTHING
 from assaymark.store import Store
 
 

@@ -9,7 +9,7 @@ from assaymark.applications.traces.command_parts import open_store, print_table,
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
-from assaymark.results.numbers import NOTHING
+from assaymark.documents.numbers import NOTHING
 
 if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Quality, QualityMetric

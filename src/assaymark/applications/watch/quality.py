@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.watch.trace_quality import Durations, QualityWindow, Sums, TraceQuality
+from assaymark.documents.numbers import NOTHING
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
-from assaymark.results.numbers import NOTHING
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile

@@ -103,7 +103,7 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **options: 
     elif markdown:
         echo(rated.to_markdown(), nl=False)
     else:
-        print_rich(rated.table())
+        print_rich(rated.document())
 
 
 @arena.command()

@@ -15,7 +15,7 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.model import Model
 from assaymark.models.plain_prompts import PromptWriter
 from assaymark.records import GenerationSettings, Output, Request
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 
 ROUNDS = 3  # for each category: what was dropped is asked for again, at most so often in all
 LONGEST = 2000  # characters

@@ -23,7 +23,7 @@ from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.models.plain_prompts import STOP, PromptWriter
 from assaymark.records import GenerationSettings, JsonValue
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.prepare import model_of
 
 Row = Mapping[str, JsonValue]

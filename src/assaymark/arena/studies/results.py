@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-
 from assaymark.arena.studies.study_log import AssignmentRow, StudyLog
 from assaymark.arena.studies.study_plan import PlannedQuestion, StudyPlan
 from assaymark.arena.votes import WINNERS
+from assaymark.documents.blocks import Block, Column, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, StoreError
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import krippendorff_alpha
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
@@ -300,17 +298,8 @@ def _without_links(rows: Iterable[dict[str, str | float | None]]) -> list[dict[s
 HEADERS = ("category", "models", "preferred", "95% interval", "comparisons", "ratings", "ties")
 
 
-def results_table(results: StudyResults) -> RenderableType:
+def results_document(results: StudyResults) -> Document:
     """Return the preferences, then agreement and what was left out."""
-    table = plain_table()
-    for index, header in enumerate(HEADERS):
-        table.add_column(header, justify="right" if index > 1 else "left", overflow="fold")
-    for pair in results.pairs:
-        table.add_row(
-            pair.category, f"{pair.first} over {pair.second}", f"{100 * pair.preferred:.0f}%",
-            f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%", str(pair.n_comparisons),
-            str(pair.n_ratings), str(pair.n_ties),
-        )  # fmt: skip
     agreement = results.agreement
     alpha = NOTHING if agreement.alpha is None else f"{agreement.alpha:.2f}"
     if agreement.low is not None and agreement.high is not None:
@@ -328,41 +317,44 @@ def results_table(results: StudyResults) -> RenderableType:
     ]
     if results.failed_checks:
         lines.insert(1, f"left out: {', '.join(results.failed_checks)}, who failed an attention check")
-    counts = [
-        f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}" for name, of in results.answers.items()
+    for name, of in results.answers.items():
+        lines.append(f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}")
+    small = (
+        f"not shown: {counted(results.n_small_groups, 'group')} of fewer than {FEWEST_IN_GROUP} raters, "
+        "or by which those could be told"
+    )
+    return document(
+        table(HEADERS, [(pair.category, *_preference(pair)[:4], str(pair.n_ratings), str(pair.n_ties))
+                        for pair in results.pairs], n_text=2),
+        [Paragraph(line) for line in lines],
+        _scale_blocks(results.scales) if results.scales else [],
+        _group_blocks(results.groups) if results.groups else [],
+        [Paragraph(small)] if results.n_small_groups else [],
+    )  # fmt: skip
+
+
+def _preference(pair: PairResult) -> tuple[str, str, str, str]:
+    interval = f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%"
+    return f"{pair.first} over {pair.second}", f"{100 * pair.preferred:.0f}%", interval, str(pair.n_comparisons)
+
+
+def _scale_blocks(scales: Sequence[ScaleResult]) -> list[Block]:
+    rows = []
+    for each in scales:
+        ends = NOTHING if each.low is None or each.high is None else f"{each.low:.2f}–{each.high:.2f}"
+        alpha = NOTHING if each.alpha is None else f"{each.alpha:.2f}"
+        rows.append((each.scale, each.model, f"{each.mean:.2f}", ends, str(each.n_prompts), str(each.n_ratings), alpha))
+    return [table(("scale", "model", "mean", "95% interval", "prompts", "ratings", "alpha"), rows, n_text=2)]
+
+
+def _group_blocks(groups: Sequence[GroupResult]) -> list[Block]:
+    rows = [
+        (f"{group.question}: {group.choice}", str(group.n_raters), *_preference(pair))
+        for group in groups
+        for pair in group.pairs
     ]
-    parts: list[RenderableType] = [table, *(Text(line) for line in [*lines, *counts])]
-    if results.scales:
-        scales = plain_table()
-        for header in ("scale", "model", "mean", "95% interval", "prompts", "ratings", "alpha"):
-            scales.add_column(header, justify="left" if header in {"scale", "model"} else "right", overflow="fold")
-        for each in results.scales:
-            ends = NOTHING if each.low is None or each.high is None else f"{each.low:.2f}–{each.high:.2f}"
-            alpha = NOTHING if each.alpha is None else f"{each.alpha:.2f}"
-            scales.add_row(
-                each.scale, each.model, f"{each.mean:.2f}", ends, str(each.n_prompts), str(each.n_ratings), alpha
-            )
-        parts += [Text(), scales]
-    if results.groups:
-        groups = plain_table()
-        for header in ("group", "raters", "models", "preferred", "95% interval", "comparisons"):
-            groups.add_column(header, justify="left" if header in {"group", "models"} else "right", overflow="fold")
-        for group in results.groups:
-            for pair in group.pairs:
-                groups.add_row(
-                    f"{group.question}: {group.choice}", str(group.n_raters), f"{pair.first} over {pair.second}",
-                    f"{100 * pair.preferred:.0f}%", f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%",
-                    str(pair.n_comparisons),
-                )  # fmt: skip
-        parts += [Text(), groups]
-    if results.n_small_groups:
-        parts.append(
-            Text(
-                f"not shown: {counted(results.n_small_groups, 'group')} of fewer than {FEWEST_IN_GROUP} raters, "
-                "or by which those could be told"
-            )
-        )
-    return Group(*parts)
+    models = Column("models", "text")
+    return [table(("group", "raters", models, "preferred", "95% interval", "comparisons"), rows)]
 
 
 def _share(value: float | None) -> str:

@@ -15,7 +15,7 @@ from assaymark.runs.run_options import declared_option, evaluate_options
 from assaymark.runs.targets import OptionDecorator
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from assaymark.documents.document import Document
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -94,9 +94,9 @@ def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     """
     from assaymark.audit import auditing
     from assaymark.audit.contamination import ContaminationSettings
+    from assaymark.audit.documents import contamination_document, contamination_json
     from assaymark.audit.option_orders import OrderSettings
     from assaymark.audit.overlap import Corpus
-    from assaymark.audit.tables import contamination_json, contamination_table
 
     auditing.check_ending(options["output"])
     if "overlap" in options["tests"] and options["corpus"] is None:
@@ -117,7 +117,7 @@ def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
         announce=_announcer(options),
         **_evaluate_options(options),
     )
-    _print(options, contamination_json(tests), contamination_table(tests))
+    _print(options, contamination_json(tests), contamination_document(tests))
 
 
 @audit.command()
@@ -147,8 +147,8 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     from dataclasses import asdict
 
     from assaymark.audit import auditing
+    from assaymark.audit.documents import prompts_document
     from assaymark.audit.prompts import rank_changes
-    from assaymark.audit.tables import prompts_table
 
     auditing.check_ending(options["output"])
     audits = auditing.audit_prompts(
@@ -163,7 +163,7 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
         "audits": [asdict(prompt_audit) for prompt_audit in audits],
         "ranks": [asdict(change) for change in changes],
     }
-    _print(options, content, prompts_table(audits, changes))
+    _print(options, content, prompts_document(audits, changes))
 
 
 @audit.command()
@@ -190,7 +190,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
 
     from assaymark.audit import auditing
     from assaymark.audit.answer_calibration import audit_answer_calibration
-    from assaymark.audit.tables import calibration_table
+    from assaymark.audit.documents import calibration_document
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
 
@@ -206,7 +206,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
         audits = audit_answer_calibration(found_run, tasks, announce=_announcer(options), **again)
     else:
         audits = auditing.audit_calibration(found_run, tasks)
-    _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
+    _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_document(audits))
 
 
 @audit.command()
@@ -219,7 +219,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
     from dataclasses import asdict
 
     from assaymark.audit.bias import audit_bias
-    from assaymark.audit.tables import bias_table
+    from assaymark.audit.documents import bias_document
     from assaymark.runs.stored import open_run
 
     opened = open_run(store, run)
@@ -227,7 +227,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
     if as_json:
         print_json([asdict(each) for each in audits])
     else:
-        print_rich(bias_table(audits))
+        print_rich(bias_document(audits))
 
 
 @audit.command()
@@ -251,7 +251,7 @@ def toxicity(
     """
     from dataclasses import asdict
 
-    from assaymark.audit.tables import toxicity_table
+    from assaymark.audit.documents import toxicity_document
     from assaymark.audit.toxicity import audit_toxicity, profanity_scorer, scored_toxicity
     from assaymark.runs.stored import open_run
 
@@ -271,7 +271,7 @@ def toxicity(
     if as_json:
         print_json([asdict(each) for each in audits])
     else:
-        print_rich(toxicity_table(audits))
+        print_rich(toxicity_document(audits))
 
 
 @audit.command()
@@ -292,8 +292,8 @@ def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str 
     measurement; an interrupted one stores nothing.
     """
     from assaymark.audit.auditing import check_ending, store_efficiency
+    from assaymark.audit.documents import efficiency_document
     from assaymark.audit.efficiency import audit_efficiency
-    from assaymark.audit.tables import efficiency_table
     from assaymark.runs.prepare import model_of
     from assaymark.runs.stored import stored_line
     from assaymark.store import Store
@@ -309,7 +309,7 @@ def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str 
         settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}
         audit_id = store_efficiency(opened_store, opened, fit, settings, typed_command())
         announce(stored_line(opened_store, audit_id, "audit"))
-    _print(options, fit.to_json(), efficiency_table(fit))
+    _print(options, fit.to_json(), efficiency_document(fit))
 
 
 def _whole_numbers(text: str, name: str) -> list[int]:
@@ -329,7 +329,7 @@ def _announcer(options: Mapping[str, object]) -> Callable[[str], None]:
     return lambda line: None if quiet else echo(line, err=True)
 
 
-def _print(options: Mapping[str, Any], content: JsonValue, view: "RenderableType") -> None:
+def _print(options: Mapping[str, Any], content: JsonValue, view: "Document") -> None:
     from assaymark.audit.auditing import write_json
 
     if options["output"] is not None:

@@ -43,8 +43,8 @@ def diagnose(
     """
     from assaymark.audit.auditing import check_ending, write_json
     from assaymark.audit.diagnosing import diagnose as diagnose_run
+    from assaymark.audit.documents import diagnosis_document
     from assaymark.audit.stored import plain
-    from assaymark.audit.tables import diagnosis_table
     from assaymark.runs.stored import open_run
 
     check_ending(output)
@@ -61,4 +61,4 @@ def diagnose(
     if as_json:
         print_json(content)
     else:
-        print_rich(diagnosis_table(diagnoses))
+        print_rich(diagnosis_document(diagnoses))

@@ -69,13 +69,13 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
     A question is suspicious where better models miss it and weaker ones get it right (rank sums, p at most 5%). Needs
     whole runs of five models or more; with ten a third of wrong keys is found, with 25 five of six.
     """
-    from assaymark.audit.questions import question_table, questions_of
+    from assaymark.audit.questions import question_document, questions_of
 
     answered = questions_of(store, name)
     if as_json:
         print_json(answered.to_json())
     else:
-        print_rich(question_table(answered))
+        print_rich(question_document(answered))
 
 
 @task.command()

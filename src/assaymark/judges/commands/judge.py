@@ -140,7 +140,7 @@ class _Lines:
 def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from assaymark.judges.tables import forecast_lines
+    from assaymark.judges.documents import forecast_lines
 
     if as_json:
         print_json(asdict(work))
@@ -169,17 +169,17 @@ def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> 
     are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
     """
     from assaymark.arena.rate_votes import columns_of
-    from assaymark.judges.grades import are_grades, grade_report_json, grade_report_table, judge_grade_agreement
-    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_json, report_table
+    from assaymark.judges.grades import are_grades, grade_report_document, grade_report_json, judge_grade_agreement
+    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_document, report_json
 
     columns, human_columns = (columns_of(parameters[name]) or None for name in ("columns", "human_columns"))
     options = VoteFileOptions(columns, human_columns, parameters["missing"], parameters["without"])
     if are_grades(judging, options, store=parameters["store"]):
         grades = judge_grade_agreement(judging, human, options, store=parameters["store"])
-        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_table(grades))
+        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_document(grades))
         return
     report = judge_agreement(judging, human, options, judge_model=parameters["judge_model"], store=parameters["store"])
-    print_json(report_json(report)) if as_json else print_rich(report_table(report))
+    print_json(report_json(report)) if as_json else print_rich(report_document(report))
 
 
 @judge.command()
@@ -197,8 +197,8 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
     """
     from dataclasses import asdict
 
+    from assaymark.judges.documents import injection_document
     from assaymark.judges.injections import judge_injections, n_injections
-    from assaymark.judges.tables import injection_table
 
     if not quiet and not as_json:
         n, n_questions = n_injections()
@@ -211,7 +211,7 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
         seed=parameters["seed"],
         max_tokens=parameters["max_tokens"],
     )
-    print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_table(rates))
+    print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_document(rates))
 
 
 @judge.command()
@@ -222,8 +222,8 @@ def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> Non
     """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
     from dataclasses import asdict
 
+    from assaymark.judges.documents import panel_document
     from assaymark.judges.panel import judge_panel
-    from assaymark.judges.tables import panel_table
 
     rows, summaries = judge_panel(judgings, store)
-    print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_table(rows, summaries))
+    print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_document(rows, summaries))

@@ -80,17 +80,14 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
     A model that does significantly better on the public rows may have been trained on them. The test is one-sided and
     exact for right and wrong, p is corrected over all models and tasks (Holm). Exit code 3 if there is an alarm.
     """
-    from assaymark.leaderboard.exposure import exposure_lines, exposure_table, exposures
+    from assaymark.leaderboard.exposure import exposure_document, exposures
 
     site = _site(path, store)
     rows = exposures(site.table(next(iter(site.boards.values()))), site.runs)
     if as_json:
         print_json([each.to_json() for each in rows])
     else:
-        if rows:
-            print_rich(exposure_table(rows))
-        for line in exposure_lines(rows):
-            echo(line)
+        print_rich(exposure_document(rows))
     return 3 if any(each.is_alarm for each in rows) else 0
 
 
@@ -111,7 +108,7 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
 def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
     """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
     from assaymark.leaderboard.exports import rows_csv, shown_json
-    from assaymark.leaderboard.query_table import found_rows, rows_table
+    from assaymark.leaderboard.query_table import found_rows, rows_document
 
     if as_json and options["as_csv"]:
         raise UsageError("--json and --csv exclude each other; choose one")
@@ -121,7 +118,7 @@ def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, *
     elif options["as_csv"]:
         echo(rows_csv(rows, columns), nl=False)
     else:
-        print_rich(rows_table(columns, rows[: options["limit"]]))
+        print_rich(rows_document(columns, rows[: options["limit"]]))
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
 
 
@@ -135,14 +132,14 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
     The board's file names them: `ratings: {file: ratings.csv, column: Arena}`, a CSV file with the columns model and
     rating (and low, high), or a file of votes. Intervals are percentiles of a bootstrap over models.
     """
-    from assaymark.leaderboard.correlations import board_correlations, correlations_json, correlations_table
+    from assaymark.leaderboard.correlations import board_correlations, correlations_document, correlations_json
 
     site = _site(path, store)
     rows = board_correlations(site.table(next(iter(site.boards.values()))))
     if as_json:
         print_json(correlations_json(rows))
     else:
-        print_rich(correlations_table(rows))
+        print_rich(correlations_document(rows))
 
 
 @board.command("win-rates")
@@ -162,9 +159,7 @@ def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(rates.to_json())
     else:
-        print_rich(rates.table())
-        for line in rates.lines():
-            echo(line)
+        print_rich(rates.document())
 
 
 @board.command()

@@ -9,8 +9,7 @@ from assaymark.cli.output import echo, json_option, print_json, print_rich
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
+    from assaymark.documents.document import Document
     from assaymark.leaderboard.guide import GuideSection
 
 
@@ -37,7 +36,9 @@ def guide(capability: str | None, as_json: bool) -> None:
         print_rich(_overview(sections))
         echo("More about one: assaymark guide maths", err=True)
     else:
-        _print_section(sections[0])
+        print_rich(_of_section(sections[0]))
+        if sections[0].entries:
+            echo(f"A benchmark's prompt, metric and faults: assaymark explain {sections[0].entries[0].task}", err=True)
 
 
 def _as_json(section: "GuideSection") -> dict[str, object]:
@@ -49,45 +50,40 @@ def _as_json(section: "GuideSection") -> dict[str, object]:
             "benchmarks": [asdict(entry) for entry in section.entries]}  # fmt: skip
 
 
-def _overview(sections: "Sequence[GuideSection]") -> "Table":
-    from rich.table import Table
+def _overview(sections: "Sequence[GuideSection]") -> "Document":
+    from assaymark.documents.blocks import table
+    from assaymark.documents.document import document
 
-    table = Table("capability", "suggested", "benchmarks", box=None, pad_edge=False)
+    rows = []
     for section in sections:
         others = [entry.task for entry in section.entries if entry.task != section.capability.suggested]
-        table.add_row(section.capability.key, section.capability.suggested or "–", ", ".join(others) or "–")
-    return table
+        rows.append((section.capability.key, section.capability.suggested or "–", ", ".join(others) or "–"))
+    return document(table(("capability", "suggested", "benchmarks"), rows, n_text=3))
 
 
-def _print_section(section: "GuideSection") -> None:
-    from rich.table import Table
+def _of_section(section: "GuideSection") -> "Document":
+    from assaymark.documents.blocks import Block, Column, Heading, Paragraph, table
+    from assaymark.documents.document import document
 
-    from assaymark.results.console import Text
-
-    print_rich(Text(section.capability.advice))
-    if not section.entries:
-        return
-    table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
-    for entry in section.entries:
-        table.add_row(
-            entry.task,
-            f"{entry.n_samples:,}",
-            f"{100 * entry.half_width:.1f}",
-            _chance(entry.chance),
-            str(len(entry.known_faults)),
-        )
-    print_rich("", table)
-    values = Table("published values", "", "setting", "source", box=None, pad_edge=False)
-    for entry in section.entries:
-        for value in entry.published:
-            values.add_row(f"{entry.task}  {value.model}", f"{value.value:.1f}", value.setting, value.source)
-    if values.row_count:
-        print_rich("", values)
-    first = section.entries[0]
-    if first.sample_prompt is not None:
-        print_rich("", Text(f"How {first.sample_prompt.task} asks, with a row made up for this guide:", style="bold"))
-        print_rich(Text(first.sample_prompt.text), Text(first.sample_prompt.answer, style="dim"), "")
-    echo(f"A benchmark's prompt, metric and faults: assaymark explain {section.entries[0].task}", err=True)
+    parts: list[Block] = [Paragraph(section.capability.advice)]
+    if section.entries:
+        rows = [
+            (entry.task, f"{entry.n_samples:,}", f"{100 * entry.half_width:.1f}", _chance(entry.chance),
+             str(len(entry.known_faults)))
+            for entry in section.entries
+        ]  # fmt: skip
+        parts.append(table(("benchmark", "samples", "±", "chance", "known faults"), rows))
+    values = [
+        (f"{entry.task}  {value.model}", f"{value.value:.1f}", value.setting, value.source)
+        for entry in section.entries
+        for value in entry.published
+    ]
+    if values:
+        parts.append(table(("published values", "", Column("setting", "text"), Column("source", "text")), values))
+    if section.entries and (sample := section.entries[0].sample_prompt) is not None:
+        parts.append(Heading(f"How {sample.task} asks, with a row made up for this guide:", 4))
+        parts += [Paragraph(sample.text), Paragraph(sample.answer, "facts")]
+    return document(parts)
 
 
 def _chance(chance: float | str | None) -> str:

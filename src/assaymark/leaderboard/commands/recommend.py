@@ -36,8 +36,8 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
     from assaymark.leaderboard.recommendation_views import (
         advice_line,
         missing_line,
+        recommendation_document,
         recommendation_json,
-        recommendation_tables,
         unmeasured_line,
     )
 
@@ -49,7 +49,7 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
     if as_json:
         print_json(recommendation_json(recommendation))
         return
-    print_rich(*recommendation_tables(recommendation))
+    print_rich(recommendation_document(recommendation))
     for missing in recommendation.no_evidence:
         echo(missing_line(missing))
         echo(advice_line(missing))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.rows import StoppedEarly
@@ -11,10 +12,10 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.results.evidence.records import PerturbedScore
-from assaymark.results.numbers import counted, truncation_of
-from assaymark.results.views.perturbed_table import perturbed_cells, perturbed_name, shown_scores
+from assaymark.results.views.perturbed import perturbed_cells, perturbed_name, shown_scores
 from assaymark.store import AttemptRow
 from assaymark.web.render import plain, plain_fields
 

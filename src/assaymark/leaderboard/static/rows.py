@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
+from assaymark.documents.plain_text import printable
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
 from assaymark.leaderboard.rows import IntervalValue
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
-from assaymark.results.plain_text import printable
 from assaymark.web.render import shown_fact
 
 VARIABLE = "assaymarkRows"  # that the script sets; `static_rows.js` reads it

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from assaymark.documents.numbers import mostly_truncated
 from assaymark.errors import UsageError
 from assaymark.results.comparison.averages import GroupedTasks, MeasuredTask, group_line, overall_line, overall_units
 from assaymark.results.comparison.pairing import (
@@ -31,7 +32,6 @@ from assaymark.results.comparison.stopped_runs import stopped_lines
 from assaymark.results.comparison.verdict import sentence
 from assaymark.results.evidence.groups import GroupCell, Name, group_cells
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
-from assaymark.results.numbers import mostly_truncated
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import is_higher_better
 from assaymark.statistics.aggregate import traits_of

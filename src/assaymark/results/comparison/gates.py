@@ -17,11 +17,11 @@ from difflib import get_close_matches
 from typing import Literal
 from xml.etree import ElementTree as ET
 
+from assaymark.documents.numbers import mostly_truncated
 from assaymark.errors import UnknownName, UsageError
 from assaymark.registry import meant
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.verdict import shown_bound, shown_gain
-from assaymark.results.numbers import mostly_truncated
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.power import samples_for_bound
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from assaymark.documents.numbers import counted, shown_difference, shown_p
 from assaymark.results.comparison.records import Difference, PairComparison
-from assaymark.results.numbers import counted, shown_difference, shown_p
 from assaymark.statistics.power import mde
 
 
@@ -15,6 +15,9 @@ def sentence(pair: PairComparison) -> str:
             return f"Nothing to compare between {pair.labels[0]} and {pair.labels[1]}."
         return f"{pair.labels[0]} and {pair.labels[1]}: {_tally(pair)}."
     first, second = pair.labels
+    winner, loser = (second, first) if headline.gain > 0 else (first, second)
+    if headline.p < 0.05 and winner == first and not headline.is_neutral:
+        headline = _from_the_other_side(headline)  # by how much the winner leads
     size = shown_gain(headline)
     interval = shown_interval_of(headline)
     p = f"p {shown_p_relation(headline.p)}"
@@ -24,13 +27,18 @@ def sentence(pair: PairComparison) -> str:
         neutral = f"neither direction of {headline.metric} is better"
         return f"{first} and {second} differ{over}: {size} ({evidence}); {neutral}."
     if headline.p < 0.05:
-        winner, loser = (second, first) if headline.gain > 0 else (first, second)
         text = f"{winner} is better than {loser}{over}: {size} ({evidence})"
         return text + (f"; {_tally(pair)}." if len(pair.tasks) > 1 else ".")
     text = f"{first} and {second} are not significantly different{over}: {size} ({evidence})"
     if limit := _limit(headline):
         text += f"; minimum detectable effect with these samples: {limit} (power 80%)"
     return text + "."
+
+
+def _from_the_other_side(line: Difference) -> Difference:
+    """Return a line as first minus second."""
+    ends = (None, None) if line.low is None or line.high is None else (-line.high, -line.low)
+    return replace(line, difference=-line.difference, low=ends[0], high=ends[1])
 
 
 def _over(pair: PairComparison, headline: Difference) -> str:

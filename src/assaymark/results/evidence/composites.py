@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from assaymark.documents.numbers import shown_interval, shown_value
 from assaymark.errors import DataError
 from assaymark.records import CompositeColumn, Estimate, EstimateDetails, ScoreStatus
 from assaymark.records.result_facts import ResultFacts, SuiteFact
 from assaymark.results.evidence.records import RunView, ScoreRow, score_number
-from assaymark.results.numbers import shown_interval, shown_value
 from assaymark.statistics.board_scores import SHARES, Part, average, ratio_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite

@@ -35,7 +35,7 @@ from assaymark.results.evidence.task_facts import (
     tasks_from,
     with_declared_chance,
 )
-from assaymark.results.numbers import short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.scoring.metrics import aggregation_of, find_metric, is_auxiliary, is_higher_better, preferred_names
 from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord, SampleScoreRow

@@ -7,8 +7,8 @@ scores (a conversation that needs a judge) there is nothing else to show.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from assaymark.documents.numbers import counted
 from assaymark.records import IN_REASONING, JsonValue
-from assaymark.results.numbers import counted
 from assaymark.store.rows import GeneratedRow
 
 MOST_LINES = 5  # tasks with answers cut off that are listed one by one

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.registry import nearest
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import find_estimate
-from assaymark.results.numbers import counted, is_proportion, short_model_name
+from assaymark.results.model_names import short_model_name
 from assaymark.statistics.item_analysis import FEWEST_MODELS, ItemStatistics, item_statistics
 from assaymark.store import RunRow, Store
 from assaymark.store.sample_facts import question_of, snippet_of

@@ -15,6 +15,9 @@ from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.scoring.metric import Scale
 from assaymark.scoring.metrics import is_number, preferred_names
 
+FOLD_ABOVE = 8
+"""A group with a value and more tasks than this is shown without its tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:

@@ -8,10 +8,10 @@ same questions.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from assaymark.documents.numbers import counted, shown_interval, shown_value
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.evidence.composites import SuiteRows, member_scores
 from assaymark.results.evidence.records import ScoreRow
-from assaymark.results.numbers import counted, shown_interval, shown_value
 from assaymark.statistics.board_scores import Part, estimate_win_rates
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.suite_scores import column_parts

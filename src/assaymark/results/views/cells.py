@@ -1,27 +1,17 @@
-"""Cells that tables share (labels, metrics, chance, a value with its interval), and the common table style.
-
-Rows of a table and their order: groups above their members, large groups folded.
+"""The lines of a run's table: groups above their members, large groups folded; and their cells.
 
 An estimate knows its groups (`details["path"]`, outermost first), so a table is built from estimates alone. A group
 with a value of its own hides its tasks if they are many: MMLU has one row and four below it, not 62.
 """
 
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Column, Table
-
+from assaymark.documents.blocks import Block, Cell, Heading, Paragraph
+from assaymark.documents.numbers import shown_value
 from assaymark.records import Estimate
-from assaymark.results.console import Text
-from assaymark.results.evidence.records import RunView
-from assaymark.results.numbers import NOTHING, is_proportion, shown_count, shown_interval, shown_value
-
-FOLD_ABOVE = 8
-"""A group with a value and more tasks than this is shown without its tasks."""
+from assaymark.results.estimate_texts import interval_text, is_proportion, shown_count
+from assaymark.results.evidence.records import FOLD_ABOVE, RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,69 +111,6 @@ def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool
     return rows + [row for child in nodes for row in _rows_of(child, depth + 1, unfold, n_columns, below)]
 
 
-LEAST_FOLDED = 16  # columns
-WIDEST = 10_000
-
-
-class Sized:
-    """A renderable that is drawn when the width is known, so that the caller need not know it."""
-
-    def __init__(self, draw: Callable[[int], RenderableType]) -> None:
-        self.draw = draw
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.draw(options.max_width)
-
-
-class _PlainTable(Table):
-    """A table that cuts nothing: columns that do not fit go into further tables below, beside the first columns again.
-
-    The first columns are those before the first right-aligned one: they name the rows. Text that may be folded gets
-    at least `LEAST_FOLDED` columns.
-    """
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        def least(column: Column) -> int:
-            size = self._measure_column(console, options.update(width=WIDEST), column)
-            return size.maximum if column.no_wrap else max(size.minimum if column.overflow != "fold" else 0,
-                                                           min(size.maximum, LEAST_FOLDED))  # fmt: skip
-
-        sizes = [least(column) + 1 for column in self.columns]  # with the gap that the box draws
-        n_names = next((i for i, column in enumerate(self.columns) if column.justify == "right" and i), len(sizes))
-        free = options.max_width + 1 - sum(sizes[:n_names])
-        blocks: list[list[int]] = [[]]
-        for index in range(n_names, len(sizes)):
-            if blocks[-1] and sum(sizes[i] for i in blocks[-1]) + sizes[index] > free:
-                blocks.append([])
-            blocks[-1].append(index)
-        if len(blocks) == 1:
-            yield from super().__rich_console__(console, options)
-            return
-        for number, block in enumerate(blocks):
-            part = copy(self)
-            kept = [*range(n_names), *block]
-            part.columns = [replace(self.columns[i], _index=place) for place, i in enumerate(kept)]
-            if number:
-                yield Text()
-            yield from Table.__rich_console__(part, console, options)
-
-
-def plain_table() -> Table:
-    """Return an empty table in the common style: a rule under the header, two spaces between columns."""
-    return _PlainTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
-
-
-def label_cell(row: TableLine) -> Text:
-    """Return the task's or group's name, indented under its groups, with the number of tasks folded into it."""
-    if not row.is_first:
-        return Text("")
-    text = Text("  " * row.depth + row.label, style="bold" if row.is_group else "")
-    if row.is_group and not row.metric:
-        text.append(" · no mean", style="not bold dim")
-    text.append(f" ({row.n_hidden})" if row.n_hidden else "", style="not bold dim")
-    return text
-
-
 def metric_cell(row: TableLine) -> str:
     """Return the metric, with its filter unless that is `none`."""
     return row.metric if row.filter in {"none", ""} else f"{row.metric} ({row.filter})"
@@ -195,45 +122,23 @@ def shots_cell(row: TableLine) -> str:
     return "" if shots is None else str(shots)
 
 
-def chance_cell(cell: Estimate | None) -> str:
-    """Return the score of guessing; empty if it is not known."""
-    return "" if cell is None or cell.chance is None else shown_value(cell.chance, proportion=True)
-
-
-def value_text(cell: Estimate | None) -> str:
-    """Return the value alone; `!2` after it means that two requests failed."""
-    if cell is None:
-        return NOTHING
-    failed = f" !{cell.n_failed}" if cell.n_failed else ""
-    return shown_value(cell.value, proportion=is_proportion(cell)) + failed
-
-
-def value_words(cell: Estimate | None) -> str:
-    """Return the value with its failed requests in words, for readers without a legend."""
-    if cell is None:
-        return NOTHING
-    words = shown_value(cell.value, proportion=is_proportion(cell))
-    return f"{words} ({cell.n_failed:,} failed)" if cell.n_failed else words
-
-
-def interval_text(cell: Estimate | None) -> str:
-    """Return the interval alone."""
-    return "" if cell is None else shown_interval(cell.low, cell.high, proportion=is_proportion(cell))
-
-
-def number_cells(cell: Estimate | None) -> list[str | Text]:
+def number_cells(cell: Estimate | None) -> tuple[str, str, str]:
     """Return value, interval and n."""
     if cell is None:
-        return ["", "", ""]
-    value = shown_value(cell.value, proportion=is_proportion(cell))
-    return [Text(value, style="bold"), interval_text(cell), shown_count([cell])]
+        return "", "", ""
+    return shown_value(cell.value, proportion=is_proportion(cell)), interval_text(cell), shown_count([cell])
 
 
-def heading(view: RunView) -> RenderableType:
-    """Return the line above a run's table: model, run, and how it was run."""
-    text = Text(view.label, style="bold")
-    run_part = [f"run {view.run_id}"] if view.run_id else []
-    text.append(
-        "".join(f" · {value}" for value in [*run_part, *(value for _, value in view.facts)]), style="not bold dim"
-    )
-    return Padding(text, (0, 1))
+def heading_blocks(view: RunView) -> list[Block]:
+    """Return what is above a run's table: model, run, and how it was run."""
+    facts = [*([f"run {view.run_id}"] if view.run_id else []), *(value for _, value in view.facts)]
+    return [Heading(view.label, 3), Paragraph(" · ".join(facts), "facts")]
+
+
+def name_cell(row: TableLine) -> Cell:
+    """Return the task's or group's name, indented under its groups, with the number of tasks folded into it."""
+    if not row.is_first:
+        return Cell("")
+    label = f"{row.label} ({row.n_hidden})" if row.n_hidden else row.label
+    label += " · no mean" if row.is_group and not row.metric else ""
+    return Cell(label, depth=row.depth, role="group" if row.is_group else "")

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.documents.terminal import Text, plain_table
 from assaymark.records import (
     BOUND,
     IN_REASONING,
@@ -23,10 +24,8 @@ from assaymark.records import (
     Score,
     ScoreStatus,
 )
-from assaymark.results.console import Text
 from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
-from assaymark.results.views.cells import plain_table
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store.rows import SampleRecord

@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Block, Cell, Column, Drawn, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import shown_p
 from assaymark.records import Estimate
-from assaymark.results.console import Text
+from assaymark.results.estimate_texts import chance_cell, is_proportion
 from assaymark.results.evidence.records import RunView
 from assaymark.results.evidence.summarise import MOST_SUBJECTS
-from assaymark.results.numbers import is_proportion, shown_p
-from assaymark.results.views.cells import Sized, chance_cell, heading, number_cells, plain_table, subject_estimates
+from assaymark.results.views.cells import heading_blocks, number_cells, subject_estimates
 from assaymark.statistics.groups import compare_shares
 from assaymark.statistics.multiplicity import holm
 
-BAR_WIDTHS = (8, 40)
 LEVEL = 0.05  # of the family of tests
 
 
@@ -65,43 +63,21 @@ def _name(leaf: Estimate) -> str:
     return str(leaf.details.get("alias") or leaf.task)
 
 
-def subject_table(view: RunView, group: str | None = None) -> RenderableType:
+def subject_document(view: RunView, group: str | None = None) -> Document:
     """Return every task or subject (of one group, or of the run), best first, with its interval drawn to scale."""
     leaves = sorted(
         (estimate for estimate in subject_estimates(view, group) if estimate.value is not None),
         key=lambda estimate: (estimate.metric, -(estimate.value or 0.0) * (1 if estimate.higher_is_better else -1)),
     )
-    lines = subject_notes(view, group)
-    names = [_name(estimate) for estimate in leaves]
-
-    def laid_out(width: int) -> RenderableType:
-        bar = max(BAR_WIDTHS[0], min(BAR_WIDTHS[1], width - 2 - max([7, *map(len, names)]) - 36))
-        table = plain_table()
-        table.add_column("subject", overflow="fold")
-        for header in ("value", "95% interval", "n", "chance"):
-            table.add_column(header, justify="right", no_wrap=True)
-        table.add_column(f"0%{'100%':>{bar - 2}}" if any(map(is_proportion, leaves)) else "", no_wrap=True)
-        for name, estimate in zip(names, leaves, strict=True):
-            strip = _strip(estimate, bar) if is_proportion(estimate) else Text("")
-            table.add_row(name, *number_cells(estimate), chance_cell(estimate), strip)
-        return Padding(table, (0, 1))
-
-    notes = [Padding(Text(note, style="dim"), (1 if index == 0 else 0, 1, 0, 1)) for index, note in enumerate(lines)]
-    return Group(heading(view), Sized(laid_out), *notes)
+    body = [(_name(leaf), *number_cells(leaf), chance_cell(leaf), Cell("", drawn=_drawn(leaf))) for leaf in leaves]
+    drawn = [Column("", "drawn")] if any(map(is_proportion, leaves)) else []
+    columns: list[str | Column] = ["subject", Column("value", is_main=True), "95% interval", "n", "chance", *drawn]
+    shown = table(columns, [row[: len(columns)] for row in body])
+    notes: list[Block] = [Paragraph(note, "facts") for note in subject_notes(view, group)]
+    return document(heading_blocks(view), shown, notes)
 
 
-def _strip(estimate: Estimate, cells: int) -> Text:
-    """Draw the interval as a bar on a scale from 0 to 100%, the value as a point, chance as a mark."""
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return Text("")
-
-    def at(share: float) -> int:
-        return min(cells - 1, max(0, int(share * cells)))
-
-    marks = ["·"] * cells
-    for index in range(at(estimate.low), at(estimate.high) + 1):
-        marks[index] = "━"
-    if estimate.chance is not None:
-        marks[at(estimate.chance)] = "┆" if marks[at(estimate.chance)] == "·" else "╂"
-    marks[at(estimate.value)] = "●"
-    return Text("".join(marks))
+def _drawn(estimate: Estimate) -> Drawn | None:
+    if estimate.value is None or not is_proportion(estimate):
+        return None
+    return Drawn(estimate.value, estimate.low, estimate.high, estimate.chance)

@@ -72,7 +72,7 @@ def compare(
     elif markdown:
         echo(api.comparison_markdown(comparison, rates))
     else:
-        print_rich(*api.comparison_views(comparison, rates, flips=flips))
+        print_rich(api.comparison_with_rates(comparison, rates, flips=flips))
         _print_rows(comparison, rows if with_rows else [], by or "", parts)
     for result in results:
         echo(result.message, err=True)
@@ -97,12 +97,13 @@ def _print_rows(
     by: str,
     parts: "Sequence[Sequence[PartDifference]]",
 ) -> None:
-    from assaymark.results.views.row_tables import parts_table, rows_table
+    from assaymark.documents.document import Document
+    from assaymark.results.views.row_tables import parts_document, rows_blocks
 
     for own_parts, pair in zip(parts, comparison.pairs, strict=False):
-        print_rich(parts_table(by, own_parts, pair))
+        print_rich(parts_document(by, own_parts, pair))
     for own_rows, pair in zip(rows, comparison.pairs, strict=False):
-        print_rich(rows_table(own_rows, pair))
+        print_rich(Document(tuple(rows_blocks(own_rows, pair))))
 
 
 def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[str, ...], *, as_json: bool) -> int:

@@ -41,8 +41,7 @@ def demo(store: str | None, quiet: bool) -> None:
     Models and tasks come with the package: nothing is downloaded, and no GPU is needed.
     """
     from assaymark.results.evidence.from_store import run_view
-    from assaymark.results.views.tables import run_table
-    from assaymark.runs.comparison import comparison_views
+    from assaymark.results.views.run_document import run_document
     from assaymark.runs.demo import demo_model, run_demo
     from assaymark.runs.run import location_of
 
@@ -51,9 +50,7 @@ def demo(store: str | None, quiet: bool) -> None:
         result = run_demo(store, observe=progress)
     small, large = result.runs
     command = command_here()
-    print_rich(
-        run_table([run_view(run.store, run.id) for run in result.runs]), "", *comparison_views(result.comparison)
-    )
+    print_rich(run_document([run_view(run.store, run.id) for run in result.runs]), "", result.comparison.document())
     echo(
         f"\nStored in {location_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
         "Next:\n"

@@ -32,7 +32,7 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
     if as_json:
         print_json({**imported.run.to_json(), "is_new": imported.is_new, "notes": list(imported.notes)})
         return
-    print_rich(imported.run.table())
+    print_rich(imported.run.document())
     for note in imported.notes:
         echo(f"note: {note}", err=True)
     if not imported.is_new:
@@ -100,7 +100,7 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
     --wrong --chat writes a file to fine-tune a model with (`messages`, as TRL and torchtune read it). The rows that the
     run was evaluated on are not in it, nor rows that repeat one of them (13 words in a row, or the same question).
     """
-    from assaymark.results.numbers import counted
+    from assaymark.documents.numbers import counted
     from assaymark.runs.exporting import export_run, export_wrong
 
     with_sealed = options["with_sealed"]

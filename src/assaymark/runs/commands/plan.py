@@ -68,28 +68,26 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Un
 
 def print_plan(planned: "PlannedRun") -> None:
     """Print the table of a dry run, its totals, and the number of prompts that do not fit."""
-    from rich.table import Table
-
+    from assaymark.documents.blocks import table
+    from assaymark.documents.document import document
     from assaymark.runs.progress import clock
 
     for note in planned.notes:
         echo(f"note: {note}", err=True)
-    table = Table(box=None, pad_edge=False)
-    for name in ("tasks", "samples", "queries", "tokens", "distinct", "shared", "time"):
-        table.add_column(name, justify="left" if name == "tasks" else "right")
+    rows = []
     for chunk in planned.chunks:
         work = chunk.work
-        table.add_row(chunk.label, f"{chunk.n_samples:,}", f"{work.n_queries:,}", _count(work.n_tokens_asked),
-                      _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
-                      "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
+        rows.append((chunk.label, f"{chunk.n_samples:,}", f"{work.n_queries:,}", _count(work.n_tokens_asked),
+                     _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
+                     "-" if work.seconds is None else clock(work.seconds)))  # fmt: skip
     works = [chunk.work for chunk in planned.chunks]
     if len(works) > 1:
         total, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
         seconds = [w.seconds for w in works if w.seconds is not None]
-        table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_queries for w in works):,}",
-                      _count(total), _count(distinct), _shared(total, distinct),
-                      clock(sum(seconds)) if seconds else "-")  # fmt: skip
-    print_rich(table)
+        rows.append(("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_queries for w in works):,}",
+                     _count(total), _count(distinct), _shared(total, distinct),
+                     clock(sum(seconds)) if seconds else "-"))  # fmt: skip
+    print_rich(document(table(("tasks", "samples", "queries", "tokens", "distinct", "shared", "time"), rows)))
     memory = max((w.memory_bytes or 0 for w in works), default=0)
     if memory:
         echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
@@ -158,19 +156,18 @@ def _named(tasks: list[str]) -> str:
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     """Print the minimum detectable effect of each task, group and composite, and the samples the wanted one needs."""
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.blocks import table
+    from assaymark.documents.document import document
 
-    table = plain_table()
-    table.add_column("in points", overflow="fold")
     goal = f"samples for\n{100 * wanted.difference:g} point{'' if wanted.difference == 0.01 else 's'}"
-    for name in ("samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("in points", "samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired")
+    rows = []
     for line in lines:
         cells = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
                  _needed(line.n, line.n_paired), _needed(line.n, line.n_unpaired)]  # fmt: skip
         note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
-        table.add_row(line.name + note, f"{line.n:,}", *cells)
-    print_rich("", table)
+        rows.append((line.name + note, f"{line.n:,}", *cells))
+    print_rich("", document(table(columns, rows)))
     echo(
         "MDE: the smallest true difference that a two-sided test at 5% finds with 80% power. Paired: both models on "
         f"these samples, differing on {wanted.disagreement:.0%} of them (`compare` measures this share). Unpaired: "

@@ -48,6 +48,6 @@ def rescore(
     if as_json:
         print_json(rescored.to_json())
         return
-    print_rich(rescored.run.table())
+    print_rich(rescored.run.document())
     for line in (*rescored.lines(), *rescored.run.remarks()):
         echo(line)

@@ -290,7 +290,7 @@ def _run_prompt_styles(parameters: RunParameters, *, quiet: bool, as_json: bool)
     if as_json:
         print_json(done.to_json())
     else:
-        print_rich(done.table())
+        print_rich(done.document())
         for line in done.remarks():
             echo(line)
     for run in done.runs:
@@ -329,7 +329,7 @@ def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: 
     elif parameters["predict_only"]:
         echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
     else:
-        print_rich(done.table(details=parameters["details"]))
+        print_rich(done.document(details=parameters["details"]))
         for line in done.remarks(details=parameters["details"]):
             echo(line)
         for line in until.lines() if until is not None else ():

@@ -96,7 +96,7 @@ def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
     elif as_json:
         print_json(run.to_json())
     else:
-        print_rich(run.table(by_subject=options["by"] is not None, details=options["details"]))
+        print_rich(run.document(by_subject=options["by"] is not None, details=options["details"]))
         for line in run.remarks(details=options["details"]):
             echo(line)
 

@@ -18,7 +18,7 @@ def tune_report(runs: tuple[str, ...], store: str | None, as_json: bool) -> None
     in that set-up are looked for in the store, and each cause is a paired comparison of its own. Without them the
     report says which run is missing. Gains are in points; * marks significant ones.
     """
-    from assaymark.runs.tuning import refuse_few, tune_table
+    from assaymark.runs.tuning import refuse_few, tune_document
     from assaymark.runs.tuning import tune_report as report
 
     refuse_few(runs)
@@ -26,6 +26,6 @@ def tune_report(runs: tuple[str, ...], store: str | None, as_json: bool) -> None
     if as_json:
         print_json([model.to_json() for model in models])
         return
-    print_rich(*tune_table(models))
+    print_rich(tune_document(models))
     if any(len(model.effects) > 1 for model in models):
         echo("each cause compares two runs on the same samples; the first gain is the sum of the others", err=True)

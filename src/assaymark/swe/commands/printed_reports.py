@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def print_report(report: "SweReport") -> None:
     """Print what one file of predictions resolves, and what to look at."""
-    from assaymark.results.console import Text
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import Text, plain_table
 
     official = report.official()
     table = plain_table()
@@ -54,8 +53,7 @@ def print_comparison(first: str, second: str, compared: "PairedComparison", only
 
 def print_agreement(agreement: "OfficialComparison") -> None:
     """Print the instances to which SWE-bench's report gives another outcome."""
-    from assaymark.results.console import Text
-    from assaymark.results.views.cells import plain_table
+    from assaymark.documents.terminal import Text, plain_table
 
     n_equal = agreement.n_compared - len(agreement.differences)
     echo(f"as in SWE-bench's report: {n_equal} of {agreement.n_compared} instances")

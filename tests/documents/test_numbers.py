@@ -2,7 +2,7 @@
 
 import pytest
 
-from assaymark.results.numbers import names_apart, short_model_name
+from assaymark.results.model_names import names_apart, short_model_name
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ The works that a report's method section cites, numbered in the order of citatio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from assaymark.documents.numbers import NOTHING
 from assaymark.results.comparison.records import Comparison
-from assaymark.results.documents.contents import ReportContents
-from assaymark.results.numbers import NOTHING, shown_count
+from assaymark.results.estimate_texts import shown_count
+from assaymark.results.report.contents import ReportContents
 from assaymark.results.views.cells import TableLine, leaf_estimates, table_rows
 from assaymark.settings import VERSION
 from assaymark.store import RunRow

@@ -7,25 +7,26 @@ method section that a paper can quote, and limitations.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from assaymark.documents.blocks import Block, Bullets, Heading, Paragraph
+from assaymark.documents.charts import can_draw
+from assaymark.documents.html import html_page, print_pdf
+from assaymark.documents.markdown import chart_files, markdown_text
+from assaymark.documents.numbers import counted
 from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError, install_line
 from assaymark.registry import Registry
-from assaymark.results.documents.blocks import Block, Bullets, Heading, Paragraph
-from assaymark.results.documents.charts import can_draw
-from assaymark.results.documents.contents import ReportContents
-from assaymark.results.documents.html import html_page, print_pdf
-from assaymark.results.documents.markdown import chart_files, markdown_text
-from assaymark.results.documents.method_text import method_text
-from assaymark.results.documents.sections import (
+from assaymark.results.estimate_texts import is_proportion
+from assaymark.results.report.contents import ReportContents
+from assaymark.results.report.method_text import method_text
+from assaymark.results.report.sections import (
     calibration_section,
     change_section,
     headline,
     results_section,
     weakest_section,
 )
-from assaymark.results.numbers import counted, is_proportion
 from assaymark.results.views.cells import leaf_estimates
-from assaymark.results.views.run_list import foot_lines
+from assaymark.results.views.details import foot_lines
 from assaymark.settings import VERSION
 
 CHARTS_MISSING = f"This report has no charts; to have them, {install_line('charts')}, and write it again."

@@ -13,23 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assaymark import settings
+from assaymark.documents.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, Tiles
+from assaymark.documents.charts import to_svg
+from assaymark.documents.numbers import NOTHING
+from assaymark.documents.plain_text import html_text
 from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import StoreError, UsageError
-from assaymark.results.documents.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Example,
-    Figure,
-    Heading,
-    Paragraph,
-    Table,
-    TableRow,
-    Tiles,
-)
-from assaymark.results.documents.charts import to_svg
-from assaymark.results.numbers import NOTHING
-from assaymark.results.plain_text import html_text
 
 BROWSERS = (
     "chromium",
@@ -52,6 +41,7 @@ OPTIONS = (
     "--no-pdf-header-footer",
 )
 SECONDS = 120
+ARROWS = {"better": " ▲", "worse": " ▼"}
 
 
 def find_browser() -> str | None:
@@ -188,27 +178,33 @@ def _tiles(block: Tiles) -> str:
 
 
 def _table(block: Table) -> str:
-    kinds = [' class="t"' if index < block.n_text else "" for index in range(len(block.headers))]
+    kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
+    kinds = [' class="t"' if block.columns[index].kind == "text" else "" for index in kept]
     head = "".join(
-        f'<th scope="col"{kind}>{_breakable(text)}</th>' for kind, text in zip(kinds, block.headers, strict=True)
+        f'<th scope="col"{kind}{_title(block.columns[index].help)}>{_breakable(block.columns[index].label)}</th>'
+        for index, kind in zip(kept, kinds, strict=True)
     )
-    rows = "".join(_row(row, kinds) for row in block.rows)
+    rows = "".join(_row([row[index] for index in kept], kinds) for row in block.rows)
     short = " short" if len(block.rows) <= SHORT else ""
     return f'<div class="wide{short}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _row(row: TableRow, kinds: Sequence[str]) -> str:
-    indent = f' style="padding-left:{0.55 + 1.1 * row.depth:.2f}rem"' if row.depth else ""
-    cells = [
+def _title(text: str) -> str:
+    return f' title="{html_text(text)}"' if text else ""
+
+
+def _row(cells: Sequence[Cell], kinds: Sequence[str]) -> str:
+    indent = f' style="padding-left:{0.55 + 1.1 * cells[0].depth:.2f}rem"' if cells[0].depth else ""
+    shown = [
         f"<td{kind}{indent if index == 0 else ''}>{_cell(cell, is_name=index == 0)}</td>"
-        for index, (kind, cell) in enumerate(zip(kinds, row.cells, strict=True))
+        for index, (kind, cell) in enumerate(zip(kinds, cells, strict=True))
     ]
-    return f"<tr{' class=group' if row.is_group else ''}>{''.join(cells)}</tr>"
+    return f"<tr{' class=group' if cells[0].role else ''}>{''.join(shown)}</tr>"
 
 
 def _cell(cell: Cell, *, is_name: bool) -> str:
     text = _breakable(cell.text) if is_name else html_text(cell.text)
-    marked = f'<span class="{cell.mark}">{text}</span>' if cell.mark else text
+    marked = f'<span class="{cell.mark}">{text}{ARROWS[cell.mark]}</span>' if cell.mark else text
     return marked + (f'<span class="below">{html_text(cell.below)}</span>' if cell.below else "")
 
 

@@ -1,13 +1,10 @@
-"""Audits as terminal tables: of prompts, wrong answers, contamination and calibration."""
+"""Audits as documents: of prompts, wrong answers, contamination, calibration, bias, toxicity and efficiency."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
 from assaymark.audit.bias import BiasAudit
-from assaymark.audit.calibration import CalibrationAudit
+from assaymark.audit.calibration import ALL, CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import CAUSES, CauseCount, Diagnosis
 from assaymark.audit.efficiency import EfficiencyFit
@@ -24,21 +21,15 @@ from assaymark.audit.verdicts import (
     prompts_verdict,
     was_run,
 )
-from assaymark.results.console import Text
-from assaymark.results.numbers import (
-    NOTHING,
-    counted,
-    short_model_name,
-    shown_interval,
-    shown_p,
-    shown_value,
-    significant,
-)
-from assaymark.results.views.cells import Sized, plain_table
+from assaymark.documents.blocks import Block, Bullets, Cell, Column, Drawn, Figure, Heading, Paragraph, table
+from assaymark.documents.charts import INK, IntervalPoint, calibration_chart, can_draw, interval_charts
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_p, shown_value, significant
+from assaymark.results.model_names import short_model_name
 from assaymark.statistics.prompt_spread import PromptSpread
 
-BESIDE_STRIP = 66  # columns for names and numbers
-STRIP_WIDTHS = (8, 40)
+MOST_CURVES = 6  # as many as there are colours of runs
+DRAWN = Column("", "drawn")
 ABOUT_PROMPTS = (
     "All prompt variants are evaluated on the same samples with the same shots, in the variant's wording. 'By noise "
     "alone' is the spread of the same answers when each sample's are assigned to the variants at random: only the "
@@ -46,51 +37,62 @@ ABOUT_PROMPTS = (
 )
 
 
-def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] = ()) -> RenderableType:
+def prompts_document(audits: Sequence[PromptAudit], changes: Sequence[RankChange] = ()) -> Document:
     """Return the verdict in one sentence, the results of each model and task, and how the models' ranks change.
 
     The results are those of prompt variants, system prompts and option orders.
     """
-    opening = [Text(prompts_verdict(audits), style="bold"), Text(PROMPT_METHODS, style="dim")]
-    parts: list[RenderableType] = [Padding(Group(*opening), (0, 1, 1, 1))] if audits else []
+    parts: list[Block] = []
+    if audits:
+        parts += [Paragraph(prompts_verdict(audits), "verdict"), Paragraph(PROMPT_METHODS, "facts")]
     for audit in audits:
-        name, size, excluded = title_of(audit)
-        title = Text(name, style="bold").append(size, style="not bold dim").append(excluded, style="not bold yellow")
-        lines = [spread_line("prompt variants", audit.spread)]
-        lines += [spread_line("cloze variants", audit.cloze_spread)] if audit.cloze_spread else []
-        lines += [spread_line("listed by letter or number", audit.letter_spread)] if audit.letter_spread else []
-        parts.append(Padding(Group(title, _scores(audit.forms), *map(Text, lines)), (0, 1, 1, 1)))
-        if audit.systems:
-            lines = [spread_line("system prompts", audit.system_spread)] if audit.system_spread else []
-            parts.append(Padding(Group(_scores(audit.systems), *map(Text, lines)), (0, 1, 1, 1)))
-        if audit.orders is not None:
-            parts.append(Padding(Group(*map(Text, order_lines(audit.orders))), (0, 1, 1, 1)))
-    parts += [Padding(_ranks(change), (0, 1, 1, 1)) for change in changes]
-    return Group(*parts, Padding(Text(ABOUT_PROMPTS, style="dim"), (0, 1)))
+        title = title_of(audit) if len(audits) > 1 else ""
+        spreads = {
+            "prompt variants": audit.spread, "cloze variants": audit.cloze_spread,
+            "listed by letter or number": audit.letter_spread, "system prompts": audit.system_spread,
+        }  # fmt: skip
+        lines = [spread_line(name, spread) for name, spread in spreads.items() if spread is not None]
+        parts += [Heading(title_of(audit) + size_of(audit), 4), *_scores("prompt variant", audit.forms, title)]
+        parts += _scores("system prompt", audit.systems, title) if audit.systems else []
+        parts.append(Bullets((*lines, *(order_lines(audit.orders) if audit.orders is not None else ()))))
+    for change in changes:
+        parts += _ranks(change)
+    return document(parts, Paragraph(ABOUT_PROMPTS, "facts"))
 
 
-def title_of(audit: PromptAudit) -> tuple[str, str, str]:
-    """Return model and task; samples and shots; and how many samples are excluded, empty where none are."""
+def title_of(audit: PromptAudit) -> str:
+    """Return model and task."""
+    return f"{short_model_name(audit.model)} on {audit.task}"
+
+
+def size_of(audit: PromptAudit) -> str:
+    """Return samples and shots, and how many samples are excluded."""
     shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"
     excluded = f", {audit.n_left_out:,} excluded" if audit.n_left_out else ""
-    return f"{short_model_name(audit.model)} on {audit.task}", f" · {audit.n:,} samples{shots}", excluded
+    return f" · {audit.n:,} samples{shots}{excluded}"
 
 
-def _scores(scores: Sequence[VariantScore]) -> RenderableType:
-    def laid_out(width: int) -> RenderableType:
-        strip = max(STRIP_WIDTHS[0], min(STRIP_WIDTHS[1], width - BESIDE_STRIP))
-        table = plain_table()
-        table.add_column("prompt variant", overflow="fold")
-        table.add_column("metric", no_wrap=True)
-        for header in ("value", "95% interval"):
-            table.add_column(header, justify="right", no_wrap=True)
-        table.add_column(f"0%{'100%':>{strip - 2}}", no_wrap=True)
-        for score in sorted(scores, key=lambda score: -score.value):
-            interval = f"{100 * score.low:.1f}–{100 * score.high:.1f}"
-            table.add_row(score.name, score.metric, _share(score.value), interval, _strip(score, strip))
-        return table
+def _scores(header: str, scores: Sequence[VariantScore], title: str) -> list[Block]:
+    ordered = sorted(scores, key=lambda score: -score.value)
+    body = [
+        (
+            each.name, each.metric, _share(each.value), shown_interval(each.low, each.high, proportion=True),
+            Cell("", drawn=Drawn(each.value, each.low, each.high)),
+        )
+        for each in ordered
+    ]  # fmt: skip
+    points = [IntervalPoint(each.name, "", each.value, each.low, each.high) for each in ordered]
+    figure = _intervals(points, f"Accuracy under each {header}, with 95% intervals.", title)
+    return [table((header, "metric", "value", "95% interval", DRAWN), body, n_text=2), *figure]
 
-    return Sized(laid_out)
+
+def _intervals(points: Sequence[IntervalPoint], caption: str, title: str) -> list[Block]:
+    """Return a figure of one row per point, with a title where a document has several."""
+    if not points or not can_draw():
+        return []
+    specs = interval_charts(points)
+    titled = {"text": title, "anchor": "start", "color": INK, "fontSize": 12}
+    return [Figure("values", caption, tuple({**spec, "title": titled} for spec in specs) if title else tuple(specs))]
 
 
 def spread_line(what: str, spread: PromptSpread) -> str:
@@ -119,24 +121,15 @@ def order_lines(orders: OptionOrders) -> tuple[str, ...]:
     )
 
 
-def _ranks(change: RankChange) -> RenderableType:
-    table = plain_table()
-    table.add_column(f"ranks on {change.task}", overflow="fold")
-    for header in ("best", "worst"):
-        table.add_column(header, justify="right")
-    for name, best, worst in zip(change.models, change.agreement.best, change.agreement.worst, strict=True):
-        table.add_row(name.rstrip("/").rpartition("/")[2], str(best), str(worst))
-    w = f"Kendall's W {change.agreement.kendall_w:.2f} (1: every prompt variant gives the same order)"
-    n = change.agreement.n_orders
-    return Group(table, Text(f"{w}; {n} different order{'' if n == 1 else 's'} seen", style="dim"))
-
-
-def _strip(score: VariantScore, cells: int) -> str:
-    """Draw the interval and its value on a scale from 0 to 100%."""
-    low, high, value = (min(cells - 1, int(share * cells)) for share in (score.low, score.high, score.value))
-    marks = ["━" if low <= index <= high else "·" for index in range(cells)]
-    marks[value] = "●"
-    return "".join(marks)
+def _ranks(change: RankChange) -> list[Block]:
+    agreement = change.agreement
+    body = [
+        (name.rstrip("/").rpartition("/")[2], str(best), str(worst))
+        for name, best, worst in zip(change.models, agreement.best, agreement.worst, strict=True)
+    ]
+    w = f"Kendall's W {agreement.kendall_w:.2f} (1: every prompt variant gives the same order)"
+    seen = counted(agreement.n_orders, "different order")
+    return [table((f"ranks on {change.task}", "best", "worst"), body), Paragraph(f"{w}; {seen} seen", "facts")]
 
 
 def _share(value: float) -> str:
@@ -147,31 +140,29 @@ CAUSE_COLUMNS = ("cause", "n", "share", "95% interval", "by chance ≤")
 N_EXAMPLES = 1  # of each cause
 
 
-def diagnosis_table(diagnoses: Sequence[Diagnosis]) -> RenderableType:
+def diagnosis_document(diagnoses: Sequence[Diagnosis]) -> Document:
     """Return for each task how many wrong answers have which cause, an example of each, and the next experiments."""
-    return Group(*(_of_task(diagnosis) for diagnosis in diagnoses))
-
-
-def _of_task(diagnosis: Diagnosis) -> RenderableType:
-    parts: list[RenderableType] = [Text(heading_of(diagnosis), style="bold")]
-    notes = [Text(line, style="dim") for line in footnotes(diagnosis)]
-    counts = [count for count in diagnosis.causes if count.n]
-    if not counts:
-        return Padding(Group(*parts, *notes), (0, 1, 1, 1))
-    table = plain_table()
-    table.add_column(CAUSE_COLUMNS[0], no_wrap=True)
-    for header in CAUSE_COLUMNS[1:]:
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("for example", overflow="fold")
-    for count in counts:
-        examples = [answer for answer in diagnosis.answers if answer.cause == count.cause][:N_EXAMPLES]
-        table.add_row(
-            *cause_cells(count), Text("; ".join(f"sample {answer.index}: {answer.why}" for answer in examples))
-        )
+    parts: list[Block] = []
     remedies = {cause.name: cause.remedy for cause in CAUSES}
-    parts += [table, Text("next:", style="bold")]
-    parts += [Text(f"  {count.cause}: {remedies[count.cause]}") for count in sorted(counts, key=lambda each: -each.n)]
-    return Padding(Group(*parts, *notes), (0, 1, 1, 1))
+    for diagnosis in diagnoses:
+        parts.append(Heading(heading_of(diagnosis), 4))
+        if counts := [count for count in diagnosis.causes if count.n]:
+            body = [(*cause_cells(count), _examples(diagnosis, count)) for count in counts]
+            parts.append(table((*CAUSE_COLUMNS, Column("for example", "text")), body))
+            parts += _intervals(
+                [IntervalPoint(count.cause, "", count.share, count.low, count.high) for count in counts],
+                "Share of each cause among the wrong answers that were looked at, with 95% intervals.",
+                diagnosis.task if len(diagnoses) > 1 else "",
+            )
+            by_size = sorted(counts, key=lambda count: -count.n)
+            parts.append(Bullets(tuple(f"next, {count.cause}: {remedies[count.cause]}" for count in by_size)))
+        parts += [Paragraph(line, "facts") for line in footnotes(diagnosis)]
+    return document(parts)
+
+
+def _examples(diagnosis: Diagnosis, count: CauseCount) -> str:
+    of_cause = [answer for answer in diagnosis.answers if answer.cause == count.cause]
+    return "; ".join(f"sample {answer.index}: {answer.why}" for answer in of_cause[:N_EXAMPLES])
 
 
 def heading_of(diagnosis: Diagnosis) -> str:
@@ -204,29 +195,21 @@ def footnotes(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
+def contamination_document(tests: Sequence[ContaminationTest]) -> Document:
     """Return the verdict in one sentence, one table per test over the tasks, and what each test does not show.
 
     Tests that could not be run are named in the sentence, with the reason, and have no table.
     """
-    methods = contamination_methods(tests)
-    opening = [Text(contamination_verdict(tests), style="bold"), *([Text(methods, style="dim")] if methods else [])]
-    parts: list[RenderableType] = [Padding(Group(*opening), (0, 1, 1, 1))]
+    parts: list[Block] = [Paragraph(contamination_verdict(tests), "verdict")]
+    if methods := contamination_methods(tests):
+        parts.append(Paragraph(methods, "facts"))
     run = [test for test in tests if was_run(test)]
     for name in dict.fromkeys(test.test for test in run):
         own = [test for test in run if test.test == name]
-        table = plain_table()
-        named, statistic, *numbers = test_headers(own)
-        table.add_column(named, overflow="fold")
-        table.add_column(statistic, no_wrap=True)
-        for header in numbers:
-            table.add_column(header, justify="right", no_wrap=True)
-        for test in own:
-            table.add_row(*test_cells(test, own))
-        notes = [Text(f"{test.task}: {'; '.join(test.notes)}", style="dim") for test in own if test.notes]
-        caveat = Text(f"Does not show: {own[0].not_shown}", style="italic")
-        parts.append(Padding(Group(table, *notes, caveat), (0, 1, 1, 1)))
-    return Group(*parts)
+        parts.append(table(test_headers(own), [test_cells(test, own) for test in own], n_text=2))
+        parts += [Paragraph(f"{test.task}: {'; '.join(test.notes)}", "facts") for test in own if test.notes]
+        parts.append(Paragraph(f"Does not show: {own[0].not_shown}", "facts"))
+    return document(parts)
 
 
 def _has_control(tests: Sequence[ContaminationTest]) -> bool:
@@ -266,7 +249,6 @@ def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, obj
     ]
 
 
-STRIP = 40
 SUMMARY = ("n", "accuracy", "confidence", "error", "if calibrated", "p")
 ABOUT_CONFIDENCE = {
     "choices": "Confidence is the share of the choices' probability on the one picked",
@@ -283,22 +265,21 @@ def about_calibration(audits: Sequence[CalibrationAudit]) -> str:
     )
 
 
-def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
+def calibration_document(audits: Sequence[CalibrationAudit]) -> Document:
     """Return the verdict in one sentence, a summary over tasks, and each task's reliability curve."""
-    summary = plain_table()
-    summary.add_column("task", overflow="fold")
-    for header in SUMMARY:
-        summary.add_column(header, justify="right", no_wrap=True)
+    parts: list[Block] = [Paragraph(calibration_verdict(audits), "verdict"), Paragraph(CALIBRATION_METHODS, "facts")]
+    parts.append(table(("task", *SUMMARY), [summary_cells(audit) for audit in audits]))
+    parts.append(Paragraph(about_calibration(audits), "facts"))
+    drawn = audits if len(audits) <= MOST_CURVES else [audit for audit in audits if audit.task == ALL]
+    if drawn and can_draw():
+        caption = (
+            "Share of right answers against confidence, in bins of equally many answers, with 95% Wilson "
+            "intervals. The dashed line is perfect calibration."
+        )
+        parts.append(Figure("calibration", caption, (calibration_chart([(one.task, one.error) for one in drawn]),)))
     for audit in audits:
-        summary.add_row(*summary_cells(audit))
-    curves = [_curve(audit) for audit in audits]
-    opening = Group(Text(calibration_verdict(audits), style="bold"), Text(CALIBRATION_METHODS, style="dim"))
-    return Group(
-        Padding(opening, (0, 1, 1, 1)),
-        Padding(summary, (0, 1)),
-        Padding(Text(about_calibration(audits), style="dim"), (1, 1)),
-        *curves,
-    )
+        parts += _curve(audit)
+    return document(parts)
 
 
 def summary_cells(audit: CalibrationAudit) -> tuple[str, ...]:
@@ -310,43 +291,34 @@ def summary_cells(audit: CalibrationAudit) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def bias_table(audits: Sequence[BiasAudit]) -> RenderableType:
+def bias_document(audits: Sequence[BiasAudit]) -> Document:
     """Return the measures of each task's generated texts, one line each; 0: the groups are named equally."""
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    table.add_column("bias of generated texts", overflow="fold")
-    table.add_column("distance", justify="right", no_wrap=True)
-    table.add_column("texts", justify="right", no_wrap=True)
-    for audit in audits:
-        for name, value in audit.measures.items():
-            table.add_row(
-                Text(audit.task), name, "none named" if value is None else f"{value:.4f}", f"{audit.n_texts:,}"
-            )
-    return Padding(table, (0, 1))
+    body = [
+        (audit.task, name, "none named" if value is None else f"{value:.4f}", f"{audit.n_texts:,}")
+        for audit in audits
+        for name, value in audit.measures.items()
+    ]
+    return document(table(("task", "bias of generated texts", "distance", "texts"), body, n_text=2))
 
 
-def toxicity_table(audits: Sequence[ToxicityAudit]) -> RenderableType:
+def toxicity_document(audits: Sequence[ToxicityAudit]) -> Document:
     """Return the measures of each task's generated texts, one line each, under names with the scorer's."""
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    table.add_column("toxicity (scorer)", overflow="fold")
-    for header in ("value", "95% interval", "samples", "texts", "empty"):
-        table.add_column(header, justify="right", no_wrap=True)
+    body = []
     for audit in audits:
         for measure in audit.measures:
-            ends = "–" if measure.low is None or measure.high is None else f"{measure.low:.4f}–{measure.high:.4f}"
+            ends = NOTHING if measure.low is None or measure.high is None else f"{measure.low:.4f}–{measure.high:.4f}"
             counts = (f"{audit.n_samples:,}", f"{audit.n_texts:,}", f"{audit.n_empty:,}")
-            table.add_row(Text(audit.task), Text(measure.metric), f"{measure.value:.4f}", ends, *counts)
-    return Padding(table, (0, 1))
+            body.append((audit.task, measure.metric, f"{measure.value:.4f}", ends, *counts))
+    columns = ("task", "toxicity (scorer)", "value", "95% interval", "samples", "texts", "empty")
+    return document(table(columns, body, n_text=2))
 
 
-def efficiency_table(fit: EfficiencyFit) -> RenderableType:
+def efficiency_document(fit: EfficiencyFit) -> Document:
     """Return the times of a fit, how well it fits, and the machine that they are of."""
-    table = plain_table()
-    for header in ("prompt tokens", "until the first token", "tokens a second"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for n, seconds in sorted(fit.prompt_seconds.items()):
-        table.add_row(f"{n:,}", f"{1000 * seconds:,.2f} ms", f"{n / seconds:,.0f}" if seconds > 0 else NOTHING)
+    body = [
+        (f"{n:,}", f"{1000 * seconds:,.2f} ms", f"{n / seconds:,.0f}" if seconds > 0 else NOTHING)
+        for n, seconds in sorted(fit.prompt_seconds.items())
+    ]
     each, low, high = (1000 * value for value in (fit.token_seconds, fit.low, fit.high))
     facts = [fit.machine.get(name) for name in ("processor_name", "device", "platform")]
     where = ", ".join(str(fact) for fact in [*facts, f"{fit.machine.get('n_cores')} cores"] if fact)
@@ -364,21 +336,18 @@ def efficiency_table(fit: EfficiencyFit) -> RenderableType:
         lines.append(
             "the times do not have this form: let nothing else run, and use longer --answers or more --repeats"
         )
-    return Group(Padding(table, (0, 1)), *(Text(f" {line}") for line in lines))
+    times = table(("prompt tokens", "until the first token", "tokens a second"), body, n_text=0)
+    return document(times, [Paragraph(line) for line in lines])
 
 
-def _curve(audit: CalibrationAudit) -> RenderableType:
-    table = plain_table()
-    for header in ("confidence", "accuracy", "n"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column(f"0%{'100%':>{STRIP - 2}}", no_wrap=True)
-    for calibration_bin in audit.error.bins:
-        table.add_row(
-            _share(calibration_bin.confidence),
-            _share(calibration_bin.accuracy),
-            f"{calibration_bin.n:,}",
-            _bin_strip(calibration_bin.confidence, calibration_bin.accuracy),
+def _curve(audit: CalibrationAudit) -> list[Block]:
+    body = [
+        (
+            _share(each.confidence), _share(each.accuracy), f"{each.n:,}",
+            Cell("", drawn=Drawn(each.accuracy, beside=each.confidence)),
         )
+        for each in audit.error.bins
+    ]  # fmt: skip
     brier = audit.brier
     answered = ", ".join(f"{share:.0%}: {_share(accuracy)}" for share, accuracy in audit.selective)
     lines = [
@@ -395,8 +364,8 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
             f"{audit.helm.selective_acc_at_10:.4f}, platt_ece_10_bin {audit.helm.platt_ece_10_bin:.4f}"
         ),
     ]
-    notes = [Text(line, style="dim") for line in lines]
-    return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))
+    curve = table(("confidence", "accuracy", "n", DRAWN), body, n_text=0)
+    return [Heading(audit.task, 4), curve, *(Paragraph(line, "facts") for line in lines)]
 
 
 def _platt(audit: CalibrationAudit) -> str:
@@ -408,11 +377,3 @@ def _platt(audit: CalibrationAudit) -> str:
     if slope <= 0:
         return f"Platt slope {slope:.2f}: more confident answers are no better"
     return f"Platt slope {slope:.2f}: {'overconfident' if slope < 1 else 'underconfident'}"
-
-
-def _bin_strip(confidence: float, accuracy: float) -> str:
-    """Draw accuracy (●) and confidence (│, where the two should meet) on a scale from 0 to 100%."""
-    marks = ["·"] * STRIP
-    marks[min(STRIP - 1, int(confidence * STRIP))] = "│"
-    marks[min(STRIP - 1, int(accuracy * STRIP))] = "●"
-    return "".join(marks)

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from textwrap import shorten
 
-from rich.console import RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Cell, Cells, Table, table
+from assaymark.documents.numbers import shown_value
 from assaymark.records import Estimate
-from assaymark.results.console import Text
+from assaymark.results.estimate_texts import chance_cell, value_words
 from assaymark.results.evidence.baselines import (
     BLIND,
     CONSTANT,
@@ -15,8 +14,7 @@ from assaymark.results.evidence.baselines import (
     CONSTANT_TEXT,
     highest_baseline,
 )
-from assaymark.results.numbers import shown_value
-from assaymark.results.views.cells import TableLine, chance_cell, plain_table, value_words
+from assaymark.results.views.cells import TableLine
 
 HEADERS = ("chance", "majority class", "question-blind")
 LONGEST_TEXT = 24  # characters of a choice beside its baseline
@@ -47,8 +45,8 @@ def baseline_notes(estimate: Estimate) -> list[str]:
     return []
 
 
-def baseline_rows(rows: Sequence[TableLine]) -> tuple[tuple[str, ...], list[tuple[TableLine, list[str]]]]:
-    """Return headers, and the headline value and baselines of each task whose majority class is known."""
+def baselines_table(rows: Sequence[TableLine]) -> Table | None:
+    """Return the headline value and the baselines of each task whose majority class is known; None without any."""
     of_name: dict[tuple[str, str], TableLine] = {}
     for row in rows:
         cell, key = row.any_cell, (row.name, row.label)
@@ -59,24 +57,12 @@ def baseline_rows(rows: Sequence[TableLine]) -> tuple[tuple[str, ...], list[tupl
     known = list(of_name.values())
     with_blind = any(row.any_cell and row.any_cell.details.get(BLIND) for row in known)
     n_baselines = 3 if with_blind else 2
-    return ("value", *HEADERS[:n_baselines]), [
-        (row, [value_words(row.any_cell), *baseline_cells(row.any_cell)[:n_baselines]]) for row in known
-    ]
+    body: list[Cells] = []
+    for row in known:
+        name = Cell(row.label, depth=row.depth, role="group" if row.is_group else "")
+        body.append((name, value_words(row.any_cell), *baseline_cells(row.any_cell)[:n_baselines]))
+    return table(("baselines", "value", *HEADERS[:n_baselines]), body) if body else None
 
 
 def _stands_for_task(row: TableLine) -> bool:
     return row.any_cell is not None and bool(row.any_cell.details.get("primary", True))
-
-
-def baselines_table(rows: Sequence[TableLine]) -> RenderableType | None:
-    """Return a table of the baselines, one line per task; None where no task has choices."""
-    headers, known = baseline_rows(rows)
-    if not known:
-        return None
-    table = plain_table()
-    table.add_column("baselines", overflow="fold")
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    for row, cells in known:
-        table.add_row(Text("  " * row.depth + row.label), *cells)
-    return Padding(table, (1, 1, 0, 1))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assaymark.errors import MissingExtra
-from assaymark.results.documents import charts
-from assaymark.results.documents.charts import (
+from assaymark.documents import charts
+from assaymark.documents.charts import (
     COLOURS,
     NOT_SIGNIFICANT,
     TALLEST,
@@ -21,6 +20,7 @@ from assaymark.results.documents.charts import (
     interval_charts,
     to_svg,
 )
+from assaymark.errors import MissingExtra
 from assaymark.statistics.calibration import calibration_error
 
 drawn = pytest.mark.skipif(not can_draw(), reason="the extra 'charts' is not installed")

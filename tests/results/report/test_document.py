@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from assaymark.documents import charts
+from assaymark.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
+from assaymark.documents.charts import can_draw
+from assaymark.documents.html import find_browser
+from assaymark.documents.numbers import shown_value
 from assaymark.errors import UsageError
 from assaymark.models.fake import FakeModel
-from assaymark.results.documents import charts
-from assaymark.results.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
-from assaymark.results.documents.charts import can_draw
-from assaymark.results.documents.contents import ReportContents, report_contents
-from assaymark.results.documents.document import CHARTS_MISSING, document_blocks, write_document
-from assaymark.results.documents.html import find_browser
 from assaymark.results.evidence.from_store import save_summary
-from assaymark.results.numbers import shown_value
+from assaymark.results.report.contents import ReportContents, report_contents
+from assaymark.results.report.document import CHARTS_MISSING, document_blocks, write_document
 from assaymark.results.views.cells import table_rows
 from assaymark.runs.execute import execute
 from assaymark.runs.plan import RunOptions, prepare

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Block, Column, Heading, Paragraph, Table, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, shown_p
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.comparison.records import Comparison, Difference
 from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, shown_count, shown_p
-from assaymark.results.views.cells import interval_text, plain_table, value_text
+from assaymark.results.estimate_texts import interval_text, shown_count, value_text
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.statistics.multiplicity import holm
 
@@ -87,13 +85,12 @@ def _shares(name: str, run: StyleEstimates) -> tuple[float | None, float | None]
     return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompt_style == "cot" else None, truncated
 
 
-def style_table(lines: Sequence[StyleLine]) -> RenderableType:
-    """Return the lines for a terminal, one table per task or group."""
-    names = dict.fromkeys(line.name for line in lines)
-    tables = [Group(Text(name, style="bold"), _table([line for line in lines if line.name == name])) for name in names]
-    return Group(
-        *(Padding(table, (0, 1, 1, 1)) for table in tables), Padding(Text(_legend(lines), style="dim"), (0, 1))
-    )
+def style_document(lines: Sequence[StyleLine]) -> Document:
+    """Return the lines, one table per task or group."""
+    parts: list[Block] = []
+    for name in dict.fromkeys(line.name for line in lines):
+        parts += [Heading(name, 4), _table([line for line in lines if line.name == name])]
+    return document(parts, Paragraph(_legend(lines), "facts"))
 
 
 def _legend(lines: Sequence[StyleLine]) -> str:
@@ -111,32 +108,27 @@ def _legend(lines: Sequence[StyleLine]) -> str:
     return legend
 
 
-def _table(lines: Sequence[StyleLine]) -> RenderableType:
-    has_unparsed, has_truncated = (
-        any(style_line.unparsed is not None for style_line in lines),
-        any(style_line.truncated for style_line in lines),
-    )
-    table = plain_table()
+def _table(lines: Sequence[StyleLine]) -> Table:
+    has_unparsed = any(line.unparsed is not None for line in lines)
+    has_truncated = any(line.truncated for line in lines)
     is_styled = len({line.prompt_style for line in lines}) > 1 or lines[0].prompt_style != "own"
-    if is_styled:
-        table.add_column("prompt\nstyle", no_wrap=True)
-    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unparsed else []),
-               *(["truncated"] if has_truncated else [])]  # fmt: skip
-    for header in (*headers, "diff.", "95%\ninterval", "p"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for line in lines:
-        unparsed = [_share(line.unparsed)] if has_unparsed else []
-        table.add_row(
+    styled = [Column("prompt\nstyle", "text")] if is_styled else []
+    columns: list[str | Column] = [*styled, "shots", "value", "95%\ninterval", "n"]
+    columns += [*(["no\nletter"] if has_unparsed else []), *(["truncated"] if has_truncated else [])]
+    rows = [
+        (
             *([line.prompt_style] if is_styled else []),
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),
             shown_count([line.estimate]),
-            *unparsed,
+            *([_share(line.unparsed)] if has_unparsed else []),
             *([_share(line.truncated)] if has_truncated else []),
             *_difference_cells(line),
         )
-    return table
+        for line in lines
+    ]
+    return table((*columns, "diff.", "95%\ninterval", "p"), rows, n_text=0)
 
 
 def _share(share: float | None) -> str:

@@ -2,13 +2,9 @@
 
 from collections.abc import Sequence
 
-from rich.console import RenderableType
-from rich.padding import Padding
-
-from assaymark.results.console import Text
-from assaymark.results.evidence.records import PerturbedScore
-from assaymark.results.numbers import NOTHING, shown_difference, shown_value
-from assaymark.results.views.cells import FOLD_ABOVE, plain_table
+from assaymark.documents.blocks import Cell, Cells, Column, Table, table
+from assaymark.documents.numbers import NOTHING, shown_difference, shown_value
+from assaymark.results.evidence.records import FOLD_ABOVE, PerturbedScore
 
 HEADERS = ("metric", "n", "as it is", "perturbed", "difference", "95% interval", "broken", "mended")
 
@@ -51,21 +47,14 @@ def difference_interval(score: PerturbedScore) -> str:
     return f"{low} to {high}"
 
 
-def perturbed_table(scores: Sequence[PerturbedScore]) -> RenderableType | None:
-    """Return the table; None for a run without perturbations."""
-    known = shown_scores(scores)
-    if not known:
-        return None
-    table = plain_table()
-    table.add_column("perturbations", overflow="fold")
-    table.add_column(HEADERS[0], no_wrap=True)
-    for header in HEADERS[1:]:
-        table.add_column(header, justify="right", no_wrap=True)
+def perturbed_table(scores: Sequence[PerturbedScore]) -> Table | None:
+    """Return the table, the perturbations of a task below its name; None for a run without perturbations."""
+    body: list[Cells] = []
     last = None
-    for score in known:
+    for score in shown_scores(scores):
         if score.task != last:
             pooled = f" ({score.n_tasks} tasks, samples pooled)" if score.n_tasks > 1 else ""
-            table.add_row(Text(score.task + pooled, style="bold"))
+            body.append((Cell(score.task + pooled, role="group"), *("" for _ in HEADERS)))
             last = score.task
-        table.add_row(Text(f"  {perturbed_name(score)}"), *perturbed_cells(score))
-    return Padding(table, (1, 1, 0, 1))
+        body.append((Cell(perturbed_name(score), depth=1), *perturbed_cells(score)))
+    return table(("perturbations", Column(HEADERS[0], "text"), *HEADERS[1:]), body) if body else None

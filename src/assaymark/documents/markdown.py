@@ -2,28 +2,21 @@
 
 from collections.abc import Sequence
 
-from assaymark.results.documents.blocks import (
-    Block,
-    Bullets,
-    Example,
-    Figure,
-    Heading,
-    Paragraph,
-    Table,
-    TableRow,
-    Tiles,
-)
-from assaymark.results.documents.charts import to_svg
-from assaymark.results.numbers import NOTHING
-from assaymark.results.plain_text import html_text, markdown_inline, printable
+from assaymark.documents.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, Tiles
+from assaymark.documents.charts import to_svg
+from assaymark.documents.numbers import NOTHING
+from assaymark.documents.plain_text import html_text, markdown_inline, printable
 
 INK = "#1c1c1e"
+ARROWS = {"": "", "better": " ▲", "worse": " ▼"}
 _PAPER = 'style="background:#fff" '  # keeps dark text readable in a viewer with a dark page
 
 
-def markdown_text(blocks: Sequence[Block], foot: str, folder: str) -> str:
-    """Return the text; `folder` is the folder of its charts, relative to the file."""
-    return "\n\n".join([*(_block(block, folder) for block in blocks), f"<sub>{html_text(foot)}</sub>"]) + "\n"
+def markdown_text(blocks: Sequence[Block], foot: str = "", folder: str = "") -> str:
+    """Return the text; `folder` is the folder of its charts, relative to the file; without it they are left out."""
+    kept = [block for block in blocks if folder or not isinstance(block, Figure)]
+    below = [f"<sub>{html_text(foot)}</sub>"] if foot else []
+    return "\n\n".join([*(_block(block, folder) for block in kept), *below]) + "\n"
 
 
 def chart_files(blocks: Sequence[Block]) -> dict[str, str]:
@@ -67,14 +60,16 @@ def _file_names(block: Figure) -> list[str]:
 
 
 def _table(block: Table) -> str:
-    lines = [f"| {' | '.join(markdown_inline(header) for header in block.headers)} |"]
-    lines.append(f"| {' | '.join('---' if i < block.n_text else '---:' for i in range(len(block.headers)))} |")
-    return "\n".join([*lines, *(_row(row) for row in block.rows)])
+    kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
+    lines = [f"| {' | '.join(markdown_inline(block.columns[index].label) for index in kept)} |"]
+    lines.append(f"| {' | '.join('---' if block.columns[index].kind == 'text' else '---:' for index in kept)} |")
+    return "\n".join([*lines, *(_row([row[index] for index in kept]) for row in block.rows)])
 
 
-def _row(row: TableRow) -> str:
-    cells = [markdown_inline(f"{cell.text} ({cell.below})" if cell.below else cell.text) for cell in row.cells]
-    cells[0] = "&nbsp;" * 4 * row.depth + (f"**{cells[0]}**" if row.is_group and cells[0] else cells[0])
+def _row(shown: Sequence[Cell]) -> str:
+    texts = (f"{cell.text}{ARROWS[cell.mark]}" + (f" ({cell.below})" if cell.below else "") for cell in shown)
+    cells = [markdown_inline(text) for text in texts]
+    cells[0] = "&nbsp;" * 4 * shown[0].depth + (f"**{cells[0]}**" if shown[0].role and cells[0] else cells[0])
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,20 +1,17 @@
-"""Runs and comparisons as a notebook shows them: HTML with tables and drawn intervals, and charts of altair.
+"""Documents as a notebook shows them: HTML with tables and drawn intervals, and charts of altair.
 
-The HTML is a report's blocks below one element. Its text has the notebook's own colours, so one piece suits a light
+The HTML is the blocks below one element. Its text has the notebook's own colours, so one piece suits a light
 and a dark theme; it holds no script, and every text from a model, a task or a file is escaped.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from assaymark.documents.blocks import Block, Figure
+from assaymark.documents.charts import INK, imported_altair
+from assaymark.documents.html import html_blocks
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
-from assaymark.results.comparison.records import Comparison
-from assaymark.results.documents.blocks import Block, Bullets, Figure, Paragraph
-from assaymark.results.documents.charts import INK, imported_altair
-from assaymark.results.documents.html import html_blocks
-from assaymark.results.documents.sections import change_section, results_section
-from assaymark.results.evidence.records import RunView
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
@@ -44,40 +41,12 @@ _STYLE = (
 )
 
 
-def run_html(view: RunView) -> str:
-    """Return a run's values with their intervals, and what limits them, as HTML."""
-    facts = " · ".join([view.label, f"run {view.run_id}", *(value for _, value in view.facts)])
-    return blocks_html([Paragraph(facts, "facts"), *results_section([view])[1:]])
-
-
-def comparison_html(comparison: Comparison) -> str:
-    """Return the verdicts of a comparison and the differences with their intervals, as HTML."""
-    verdicts = Bullets(tuple(pair.verdict for pair in comparison.pairs))
-    return blocks_html([verdicts, *change_section(comparison)[1:]])
-
-
-def blocks_html(blocks: Sequence[Block]) -> str:
+def notebook_html(blocks: Sequence[Block]) -> str:
     """Return blocks as one element, with a style that concerns nothing else on the page."""
     return f'<div class="assaymark-view"><style>{_STYLE}</style>{html_blocks(blocks)}</div>'
 
 
-def run_chart(view: RunView) -> "LayerChart | VConcatChart":
-    """Return a chart (`altair.Chart`) of a run's values with 95% intervals; a bar marks chance.
-
-    Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
-    """
-    return blocks_chart(results_section([view]), "this run has no proportion with an interval")
-
-
-def comparison_chart(comparison: Comparison) -> "LayerChart | VConcatChart":
-    """Return a chart (`altair.Chart`) of every pair's differences with 95% intervals around zero.
-
-    Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
-    """
-    return blocks_chart(change_section(comparison), "this comparison has no difference of proportions with an interval")
-
-
-def blocks_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConcatChart":
+def notebook_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConcatChart":
     """Return the drawings among the blocks as one chart, below one another.
 
     Raises: UsageError with `why_none` where there are none; MissingExtra without the extra `charts`.

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from assaymark.documents.blocks import Example, ExampleChoice
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.results.comparison.compare import compare_runs, distinct_labels
+from assaymark.results.comparison.document import tasks_by_change
 from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.comparison.stored_runs import matched_evidence
-from assaymark.results.documents.blocks import Example, ExampleChoice
+from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import (
     choice_queries,
     deciding_score,
@@ -22,9 +24,7 @@ from assaymark.results.evidence.from_store import (
     wrong_samples,
 )
 from assaymark.results.evidence.records import RunView, score_number
-from assaymark.results.numbers import is_proportion
 from assaymark.results.views.cells import leaf_estimates, table_rows
-from assaymark.results.views.comparison_tables import tasks_by_change
 from assaymark.results.views.samples import shown_choices
 from assaymark.scoring.metrics import CONFIDENCE
 from assaymark.statistics.calibration import CalibrationError, calibration_error

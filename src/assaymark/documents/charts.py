@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from assaymark.documents.plain_text import html_text, printable
 from assaymark.errors import MissingExtra
 from assaymark.records import JsonValue
-from assaymark.results.plain_text import html_text, printable
 from assaymark.statistics.calibration import CalibrationError
 from assaymark.statistics.intervals import wilson
 

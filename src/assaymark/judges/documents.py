@@ -1,4 +1,4 @@
-"""Judgings, panels and injections as terminal tables and as JSON.
+"""Judgings, panels and injections as documents and as JSON.
 
 A stored judging: its results, and its judgements shown as the samples of a run are.
 """
@@ -6,10 +6,11 @@ A stored judging: its results, and its judgements shown as the samples of a run 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Block, Bullets, Cell, Heading, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
 from assaymark.judges.injections import InjectionRate
 from assaymark.judges.judge import Forecast
 from assaymark.judges.pairwise import JudgedPair, PairSummary
@@ -28,14 +29,15 @@ from assaymark.judges.results import (
 from assaymark.judges.single import GradeSummary
 from assaymark.models.cost.prices import Price
 from assaymark.records import JsonValue
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted, short_model_name
-from assaymark.results.views.cells import plain_table
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.progress import clock
 from assaymark.runs.run import Run
 from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, SampleRecord, Store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class JudgingRun(Run):
@@ -54,13 +56,12 @@ class JudgingRun(Run):
         return [judgement_json(judgement) for judgement in judgements_of(self.store, self.row, records)]
 
 
-def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def _results(store: Store, row: RunRow) -> tuple[JsonValue, Document]:
     from assaymark.judges.results import read_results
 
     judged = read_results(store, row)
-    return judging_json(row, judged), judging_table(
-        row, judged, store.first_error(row.run_id) if row.n_failed else None
-    )
+    first_error = store.first_error(row.run_id) if row.n_failed else None
+    return judging_json(row, judged), judging_document(row, judged, first_error)
 
 
 judging_kind = AuditKind(_results, word="judging", is_listed_with_runs=True, as_run=JudgingRun)
@@ -71,61 +72,53 @@ _PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")  # of a stored error: the reque
 _POSITIONS = re.compile(r"the model has (\d+) positions")
 
 
-def judging_table(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None = None) -> RenderableType:
-    """Return the table of a judging: grades by task and turn, or win rates with what the order of the answers did.
+def judging_document(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None = None) -> Document:
+    """Return a judging: grades by task and turn, or win rates with what the order of the answers did.
 
     first_error: of the first request that failed.
     """
     settings = row.plan.audit_settings
     facts = dict(settings.settings) if settings is not None else {}
     models = [short_model_name(name) for name in judged_models(row)]
-    heading = Text(f"{' against '.join(models)}, judged by {short_model_name(row.model)}", style="bold")
-    heading.append(f" · judging {row.short_id} · prompt {facts.get('prompt')} · {row.status}", style="not bold dim")
     summaries = summarise(judged)
     pairs = [summary for summary in summaries if isinstance(summary, PairSummary)]
-    grades = [summary for summary in summaries if isinstance(summary, GradeSummary)]
-    body = [_grade_table(grades)]
+    body = _grades([summary for summary in summaries if isinstance(summary, GradeSummary)])
     if pairs:
         scores = benchmark_scores([pair for pair in judged if isinstance(pair, JudgedPair)], form_of(row))
-        body = [*_pair_parts(pairs, models), Text(), *_score_parts(scores, models)]
-    notes = [Text(line, style="dim") for line in [*_counts(row, judged), *_failures(row, judged, first_error)]]
-    return Padding(Group(heading, Text(), *body, *notes), (0, 1))
+        body = [*_pair_parts(pairs, models), *_score_parts(scores, models)]
+    return document(
+        Heading(f"{' against '.join(models)}, judged by {short_model_name(row.model)}", 4),
+        Paragraph(f"judging {row.short_id} · prompt {facts.get('prompt')} · {row.status}", "facts"),
+        body,
+        [Paragraph(line, "facts") for line in [*_counts(row, judged), *_failures(row, judged, first_error)]],
+    )
 
 
-def _grade_table(summaries: Sequence[GradeSummary]) -> RenderableType:
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    for name in ("grade (1 to 10)", "interval", "n", "no verdict", "failed"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _grades(summaries: Sequence[GradeSummary]) -> list[Block]:
+    rows = []
     for summary in summaries:
-        name = summary.task if summary.turn is None else f"  {summary.task}, turn {summary.turn + 1}"
+        name = summary.task if summary.turn is None else f"{summary.task}, turn {summary.turn + 1}"
         value = NOTHING if summary.mean is None else f"{summary.mean.value:.2f}"
-        table.add_row(
-            name, value, _interval(summary.mean), f"{summary.n:,}", f"{summary.n_missing:,}", f"{summary.n_failed:,}"
-        )
-    return table
+        counts = (f"{summary.n:,}", f"{summary.n_missing:,}", f"{summary.n_failed:,}")
+        rows.append((Cell(name, depth=int(summary.turn is not None)), value, _interval(summary.mean), *counts))
+    return [table(("task", "grade (1 to 10)", "interval", "n", "no verdict", "failed"), rows)]
 
 
-def _pair_parts(summaries: Sequence[PairSummary], models: Sequence[str]) -> list[RenderableType]:
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    for name in (f"{models[0]} wins", "interval", "won", "lost", "tied", "n", "no verdict", "failed"):
-        table.add_column(name, justify="right")
-    orders = plain_table()
-    orders.add_column("both orders of the answers", overflow="fold")
-    for name in ("consistent", "first shown", "second shown", "tie in one"):
-        orders.add_column(name, justify="right", no_wrap=True)
+def _pair_parts(summaries: Sequence[PairSummary], models: Sequence[str]) -> list[Block]:
+    rates, orders = [], []
     for summary in summaries:
         value = NOTHING if summary.win_rate is None else f"{summary.win_rate.value:.1%}"
         numbers = (summary.wins, summary.losses, summary.ties, summary.n, summary.n_missing, summary.n_failed)
-        table.add_row(
-            summary.task, value, _interval(summary.win_rate, share=True), *(f"{number:,}" for number in numbers)
-        )
+        interval = _interval(summary.win_rate, share=True)
+        rates.append((summary.task, value, interval, *(f"{number:,}" for number in numbers)))
         kinds = (summary.consistent, summary.first, summary.second, summary.undecided)
-        orders.add_row(summary.task, *(f"{number / summary.n:.1%}" if summary.n else NOTHING for number in kinds))
+        orders.append((summary.task, *(f"{number / summary.n:.1%}" if summary.n else NOTHING for number in kinds)))
     biased = [summary.task for summary in summaries if summary.n and summary.consistent / summary.n < FEW_CONSISTENT]
-    warning = [Text(f"{', '.join(biased)}: {_BIASED}", style="yellow")] if biased else []
-    return [table, Text(), orders, *warning]
+    return [
+        table(("task", f"{models[0]} wins", "interval", "won", "lost", "tied", "n", "no verdict", "failed"), rates),
+        table(("both orders of the answers", "consistent", "first shown", "second shown", "tie in one"), orders),
+        *([Bullets((f"{', '.join(biased)}: {_BIASED}",), "warning")] if biased else []),
+    ]
 
 
 _BIASED = (
@@ -134,19 +127,17 @@ _BIASED = (
 )
 
 
-def _score_parts(scores: Sequence[BenchmarkScore], models: Sequence[str]) -> list[RenderableType]:
-    table = plain_table()
-    table.add_column(f"{models[0]} against the baseline {models[-1]}", overflow="fold")
-    for name in ("value", "interval", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _score_parts(scores: Sequence[BenchmarkScore], models: Sequence[str]) -> list[Block]:
+    rows = []
     for score in scores:
         cells = [NOTHING, "", ""]
         if score.value is not None:
             cells = [f"{score.value.value:.1%}", _interval(score.value, share=True), f"{score.value.n:,}"]
-        table.add_row(f"{score.title}, {score.task}", *cells)
+        rows.append((f"{score.title}, {score.task}", *cells))
     whys = [f"{score.title}, {score.task}: none; {score.why_none}" for score in scores if score.why_none is not None]
     meanings = [_MEANINGS[metric] for metric in _MEANINGS if any(score.metric == metric for score in scores)]
-    return [table, *(Text(line, style="dim") for line in [*whys, *meanings])]
+    columns = (f"{models[0]} against the baseline {models[-1]}", "value", "interval", "n")
+    return [table(columns, rows), *(Paragraph(line, "facts") for line in [*whys, *meanings])]
 
 
 _MEANINGS = {
@@ -253,22 +244,17 @@ def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
     return lines
 
 
-def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
+def injection_document(rates: Sequence[InjectionRate]) -> Document:
     """Return the rates of success by judge prompt and kind of injection."""
-    table = plain_table()
-    table.add_column("judge prompt", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    for name in ("succeeded", "interval", "n", "no verdict", "failed"):
-        table.add_column(name, justify="right")
+    rows = []
     for rate in rates:
         share = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
         name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
         counts = (rate.n, rate.n_missing, rate.n_failed)
-        table.add_row(name, kind, share, shown_range(rate.rate), *(f"{count:,}" for count in counts))
-    notes = [Text(_MEANING, style="dim")]
-    if rates and not any(rate.n for rate in rates):
-        notes.append(Text(_NO_VERDICT, style="yellow"))
-    return Padding(Group(table, *notes), (0, 1))
+        rows.append((name, kind, share, shown_range(rate.rate), *(f"{count:,}" for count in counts)))
+    columns = ("judge prompt", "kind", "succeeded", "interval", "n", "no verdict", "failed")
+    nothing = [Bullets((_NO_VERDICT,), "warning")] if rates and not any(rate.n for rate in rates) else []
+    return document(table(columns, rows, n_text=2), Paragraph(_MEANING, "facts"), nothing)
 
 
 _MEANING = (
@@ -280,17 +266,13 @@ _NO_VERDICT = (
 )
 
 
-def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> RenderableType:
+def panel_document(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> Document:
     """Return the panel's verdict on each task, beside the disagreement of its judges."""
     names = ", ".join(short_model_name(row.model) for row in rows)
-    table = plain_table()
-    table.add_column("task", overflow="fold")
     value = "wins by majority" if panel and panel[0].is_paired else "mean grade"
-    for name in (value, "interval", "unanimous", "alpha", "n", "fewer than 2"):
-        table.add_column(name, justify="right")
-    for summary in panel:
-        table.add_row(summary.task, *_panel_cells(summary))
-    return Padding(Group(Text(f"panel of {names}", style="bold"), Text(), table), (0, 1))
+    columns = ("task", value, "interval", "unanimous", "alpha", "n", "fewer than 2")
+    body = [(summary.task, *_panel_cells(summary)) for summary in panel]
+    return document(Heading(f"panel of {names}", 4), table(columns, body))
 
 
 def _panel_cells(summary: PanelSummary) -> list[str]:

@@ -1,66 +1,37 @@
-"""Ratings as a terminal table, CSV, Markdown and JSON, with notes on how intervals and ranks are computed.
-
-Parts, pairs and influential votes of ratings, as tables for the terminal and Markdown.
-"""
+"""Ratings as a document, CSV and JSON, with notes on how intervals and ranks are computed."""
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import asdict, fields
-
-from rich.console import Group, RenderableType
-from rich.padding import Padding
 
 from assaymark.arena.rating_details import HeadToHead, RatingMatrices, TopVotes
 from assaymark.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
 from assaymark.arena.votes import Votes
-from assaymark.results.console import Text
-from assaymark.results.documents.blocks import Block, Bullets, Cell, Heading, Table, TableRow
-from assaymark.results.documents.markdown import markdown_text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.plain_text import csv_row
-from assaymark.results.views.cells import Sized, plain_table
+from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Drawn, Heading, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
+from assaymark.documents.plain_text import csv_row
 
 SHOWN_PAIRS = 10
-SHOWN_MODELS = 10  # of the matrix in the terminal; Markdown and JSON have all
+SHOWN_MODELS = 20  # of the matrix
 SHARES = "Share of the battles without ties that the row's model won (battles with ties)."
 PAIR_HEADERS = ("model", "against", "battles", "observed", "predicted", "z", "p")
 
 
-def details_table(ratings: ArenaRatings) -> list[RenderableType]:
-    """Return the requested details, one renderable for each paragraph or table."""
-    renderables: list[RenderableType] = []
-    if ratings.parts:
-        parts = ratings.parts
-        renderables.append(_table(("model", *(part.name for part in parts)), _part_rows(ratings)))
-        renderables += [Text(line) for line in _part_notes(ratings)]
-    if ratings.matrices is not None:
-        names = ratings.matrices.models[:SHOWN_MODELS]
-        headers = ("won by", *(str(place) for place in range(1, len(names) + 1)))
-        renderables.append(_table(headers, _share_rows(ratings.matrices, len(names), with_counts=False)))
-        renderables += [
-            Text("Share of the battles without ties that the row's model won; --json has all models and counts.")
-        ]
-        renderables.append(_table(PAIR_HEADERS, _pair_rows(ratings.matrices)))
-        renderables += [Text(_fit_note(ratings.matrices))]
-    if ratings.top_votes is not None:
-        renderables += [Text(line) for line in _top_lines(ratings.top_votes)]
-    return renderables
-
-
-def details_blocks(ratings: ArenaRatings) -> list[Block]:
-    """Return the requested details for a document."""
+def _details(ratings: ArenaRatings) -> list[Block]:
+    """Return the requested details: parts, pairs, influential votes."""
     blocks: list[Block] = []
     if ratings.parts:
-        blocks += [Heading(f"By {ratings.settings.over}"),
-                   _block(("model", *(part.name for part in ratings.parts)), _part_rows(ratings))]  # fmt: skip
+        headers = ("model", *(part.name for part in ratings.parts))
+        blocks += [Heading(f"By {ratings.settings.over}"), table(headers, _part_rows(ratings))]
         blocks += [Bullets(notes)] if (notes := tuple(_part_notes(ratings))) else []
     if ratings.matrices is not None:
-        n = len(ratings.matrices.models)
+        n = min(SHOWN_MODELS, len(ratings.matrices.models))
+        shares = SHARES + (f" The first {n} models; --json has all." if n < len(ratings.matrices.models) else "")
         headers = ("won by", *(str(place) for place in range(1, n + 1)))
-        blocks += [Heading("Pairs"), _block(headers, _share_rows(ratings.matrices, n)),
-                   _block(PAIR_HEADERS, _pair_rows(ratings.matrices)),
-                   Bullets((SHARES, _fit_note(ratings.matrices)))]  # fmt: skip
+        blocks += [Heading("Pairs"), table(headers, _share_rows(ratings.matrices, n)),
+                   table(PAIR_HEADERS, _pair_rows(ratings.matrices), n_text=2),
+                   Bullets((shares, _fit_note(ratings.matrices)))]  # fmt: skip
     if ratings.top_votes is not None:
         blocks += [Heading("Influence"), Bullets(tuple(_top_lines(ratings.top_votes)))]
     return blocks
@@ -69,20 +40,6 @@ def details_blocks(ratings: ArenaRatings) -> list[Block]:
 def shown_share(value: float | None, digits: int = 1) -> str:
     """Return a share as per cent; a dash if it is undefined."""
     return NOTHING if value is None else f"{100 * value:.{digits}f}%"
-
-
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    table = plain_table()
-    for index, header in enumerate(headers):
-        is_name = index == 0 or header == "against"
-        table.add_column(header, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _block(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return Table(tuple(headers), tuple(TableRow(tuple(map(Cell, row))) for row in rows))
 
 
 def _part_rows(ratings: ArenaRatings) -> list[list[str]]:
@@ -113,20 +70,20 @@ def _part_notes(ratings: ArenaRatings) -> list[str]:
     return [f"By {ratings.settings.over}: each part is rated from its own votes.{scale}", *lines]
 
 
-def _share_rows(matrix: RatingMatrices, n: int, *, with_counts: bool = True) -> list[list[str]]:
+def _share_rows(matrix: RatingMatrices, n: int) -> list[list[str]]:
     """Return the share of decisive battles that the row's model won, and the number of battles in brackets."""
     counts = matrix.n_battles
     return [
         [
             f"{row + 1} {matrix.models[row]}",
-            *(_share_cell(matrix.win_fraction[row][column], counts[row][column], with_counts) for column in range(n)),
+            *(_share_cell(matrix.win_fraction[row][column], counts[row][column]) for column in range(n)),
         ]
         for row in range(n)
     ]
 
 
-def _share_cell(share: float | None, n: int, with_count: bool) -> str:
-    return "" if n == 0 else f"{shown_share(share, 0)}{f' ({n:,})' if with_count else ''}"
+def _share_cell(share: float | None, n: int) -> str:
+    return "" if n == 0 else f"{shown_share(share, 0)} ({n:,})"
 
 
 def _pair_rows(matrix: RatingMatrices) -> list[list[str]]:
@@ -173,23 +130,23 @@ def _top_lines(top: TopVotes) -> list[str]:
 
 
 HEADERS = ("model", "rating", "95% interval", "ranks", "best", "votes", "win rate")
-BESIDE_STRIP = 55  # columns for numbers
-STRIP_WIDTHS = (10, 40)
 FEW_CLUSTERS = 20
 FEW_VOTES = 500  # of a part or language: with fewer most ranks stay open
 TIE_MODELS = {"davidson": "Davidson's", "rao-kupper": "Rao and Kupper's"}
 
 
-def ratings_table(ratings: ArenaRatings, votes: Votes) -> RenderableType:
+def ratings_document(ratings: ArenaRatings, votes: Votes) -> Document:
     """Return the ratings, the highest first, the models without a rating, and notes on the method."""
-    parts: list[RenderableType] = [Padding(_ratings(ratings), (0, 1))]
-    if ratings.apart:
-        parts.append(Padding(_unrated(ratings), (1, 1, 0, 1)))
-    parts += [Padding(Text(line), (1 if index == 0 else 0, 1, 0, 1)) for index, line in enumerate(_effects(ratings))]
-    parts += [Padding(part, (1, 1, 0, 1)) for part in details_table(ratings)]
-    lines = [Text(line, style="yellow") for line in warnings(ratings, votes)]
-    lines += [Text(line, style="dim") for line in basis(ratings, votes)]
-    return Group(*parts, *(Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)))
+    unrated = [(model.model, f"{model.n_votes:,}", _standing(model, ratings)) for model in ratings.apart]
+    notes = tuple(warnings(ratings, votes))
+    return document(
+        _ratings(ratings),
+        [table(("not rated", "votes", Column("why", "text")), unrated)] if unrated else [],
+        [Bullets(tuple(map(_effect, ratings.effects)))] if ratings.effects else [],
+        _details(ratings),
+        [Bullets(notes, "warning")] if notes else [],
+        [Paragraph(line, "facts") for line in basis(ratings, votes)],
+    )
 
 
 def ratings_json(ratings: ArenaRatings, votes: Votes) -> dict[str, object]:
@@ -226,19 +183,6 @@ def ratings_csv(ratings: ArenaRatings) -> str:
     writer.writeheader()
     writer.writerows(csv_row(row) for row in rows)
     return out.getvalue()
-
-
-def ratings_markdown(ratings: ArenaRatings, votes: Votes) -> str:
-    """Return the table and its notes as Markdown."""
-    rows = tuple(TableRow(tuple(map(Cell, _cells(rating, ratings)))) for rating in ratings.ratings)
-    unrated = tuple(f"{model.model}: {_standing(model, ratings)}" for model in ratings.apart)
-    notes = (*unrated, *_effects(ratings), *warnings(ratings, votes))
-    blocks: list[Block] = [
-        Table(_headers(ratings), rows),
-        *([Bullets(notes)] if notes else []),
-        *details_blocks(ratings),
-    ]
-    return markdown_text(blocks, " ".join(basis(ratings, votes)), "")
 
 
 def warnings(ratings: ArenaRatings, votes: Votes) -> list[str]:
@@ -336,25 +280,14 @@ def _model(ratings: ArenaRatings) -> str:
     )
 
 
-def _ratings(ratings: ArenaRatings) -> RenderableType:
-    def laid_out(width: int) -> RenderableType:
-        names = max(len(name) for name in (HEADERS[0], *(rating.model for rating in ratings.ratings)))
-        free = width - BESIDE_STRIP - min(names, 40)
-        strip = min(STRIP_WIDTHS[1], free) if free >= STRIP_WIDTHS[0] else 0
-        table = plain_table()
-        for index, header in enumerate(_headers(ratings)):
-            table.add_column(header, justify="right" if index else "left", no_wrap=index > 0, overflow="fold")
-        ends = [
-            end for rating in ratings.ratings for end in (rating.low, rating.high, rating.rating) if end is not None
-        ]
-        low, high = min(ends), max(ends)
-        if strip:
-            table.add_column(f"{low:,.0f}{f'{high:,.0f}':>{strip - len(f'{low:,.0f}')}}", no_wrap=True)
-        for rating in ratings.ratings:
-            table.add_row(*_cells(rating, ratings), *([_strip(rating, low, high, strip)] if strip else []))
-        return table
-
-    return Sized(laid_out)
+def _ratings(ratings: ArenaRatings) -> Block:
+    known = ratings.ratings
+    ends = [end for each in known for end in (each.low, each.high, each.rating) if end is not None]
+    low, high = min(ends), max(ends)
+    rows: list[Cells] = [
+        (*_cells(each, ratings), Cell("", drawn=Drawn(each.rating, each.low, each.high))) for each in known
+    ]
+    return table((*_headers(ratings), Column("", "drawn", scale=(low, high, f"{low:,.0f}", f"{high:,.0f}"))), rows)
 
 
 def _headers(ratings: ArenaRatings) -> tuple[str, ...]:
@@ -377,28 +310,6 @@ def _is_anchor(rating: Rating, ratings: ArenaRatings) -> bool:
     return ratings.settings.anchor is not None and rating.model == ratings.settings.anchor[0]
 
 
-def _strip(rating: Rating, low: float, high: float, cells: int) -> str:
-    """Draw an interval and its rating on the scale of all intervals."""
-
-    def at(value: float) -> int:
-        return min(cells - 1, int((value - low) / (high - low) * cells)) if high > low else 0
-
-    first, last = (at(rating.rating if end is None else end) for end in (rating.low, rating.high))
-    marks = ["━" if first <= cell <= last else "·" for cell in range(cells)]
-    marks[at(rating.rating)] = "●"
-    return "".join(marks)
-
-
-def _unrated(ratings: ArenaRatings) -> RenderableType:
-    table = plain_table()
-    table.add_column("not rated", overflow="fold")
-    table.add_column("votes", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for model in ratings.apart:
-        table.add_row(model.model, f"{model.n_votes:,}", _standing(model, ratings))
-    return table
-
-
 def _standing(model: ApartModel, ratings: ArenaRatings) -> str:
     """Return the reason why a model has no rating, and the bound on it."""
     if model.standing == "unjoined":
@@ -410,10 +321,6 @@ def _standing(model: ApartModel, ratings: ArenaRatings) -> str:
     record = f"{word} {'its one vote' if model.n_against_rated == 1 else f'all {model.n_against_rated:,} votes'}"
     confidence = f"{100 * ratings.settings.confidence:g}%"
     return f"{record} against rated models: {side} {_points(model.bound)} ({confidence}), no {end} bound"
-
-
-def _effects(ratings: ArenaRatings) -> list[str]:
-    return [_effect(effect) for effect in ratings.effects]
 
 
 def _effect(effect: Effect) -> str:

@@ -1,1 +1,0 @@
-"""Reports as documents: sections, charts, HTML, Markdown and PDF."""

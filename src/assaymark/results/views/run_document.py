@@ -1,0 +1,254 @@
+"""Estimates of runs as a document, and their JSON.
+
+One run is a list of tasks with shots, value, interval, n, chance and notes (failed requests, ties, leaked shots,
+truncated prompts); `details` adds calibration, baselines and minimum detectable effects. Several runs are shown side by
+side, one column each. Proportions are shown in percent with one decimal; in JSON they are in [0, 1].
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Figure, Paragraph, Table, table
+from assaymark.documents.charts import ClaimPoint, IntervalPoint, can_draw, interval_charts
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import counted
+from assaymark.records import Estimate, JsonValue
+from assaymark.results.estimate_texts import (
+    chance_cell,
+    interval_text,
+    is_proportion,
+    reported_count,
+    shown_count,
+    truncation_of,
+    value_text,
+)
+from assaymark.results.evidence.composites import composite_lines
+from assaymark.results.evidence.records import RunView
+from assaymark.results.views.baselines import baseline_notes
+from assaymark.results.views.cells import (
+    TableLine,
+    heading_blocks,
+    metric_cell,
+    name_cell,
+    number_cells,
+    shots_cell,
+    table_rows,
+)
+from assaymark.results.views.details import detail_tables, foot_lines
+from assaymark.results.views.perturbed import perturbed_table
+
+MAX_NAMED = 4  # tasks that share a note and are named
+
+
+def run_document(views: Sequence[RunView], *, unfold: bool = False, details: bool = False) -> Document:
+    """Return the results of one run, or of several runs side by side.
+
+    Args:
+        views: one run (all its metrics) or several (one metric per task, one column per run).
+        unfold: show every task of every group.
+        details: also show calibration, baselines and the minimum detectable effect of one run.
+    """
+    # values side by side invite a comparison: report the minimum detectable effect
+    foot = foot_lines(views) if details or len(views) > 1 else []
+    return document(
+        heading_blocks(views[0]) if len(views) == 1 else [],
+        result_blocks(views, unfold=unfold, details=details),
+        [Paragraph(line, "facts") for line in foot],
+    )
+
+
+def result_blocks(
+    views: Sequence[RunView], *, unfold: bool = False, details: bool = False, claims: Sequence[ClaimPoint] = ()
+) -> list[Block]:
+    """Return the values of one or several runs as a table and drawn, and the warnings about them."""
+    rows = table_rows(views, unfold=unfold, primary_only=len(views) > 1)
+    blocks: list[Block] = [Paragraph(line, "verdict") for line in composite_lines(views)]
+    if rows:
+        blocks.append(_one_run(rows) if len(views) == 1 else _side_by_side(rows, views))
+    blocks += _figure(views, claims)
+    if len(views) == 1:
+        tables = [perturbed_table(views[0].perturbed), *detail_tables(rows, details=details)]
+        blocks += [each for each in tables if each is not None]
+    notes = tuple(note_lines(rows, views))
+    return [*blocks, *([Bullets(notes, "warning")] if notes else [])]
+
+
+def _one_run(rows: Sequence[TableLine]) -> Table:
+    body: list[Cells] = []
+    for row in rows:
+        numbers = number_cells(row.any_cell) if row.metric else ("", "", "")
+        body.append((name_cell(row), metric_cell(row), shots_cell(row), *numbers, chance_cell(row.any_cell)))
+    value = Column("value", is_main=True)
+    columns: list[str | Column] = ["task", "metric", "n-shot", value, "95% interval", "n", "chance"]
+    return _without_empty(table(columns, body, n_text=2), ("n-shot", "chance"))
+
+
+def _side_by_side(rows: Sequence[TableLine], views: Sequence[RunView]) -> Table:
+    """Return a table with one column per run, each value with its interval."""
+    body: list[Cells] = []
+    for row in rows:
+        cells = [Cell(value_text(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
+        size = shown_count(cell for cell in row.cells if cell is not None)
+        body.append((name_cell(row), metric_cell(row), size, chance_cell(row.any_cell), *cells))
+    labels = (Column(view.label, is_main=True) for view in views)
+    columns: list[str | Column] = ["task", "metric", "n", "chance", *labels]
+    return _without_empty(table(columns, body, n_text=2), ("chance",))
+
+
+def _without_empty(whole: Table, labels: Sequence[str]) -> Table:
+    """Return a table without those of the columns that have no text."""
+    kept = [
+        index
+        for index, column in enumerate(whole.columns)
+        if column.label not in labels or any(row[index].text for row in whole.rows)
+    ]
+    return Table(
+        tuple(whole.columns[index] for index in kept),
+        tuple(tuple(row[index] for index in kept) for row in whole.rows),
+    )
+
+
+def _figure(views: Sequence[RunView], claims: Sequence[ClaimPoint]) -> list[Block]:
+    rows = [row for row in table_rows(views, primary_only=True) if row.metric]
+    points = [
+        point
+        for row in rows
+        for view, cell in zip(views, row.cells, strict=True)
+        if (point := interval_point("\u2003" * row.depth + row.label, view, cell)) is not None
+    ]
+    if not points or not can_draw():
+        return []
+    caption = "Values with 95% intervals; the vertical bar marks chance."
+    if excluded := [row.label for row in rows if row.any_cell is not None and not is_proportion(row.any_cell)]:
+        caption += f" Not shown, since they are not proportions: {', '.join(excluded)}."
+    labels = {row.any_cell.task: "\u2003" * row.depth + row.label for row in rows if row.any_cell is not None}
+    hollow = [ClaimPoint(labels[claim.task], claim.model, claim.value) for claim in claims if claim.task in labels]
+    if hollow:
+        caption += " Hollow marks are values that others claim, without intervals; their sources are below."
+    return [Figure("values", caption, tuple(interval_charts(points, hollow)))]
+
+
+def interval_point(name: str, view: RunView, cell: Estimate | None) -> IntervalPoint | None:
+    """Return the mark of a share with an interval; None for other values."""
+    if cell is None or cell.value is None or cell.low is None or cell.high is None or not is_proportion(cell):
+        return None
+    return IntervalPoint(name, view.label, cell.value, cell.low, cell.high, cell.chance)
+
+
+def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
+    """Return the content of `run_document` as JSON values: every estimate of every run, proportions in [0, 1]."""
+    return {
+        "runs": [
+            {
+                "run_id": view.run_id,
+                "label": view.label,
+                "facts": dict(view.facts),
+                "estimates": [estimate_json(estimate) for estimate in view.estimates],
+            }
+            for view in views
+        ]
+    }
+
+
+def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
+    """Return one estimate with stable keys, undefined as null."""
+    details: Mapping[str, object] = estimate.details
+    return {
+        "task": estimate.task,
+        "metric": estimate.metric,
+        "filter": estimate.filter,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "confidence": estimate.confidence,
+        "method": estimate.method,
+        "n": reported_count(estimate),
+        "n_failed": estimate.n_failed,
+        "n_skipped": estimate.details.get("n_skipped", 0),
+        "n_unparsed": estimate.n_unparsed,
+        "stderr": estimate.stderr,
+        "chance": estimate.chance,
+        "higher_is_better": estimate.higher_is_better,
+        **{f"detail_{key}": list(value) if isinstance(value, tuple) else value for key, value in details.items()},
+    }
+
+
+def note_lines(rows: Sequence[TableLine], views: Sequence[RunView]) -> list[str]:
+    """Return the warnings about values: about each task's prompts once, then about each metric.
+
+    A note that several tasks share is reported once, with the first of their names.
+    """
+    tasks_of: dict[str, list[str]] = {}  # note -> names of tasks
+    for row in rows:
+        named_notes = []
+        if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks have notes of their own
+            named_notes += _named_notes(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
+        notes = [_notes(cell) if cell else [] for cell in row.cells]
+        named_notes += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
+        for name, note in named_notes:
+            tasks_of.setdefault(note, []).append(name)
+    return [f"{_listed_names(names)}: {note}" for note, names in tasks_of.items()]
+
+
+def _listed_names(names: Sequence[str]) -> str:
+    """Return the first names and the number of the others."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
+
+
+def _named_notes(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -> list[tuple[str, str]]:
+    """Return (name, note) pairs: one if all runs have the same notes, else one per run."""
+    joined = ["; ".join(each) for each in notes]
+    if len(set(joined)) == 1:
+        return [(name, joined[0])] if joined[0] else []
+    return [(f"{name}, {view.label}", note) for view, note in zip(views, joined, strict=True) if note]
+
+
+def _prompt_notes(cell: Estimate) -> list[str]:
+    details = cell.details
+    notes = []
+    if skipped := details.get("n_skipped"):
+        notes.append(f"{counted(skipped, 'row')} skipped, not among n (first: {details['first_skipped']})")
+    if details.get("n_leaked"):
+        notes.append(f"{details['n_leaked']:,} with the sample itself or a near-duplicate among its shots")
+    if absent := details.get("n_gold_absent"):
+        first = details["first_gold_absent"]
+        notes.append(
+            f"{counted(absent, 'row')} whose correct answer is none of the choices, counted wrong (first: {first})"
+        )
+    if details.get("n_cut"):
+        notes.append(f"{counted(details['n_cut'], 'prompt')} truncated from the left")
+    return [*notes, *([truncated] if (truncated := truncation_of(cell)) else [])]
+
+
+_DIFFERS_IN = {"number": "how a number is written", "kind": "kind, such as a number and its text"}
+_PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
+
+
+def _notes(cell: Estimate) -> list[str]:
+    details = cell.details
+    notes = []
+    if cell.n_failed:
+        cause = details.get("first_error")
+        if cell.n or details.get("n_unscored") or details.get("labels"):
+            notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
+        else:  # without numbers and places, so that tasks that failed for one reason share one note
+            reason = _PLACE.sub("", str(cause)) if cause else ""
+            what = "no answer could be scored" if details.get("n_failed_in_scoring") else "all requests failed"
+            notes.append(f"{what}, so there is no result" + (f": {reason}" if reason else ""))
+    if unscored := details.get("n_unscored"):
+        notes.append(f"{unscored:,} not scored, excluded")
+    if labels := details.get("labels"):
+        notes.append("labels and no values: " + ", ".join(f"{label:.40} {n:,}" for label, n in labels.items()))
+    if cell.n_unparsed:
+        notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
+    if by := details.get("equal_by"):
+        how = ", ".join(f"{n:,} in {_DIFFERS_IN.get(each, each)}" for each, n in by.items())
+        notes.append(f"{counted(sum(by.values()), 'right answer')} not the reference to the letter: {how}")
+    if scored := details.get("n_first_token"):
+        notes.append(f"{scored:,} scored by the first generated token")
+    if outside := details.get("n_outside"):
+        notes.append(f"{counted(outside, 'choice')} not among the server's most probable tokens, below all that are")
+    if details.get("n_tied"):
+        notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
+    return [*notes, *baseline_notes(cell)]
