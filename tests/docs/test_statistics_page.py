@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.board_scores import average, geometric, interval_of, mean_part, rescaled
+from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 from assaymark.statistics.groups import compare_shares, estimate_macro
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
@@ -53,6 +54,63 @@ def test_the_coverage_of_a_mean_over_a_large_and_a_small_task(size: int) -> None
             assert interval.high is not None
             if interval.low <= (0.5 + share) / 2 <= interval.high:
                 covered += probabilities[large, small]
+        row.append(f"{covered:.1%}")
+    assert f"| {size} | {' | '.join(row)} |" in PAGE
+
+
+@pytest.mark.slow
+def test_the_worst_coverage_of_a_task_of_three_samples() -> None:
+    """Over true shares of 0.02 to 0.98 of the small task, the mean and the least coverage are the page's."""
+    parts = [[estimate_mean([1.0] * k + [0.0] * (n - k)) for k in range(n + 1)] for n in (1000, 3)]
+    large = np.array([math.exp(_log_binomial(1000, k)) for k in range(1001)])
+    intervals = {
+        (a, b): estimate_macro([parts[0][a], parts[1][b]])
+        for a in np.flatnonzero(large > 1e-6).tolist()
+        for b in range(4)
+    }
+    coverage = []
+    for share in np.arange(1, 50) / 50:
+        small, truth = binomial(3, float(share)), (0.5 + share) / 2
+        held = [
+            large[a] * small[b]
+            for (a, b), each in intervals.items()
+            if each.low is not None and each.high is not None and each.low <= truth <= each.high
+        ]
+        coverage.append(math.fsum(held))
+    assert f"{np.mean(coverage):.1%} on average" in PAGE
+    assert f"{min(coverage):.1%} at the worst ({(int(np.argmin(coverage)) + 1) / 50:g})" in PAGE
+
+
+def _log_binomial(n: int, k: int) -> float:
+    """Return the logarithm of the probability of k heads in n tosses of a fair coin."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2)
+
+
+@pytest.mark.parametrize("size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 20, 50, 100))])
+def test_the_coverage_of_composites_of_a_large_and_a_small_task(size: int) -> None:
+    """Summed over the outcomes, the intervals of a suite's mean and geometric mean cover as often as the table says."""
+    large, small = (
+        [mean_part([1.0] * k + [0.0] * (n - k), [(n, task, i) for i in range(n)]) for k in range(n + 1)]
+        for task, n in (("large", 100), ("small", size))
+    )
+
+    def covers(interval: IntervalEstimate, truth: float) -> bool:
+        return interval.low is not None and interval.high is not None and interval.low <= truth <= interval.high
+
+    row = []
+    for kind, share in (("mean", 0.1), ("mean", 0.3), ("mean", 0.9), ("geometric", 0.7), ("geometric", 0.9)):
+        probabilities = np.outer(binomial(100, 0.6), binomial(size, share))
+        covered = 0.0
+        for a, b in np.argwhere(probabilities > 1e-6):
+            if kind == "mean":
+                whole = average([rescaled(large[a], 0.25), rescaled(small[b], 0.5)])
+                held = covers(interval_of(whole, "composite"), (0.35 / 0.75 + (share - 0.5) / 0.5) / 2)
+            else:
+                mean = geometric([large[a], small[b]])
+                assert mean is not None
+                interval = interval_of(mean, "composite", logarithmic=mean.value > 0)
+                held = covers(interval, math.sqrt(0.6 * share))
+            covered += probabilities[a, b] * held
         row.append(f"{covered:.1%}")
     assert f"| {size} | {' | '.join(row)} |" in PAGE
 

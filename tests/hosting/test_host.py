@@ -1,7 +1,9 @@
 """A real host on loopback: every user gets the text of a user alone, however many there are."""
 
+import gc
 import json
 import shutil
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
+from assaymark.engine.open_batch import NewToken
 from assaymark.errors import ModelError
+from assaymark.hosting.answer_bodies import TextStream
 from assaymark.hosting.app import HostSettings
+from assaymark.hosting.exchange import Exchange
 from assaymark.models.model import Model
 from assaymark.models.server.arguments import openai_arguments
 from assaymark.models.server.openai_compatible import OpenAIModel
@@ -243,6 +248,62 @@ def test_unread_streams_of_one_client_do_not_hold_up_another(n_streams: int, n: 
             assert other.post(url + "/completions", json=small, headers=headers).status_code == 200
         load = load_of(url)
         assert load["running"] + load["waiting"] - (n > 1) == n_streams  # none of them has ended meanwhile
+
+
+def test_what_arrived_for_an_unread_stream_is_freed_when_it_ends() -> None:
+    """Without waiting for the collector of cycles, which comes seldom in a process of many objects."""
+    with hosting(local_model(n_slots=4), HostSettings()) as url:
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(8):
+                with unread_stream(url, prompt=f"One day {number}", max_tokens=1000, n=4, logprobs=5):
+                    while not load_of(url)["running"]:
+                        time.sleep(0.01)
+                wait_until_idle(url)
+            post(url, "/completions", prompt="One day", max_tokens=3, n=2, logprobs=5)
+            wait_until_idle(url)
+            n_alive = sum(isinstance(each, Exchange | TextStream | NewToken) for each in gc.get_objects())
+        finally:
+            gc.enable()
+        assert n_alive == 0
+
+
+def is_host(process_id: int) -> bool:
+    """Return whether a process is `assaymark host`."""
+    return b"\0host\0" in Path(f"/proc/{process_id}/cmdline").read_bytes()
+
+
+def mib_of(process_id: int) -> float:
+    """Return the resident memory of a process, without files, in MiB."""
+    (line,) = (each for each in Path(f"/proc/{process_id}/status").read_text().splitlines() if "RssAnon" in each)
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_a_host_stays_where_it_is(tmp_path: Path) -> None:
+    """Twenty rounds of 48 unread streams of 16 sequences each add nothing after the first rounds.
+
+    Minutes long: the host decodes for two seconds in each round.
+    """
+    with host_command(tmp_path / "stderr", 64) as url:
+        (host,) = (int(each) for each in Path("/proc/thread-self/children").read_text().split() if is_host(int(each)))
+        resident = []
+        for number in range(20):
+            with ExitStack() as stack:
+                for each in range(48):
+                    body: dict[str, Any] = {
+                        "prompt": f"One day {number} {each}",
+                        "max_tokens": 400,
+                        "n": 16,
+                        "logprobs": 5,
+                    }
+                    stack.enter_context(unread_stream(url, **body, temperature=1.0, seed=48 * number + each))
+                time.sleep(2)
+            wait_until_idle(url)
+            resident.append(mib_of(host))
+        assert max(resident[5:]) - min(resident[5:]) < 24, resident
 
 
 @pytest.mark.slow

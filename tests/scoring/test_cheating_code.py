@@ -124,6 +124,89 @@ CAUGHT = {  # row of the table -> programs, each of which passed or could pass w
     "printed results": [PRINTED],
     "functions of the guard": [REPLACED],
 }  # fmt: skip
+EQ, NE = "'__e' + 'q__'", "getattr(int, '__n' + 'e__')"  # so that no text names them
+ANY_VALUE = f"A = type('A', (), {{{EQ}: lambda self, other: True}})\n"
+LYING = {  # ways of a class to lie -> answer and the test that it passes
+    "another slot": (f"def f(x): return type('I', (int,), {{{EQ}: {NE}}})(0)", TESTS),
+    "a built-in function": (f"def f(x): return type('I', (int,), {{{EQ}: id}})(0)", TESTS),
+    "subtraction": (
+        "def f(x): return type('I', (float,), {'__s' + 'ub__': getattr(float, '__m' + 'od__')})(4.0)",
+        "assert abs(f(2) - 2.0) < 1e-6",
+    ),
+    "containment": (
+        "def f(x): return type('L', (list,), {'__cont' + 'ains__': getattr(list, '__n' + 'e__')})()",
+        "assert 4 in f(2)",
+    ),
+    "a metaclass": (
+        (f"K = type('M', (type,), {{{EQ}: lambda self, other: True, '__ha' + 'sh__': id}})('K', (), {{}})\n"
+        "def f(x): return K"),
+        TESTS,
+    ),
+    "assignment to __class__": (
+        f"{ANY_VALUE}class B: pass\ndef f(x):\n    b = B()\n    b.__class__ = A\n    return b", TESTS,
+    ),
+    "a property __class__": (
+        "def f(x): return type('L', (), {'__cla' + 'ss__': property(lambda self: int)})()",
+        "assert isinstance(f(2), int)",
+    ),
+    "__instancecheck__": (
+        ("M = type('M', (type,), {'__instance' + 'check__': lambda cls, other: True})\n"
+        "class Shape(metaclass=M): pass\ndef f(x): return 0"),
+        "assert isinstance(f(2), Shape)",
+    ),
+    "hashes": (
+        f"A = type('A', (int,), {{{EQ}: {NE}, '__ha' + 'sh__': lambda self: 4}})\ndef f(x): return A(0)",
+        "assert {4: 'four'}[f(2)] == 'four'",
+    ),
+    "elements of a subclass": (f"{ANY_VALUE}class L(list): pass\ndef f(x): return L([A()])", "assert f(2) == [4]"),
+    "attributes": (
+        f"import types\n{ANY_VALUE}def f(x): return types.SimpleNamespace(n=A())",
+        "import types\nassert f(2) == types.SimpleNamespace(n=4)",
+    ),
+    "a text made of an object": (
+        (f"S = type('S', (str,), {{{EQ}: getattr(str, '__n' + 'e__')}})\n"
+        "class R:\n    def __str__(self): return S('')\ndef f(x): return R()"),
+        "assert str(f(2)) == '4'",
+    ),
+    "a method of the library's that asks the program": (
+        ("import collections\nclass C(collections.UserDict):\n    def items(self): return {'a': 4}.items()\n"
+        "def f(x): return C()"),
+        "assert f(2) == {'a': 4}",
+    ),
+    "a class in the library's name": (
+        (f"import collections\nK = type('I', (int,), {{{EQ}: {NE}, '__module__': 'collections'}})\n"
+        "vars(collections)['I'] = K\ndef f(x): return K(0)"),
+        TESTS,
+    ),
+    "functools.total_ordering": (
+        ("import functools\nA = functools.total_ordering(type('A', (), {'__l' + 't__': lambda self, other: True}))\n"
+        "def f(x): return A()"),
+        "assert f(2) < 4\nassert f(2) <= 4",
+    ),
+}  # fmt: skip
+UNSEEN = {  # row of the table -> answers that are wrong, with the tests that they pass unflagged
+    "arguments that the answer changes": (
+        "def f(values):\n    values.clear()\n    return []", "given = [3, 1, 2]\nassert f(given) == sorted(given)",
+    ),
+    "lengths that are only stated": (
+        "class G:\n    def __len__(self): return 3\n    def __iter__(self): return iter([])\ndef f(x): return G()",
+        "assert len(f(2)) == 3",
+    ),
+    "registered classes": (
+        "import collections.abc\nclass R: pass\ncollections.abc.Sequence.register(R)\ndef f(x): return R()",
+        "import collections.abc\nassert isinstance(f(2), collections.abc.Sequence)",
+    ),
+    "settings of a module": (
+        "import decimal\ndecimal.getcontext().prec = 1\ndef f(x): return decimal.Decimal('4.1')",
+        "import decimal\nassert f(2) + 0 == decimal.Decimal('4.2') + 0",
+    ),
+    "threads": (
+        ("import threading, time\ndef f(x): return 0\ndef late():\n    while 'check' not in globals():\n"
+        "        time.sleep(0.001)\n    check.__code__ = (lambda: None).__code__\n"
+        "threading.Thread(target=late, daemon=True).start()"),
+        "def check():\n    assert f(2) == 4\nimport time\ntime.sleep(0.5)\ncheck()",
+    ),
+}  # fmt: skip
 CLOSE = "import math\nassert abs(f(2) - 4) < 1e-6\nassert math.isclose(f(2), 4)"
 FLAGGED = {  # row of the table -> answers, the tests they pass, and their flag
     "objects equal to everything": (
@@ -203,11 +286,34 @@ def test_tricks_that_are_flagged(sandbox: Sandbox, row: str, number: int) -> Non
     assert outcome.flags == (flag,) or (row == "objects equal to everything" and flag in outcome.flags)
 
 
+@pytest.mark.parametrize("way", LYING)
+def test_classes_that_lie_are_flagged(sandbox: Sandbox, way: str) -> None:
+    """A class of the program that decides what it is equal to is named, whatever method it took for that."""
+    answer, tests = LYING[way]
+    outcome = ended(sandbox, answer, tests)
+    assert outcome.passed, outcome.reason
+    assert "equality" in outcome.flags
+
+
+@pytest.mark.parametrize("row", UNSEEN)
+def test_tricks_that_the_page_says_are_not_seen(sandbox: Sandbox, row: str) -> None:
+    """They pass without a flag, as the documentation admits; one that is caught one day is to be listed so."""
+    answer, tests = UNSEEN[row]
+    assert ended(sandbox, answer, tests) == Outcome(True)
+
+
+@pytest.mark.parametrize("name", ["numpy", "pandas"])
+def test_other_packages_are_not_there(sandbox: Sandbox, name: str) -> None:
+    """Their results, which compare element by element, cannot pass for a value."""
+    outcome = ended(sandbox, f"import {name}\ndef f(x): return {name}")
+    assert (outcome.passed, outcome.reason) == (False, f"ModuleNotFoundError: No module named '{name}'")
+
+
 def test_the_table_of_the_documentation_has_these_rows() -> None:
     """Every trick that is tested is in the table, and no other."""
     text = DOCS.read_text(encoding="utf-8").partition("## Answers that are programs")[2].partition("\n## ")[0]
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][1:]
-    assert sorted(rows) == sorted([*CAUGHT, *FLAGGED])
+    assert sorted(rows) == sorted([*CAUGHT, *FLAGGED, *UNSEEN])
 
 
 HONEST = """
@@ -241,6 +347,43 @@ def f(x):
     unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(Case))
     return Point(x, x).x * 2
 """
+
+
+KINDS = """
+import array, collections, datetime, decimal, enum, fractions, ipaddress, pathlib, types, typing, uuid
+class Colour(enum.Enum):
+    RED = 1
+class Mode(enum.Flag):
+    READ = 1
+    WRITE = 2
+class Level(enum.IntEnum):
+    LOW = 4
+class Pair(typing.NamedTuple):
+    n: int
+class Node:
+    def __init__(self, n): self.n = n
+    def __repr__(self): return f"Node({self.n})"
+    def __len__(self): return self.n
+class Wrong(ValueError): pass
+def f(x):
+    return [
+        collections.Counter("ab"), collections.OrderedDict(a=1), collections.defaultdict(int), collections.deque([1]),
+        collections.ChainMap({}), collections.UserDict(), fractions.Fraction(1, 2), decimal.Decimal(4), Level.LOW,
+        datetime.date(2020, 1, 1), datetime.timezone.utc, array.array("i", [1]), pathlib.PurePosixPath("a"),
+        uuid.UUID(int=1), ipaddress.ip_address("1.1.1.1"), Pair(4), Colour.RED, Mode.READ, range(3), 3j, None, b"a",
+        types.SimpleNamespace(n=4), memoryview(b"a"), {1: [2]}.keys(), "text", frozenset({1}), {2},
+    ]
+"""
+
+
+def test_honest_values_of_every_kind_are_unflagged(sandbox: Sandbox) -> None:
+    """The library's classes compare as they do; an object of one's own compares by what it is."""
+    tests = (
+        "assert f(2) == f(2)\nassert Mode.READ in Mode.READ | Mode.WRITE\nassert Node(4).n == 4\n"
+        "assert str(Node(4)) == 'Node(4)'\nassert len(Node(4)) == 4\nassert Node(4) != Node(4)\n"
+        "assert isinstance(Wrong('a'), ValueError)\nassert list(n for n in [4]) == [4]"
+    )
+    assert ended(sandbox, KINDS, tests) == Outcome(True)
 
 
 def test_honest_programs_pass_unflagged(sandbox: Sandbox) -> None:

@@ -11,7 +11,7 @@ from assaymark.records import ScoreStatus
 from assaymark.scoring.call_match import CallMatchRules, ExpectedCall, score_calls
 from assaymark.scoring.call_values import java_text, java_value, javascript_text, javascript_value
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
-from assaymark.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls
+from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls, text_of_tool_calls
 
 TWO = [{"name": "f", "arguments": {"a": 1}}, {"name": "g-2", "arguments": {"b": "x;]</y>"}}]
 ONE = TWO[:1]
@@ -280,8 +280,17 @@ CALL = '{"name": "f", "arguments": {"a": 1}}'
         (f"First {CALL}, then " + '{"name": "f", "arguments": {"a": ', None),
         (f"[{CALL}, 3]", None),
         (f"<tool_call>{CALL}</tool_call><tool_call>{{", None),
-        ("<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", None),
-        ('<invoke name="f"><parameter name="a">1</parameter></invoke>', None),
+        ("<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n", None),
+        ("<tool_call>\n<function=f>\n<parameter=a>\n1\n</function>\n</tool_call>", None),
+        ("<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>", None),
+        ('<invoke name="f"><parameter name="a">1</parameter>', None),
+        ("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1", None),
+        ("<tool_call>f\n<arg_key>a</arg_key>\n</tool_call>", None),
+        (
+            '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter>',
+            None,
+        ),
+        ("<function=f>" * 15_000, None),
         ("<function=f>{a: 1}</function>", None),
         ("{'name': 'f', 'arguments': {'a': 1}}", None),
         ('{"tool_calls": [{"name": "f", "arguments": "{a"}]}', None),
@@ -297,6 +306,63 @@ def test_calls_among_other_words_are_read_and_spoilt_ones_are_not_none(text: str
         calls = read_calls(text, names={"f"})
         assert len(calls) == n_calls
         assert all(call.name != "f" or call.arguments == {"a": 1} for call in calls)
+
+
+QWEN3_CODER = (
+    "<tool_call>\n<function=f>\n<parameter=city>\n{}\n</parameter>\n"
+    "<parameter=n>\n{}\n</parameter>\n</function>\n</tool_call>"
+)
+GLM = (
+    "f\n<arg_key>city</arg_key>\n<arg_value>{}</arg_value>\n"
+    "<arg_key>n</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>"
+)
+INVOKED = '<invoke name="f">\n<parameter name="city">{}</parameter>\n<parameter name="n">{}</parameter>\n</invoke>'
+DSML = (
+    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n'
+    '<｜DSML｜parameter name="city" string="true">{}</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="n" string="false">{}</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        QWEN3_CODER,
+        f"I will look it up.\n{QWEN3_CODER}",
+        f"<tool_call>{GLM}",
+        f"Let me see.\n<tool_call>{GLM}",
+        f"<function_calls>\n{INVOKED}\n</function_calls>",
+        f"<minimax:tool_call>\n{INVOKED}\n</minimax:tool_call>",
+        INVOKED,
+        DSML,
+    ],
+)
+def test_calls_whose_arguments_are_tags_have_values_of_the_declared_types(form: str) -> None:
+    """A text that looks like a number stays a text where one is declared; a number is one; another value is wrong."""
+    properties = {"city": {"type": "string"}, "n": {"type": "integer"}}
+    declared = [{"name": "f", "parameters": {"properties": properties, "required": ["city", "n"]}}]
+    for city, n, wanted, value in (
+        ("Paris", "3", "Paris", 1.0),
+        ("75001", "3", "75001", 1.0),
+        ("Rome", "3", "Paris", 0.0),
+        ("Paris", "4", "Paris", 0.0),
+        ("Paris", '"3"', "Paris", 0.0),
+    ):
+        expected = [ExpectedCall("f", {"city": [wanted], "n": [3]})]
+        scores, status = score_calls(form.format(city, n), expected, declared, [CALL_MATCH], CallMatchRules())
+        assert (scores[CALL_MATCH].value, status) == (value, ScoreStatus.SCORED)
+    twice = read_calls(f"{form.format('Paris', 1)}\n{form.format('Rome', 2)}", names={"f"})
+    assert [call.arguments["city"] for call in twice] == ["Paris", "Rome"]
+
+
+def test_an_argument_between_tags_of_any_type_is_its_value_or_its_text() -> None:
+    """Where the declaration names no type, both are accepted; objects and lists are read as JSON."""
+    declared = [{"name": "f", "parameters": {"properties": {"a": {}, "b": {"type": "dict"}}}}]
+    text = '<function=f><parameter=a>5</parameter><parameter=b>{"k": "v"}</parameter></function>'
+    for value in (5, "5"):
+        expected = [ExpectedCall("f", {"a": [value], "b": [{"k": ["v"]}]})]
+        assert score_calls(text, expected, declared, [CALL_MATCH], CallMatchRules())[0][CALL_MATCH].value == 1.0
+    assert read_calls("<tool_call>f\n</tool_call>", names={"f"}) == (FunctionCall("f", {}),)
 
 
 def test_any_call_is_right_for_any_call() -> None:

@@ -18,11 +18,12 @@ from assaymark.statistics.board_scores import (
     interval_of,
     mean_part,
     ratio_part,
+    reported_part,
     rescaled,
     weighted_sum,
 )
 from assaymark.statistics.estimate import estimate_mean
-from assaymark.statistics.groups import macro_stderr
+from assaymark.statistics.groups import estimate_macro, macro_stderr
 
 Floats = NDArray[np.float64]
 RUNS = 600
@@ -161,6 +162,30 @@ def test_a_perfect_score_has_an_interval_of_positive_width() -> None:
     assert [result.value, result.high] == pytest.approx([1.0, 1.0])
     assert result.low is not None
     assert 0.9 < result.low < 0.99
+
+
+def test_a_small_task_that_is_all_wrong_has_the_error_that_it_may_have() -> None:
+    """50 of 100 and 0 of 4: the composite has the interval of the group's mean, as a reported row too."""
+    scores = {("big", 100): [1.0] * 50 + [0.0] * 50, ("small", 4): [0.0] * 4}
+    parts = [mean_part(values, [(task, i) for i in range(n)]) for (task, n), values in scores.items()]
+    result = interval_of(average(parts), "composite")
+    group = estimate_macro([estimate_mean(values) for values in scores.values()])
+    assert (result.low, result.high) == pytest.approx((group.low, group.high), abs=1e-9)
+    assert (result.low, result.high) == pytest.approx((0.2019, 0.4996), abs=1e-4)
+    reported = [reported_part(estimate_mean(values), task) for task, values in scores.items()]
+    row = interval_of(average(reported), "composite")
+    assert (row.low, row.high) == pytest.approx((group.low, group.high), abs=1e-6)
+
+
+def test_copies_count_once_where_all_answers_are_right_too() -> None:
+    """A task and its copy, all right, have the interval of one of them; two tasks a narrower one."""
+    part = mean_part([1.0] * 20, [("a", i) for i in range(20)])
+    other = mean_part([1.0] * 20, [("b", i) for i in range(20)])
+    one, copied, two = (interval_of(each, "x") for each in (part, average([part, part]), average([part, other])))
+    assert (copied.low, copied.high) == pytest.approx((one.low, one.high))
+    assert one.low is not None
+    assert two.low is not None
+    assert two.low > one.low + 0.05
 
 
 def test_one_sample_has_the_error_of_a_coin() -> None:

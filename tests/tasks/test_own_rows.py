@@ -398,6 +398,69 @@ def test_rows_whose_answer_would_be_a_guess_are_refused(tmp_path: Path, text: st
         opened(tmp_path, "my.jsonl", text + "\n")
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("question,A,B,D,answer", "columns 'A', 'B', 'D', and no column 'C' in between"),
+        ("question,A,C,D,answer", "columns 'A', 'C', 'D', and no column 'B' in between"),
+        ("question,B,C,D,answer", "columns 'B', 'C', 'D', and no column 'A' in between"),
+        ("question,Option A,Option B,Option D,answer", "and no column 'option_c' in between"),
+        ("question,choice1,choice2,choice4,answer", "and no column 'choice3' in between"),
+        ("question,choice0,choice1,choice2,answer", "column 'choice0' is before 'choice1'"),
+    ],
+)
+def test_options_with_a_gap_are_refused(tmp_path: Path, header: str, said: str) -> None:
+    """No option is left out in silence, in any kind of file; a lone letter far from the options is no option."""
+    row = dict(zip(header.split(","), ("q", "x", "y", "z", "x"), strict=True))
+    with pytest.raises(DataError, match=rf"my.csv, line 1: .*{said}"):
+        opened(tmp_path, "my.csv", f"{header}\nq,x,y,z,x\n")
+    with pytest.raises(DataError, match=rf"my.jsonl: .*{said}"):
+        opened(tmp_path, "my.jsonl", json.dumps(row) + "\n")
+    task, _ = opened(tmp_path, "fine.csv", "question,A,B,K,answer\nq,x,y,7,B\n")
+    assert len(next(task.requests()).queries) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"A": "x", "B": "y", "answer": "A", "correct": "B"}, "'A' in column 'answer' and 'B' in column 'correct'"),
+        ({"A": "x", "B": "y", "answer": "A", "label": 2}, "'A' in column 'answer' and '2' in column 'label'"),
+        ({"A": "x", "B": "y", "answer": "x", "target": "y"}, "'x' in column 'answer' and 'y' in column 'target'"),
+        ({"choices": ["x", "y"], "answer": 0, "gold": "y"}, "'0' in column 'answer' and 'y' in column 'gold'"),
+        ({"answer": "Paris", "reference": "Rome"}, "'Paris' in column 'answer' and 'Rome' in column 'reference'"),
+        ({"answer": 4, "target": 5}, "'4' in column 'answer' and '5' in column 'target'"),
+    ],
+)
+def test_columns_of_answers_that_contradict_each_other_are_refused(
+    tmp_path: Path, row: dict[str, object], said: str
+) -> None:
+    """The file, the row and both columns are named."""
+    line = json.dumps({"question": "q", **row})
+    with pytest.raises(DataError, match=rf"my.jsonl: line 1 has {said}"):
+        opened(tmp_path, "my.jsonl", line + "\n")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"A": "x", "B": "y", "answer": "A", "label": 0},
+        {"A": "x", "B": "y", "answer": "A", "label": 1},
+        {"A": "x", "B": "y", "answer": "A", "correct": "x"},
+        {"A": "x", "B": "y", "answer": "A", "label": "geography", "response": "B"},
+        {"answer": "so it is #### 4", "target": 4},
+        {"answer": "4", "target": 4.0},
+        {"answer": ["Paris", "Lutetia"], "reference": "paris."},
+        {"answer": "Paris", "label": "geography", "output": "Rome"},
+        {"answer": "Paris", "expected": None},
+    ],
+)
+def test_columns_of_answers_that_agree_or_are_something_else_are_read(tmp_path: Path, row: dict[str, object]) -> None:
+    """A letter and its number are the same answer; a model's response and a kind of question are none."""
+    task, note = opened(tmp_path, "my.jsonl", json.dumps({"question": "q", **row}) + "\n")
+    assert next(task.requests()).prompt
+    assert "'answer'" in note
+
+
 def test_options_by_letter_are_listed_by_their_letters(tmp_path: Path) -> None:
     """In whatever order a row has them, `A` is the option of the letter A."""
     row = '{"question": "q", "options": {"B": "wrong", "A": "right"}, "answer": "A"}\n'

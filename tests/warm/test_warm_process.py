@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.cli.warm_client import connect, socket_name
+from assaymark.cli.warm_client import connect, own_descriptors, socket_name
 from assaymark.warm.server import WarmFacts, WarmServer, ask, changed_file, difference, loaded_files
 from tests.cli.test_signals import AT_ONCE, TASK
 
@@ -377,6 +377,68 @@ def test_what_is_no_command_leaves_it_running(warm_home: Path, line: bytes) -> N
         reply = connection.recv(1 << 16)
     assert reply == b"" or json.loads(reply)["refused"].startswith("its command has no ")
     assert asked(warm_home)["process_id"]
+
+
+def test_half_a_command_holds_nobody_up(warm_home: Path) -> None:
+    """Clients that send a part of a line, or nothing, wait alone; the descriptors that they sent are closed."""
+    server, log = asked(warm_home)["process_id"], warm_home / "log"
+
+    def n_open() -> int:
+        return sum(each.resolve() == log for each in Path(f"/proc/{server}/fd").iterdir())
+
+    n_before = n_open()
+    half = [connect(warm_home / "warm") for _ in range(5)]
+    with log.open() as file:
+        for each in half[1:]:
+            assert each is not None
+            socket.send_fds(each, [b'{"argv": ['], [file.fileno()] * 4)
+    assert [asked(warm_home)["process_id"] for _ in range(20)] == [server] * 20
+    assert n_open() == n_before + 4 * 4, "they are still waited for"
+    until(lambda: n_open() == n_before)
+    assert all(each is not None and each.recv(1) == b"" for each in half)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_own"),
+    [
+        (["run", "-C", "/dev/fd/63"], True), (["run", "--store=/proc/self/fd/11"], True),
+        (["run", "--tasks", "/proc/thread-self/fd/3"], True), (["run", "/proc/self/environ"], True),
+        (["run", "-C", "/dev/stdin"], False), (["run", "-C", "/dev/fd/0"], False), (["run", "/proc/self/fd/1"], False),
+        (["run", "--tasks", "dev/fd"], False),
+    ],
+)  # fmt: skip
+def test_paths_of_descriptors_are_of_the_command_alone(words: list[str], is_own: bool) -> None:
+    """A path to a descriptor other than the standard streams' names another file in another process."""
+    assert ("is of this process" in (own_descriptors(words) or "")) == is_own
+
+
+def test_a_command_that_inherits_a_descriptor_runs_by_itself(warm_home: Path) -> None:
+    """Process substitution works as without the warm process, and the note says why that is not used."""
+    (warm_home / "c.yaml").write_text("tasks: demo_facts\nlimit: 5\n")
+    line = f"exec {sys.executable} -m assaymark run --model fake --quiet -C <(cat c.yaml)"
+    bash = ["bash", "-c", line]
+    ended = subprocess.run(bash, cwd=warm_home, env=environment(warm_home), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "demo_facts" in ended.stdout
+    assert "the warm process is not used: /dev/fd/" in ended.stderr
+    with (warm_home / "c.yaml").open() as file:
+        inherited = subprocess.run(
+            command(*FAKE), cwd=warm_home, env=environment(warm_home), pass_fds=[file.fileno()], capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+    assert "the warm process is not used: the command inherited the descriptor" in inherited.stderr
+    assert asked(warm_home)["n_run"] == 0
+
+
+def test_a_confined_command_runs_by_itself(warm_home: Path) -> None:
+    """What its caller took from it, the warm process may still have."""
+    words = ["setpriv", "--no-new-privs", *command(*FAKE)]
+    ended = subprocess.run(
+        words, cwd=warm_home, env=environment(warm_home), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "the warm process is not used: its privileges is" in ended.stderr
+    assert asked(warm_home)["n_run"] == 0
 
 
 def test_a_forked_process_ends_as_any_other_does() -> None:

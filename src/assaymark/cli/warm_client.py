@@ -12,6 +12,7 @@ working folder), then one byte for each signal; to the client a line of JSON, `{
 
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -39,6 +40,10 @@ READ_AT_IMPORT = (
 # what the terminal or a command sends; those of the first group reach the whole process group from a terminal
 TO_GROUP = ("SIGINT", "SIGQUIT", "SIGHUP", "SIGWINCH")
 TO_PROCESS = ("SIGTERM", "SIGUSR1", "SIGUSR2")
+_OF_PROCESS = re.compile(
+    r"/dev/fd/(?![012](?!\d))\d+|/proc/(?:self|thread-self)\b(?!/fd/[012](?!\d))"
+)  # of this one alone
+_CONFINED_BY = frozenset({"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters"})
 
 
 class WarmProcessLost(StoreError):
@@ -74,11 +79,38 @@ def process_facts() -> dict[str, object]:
         "flags of Python": [list(sys.flags), sys.warnoptions, {k: str(v) for k, v in sys._xoptions.items()}],  # noqa: SLF001 - its only place
         "user": [os.getuid(), os.geteuid(), os.getgid(), os.getegid(), sorted(os.getgroups())],
         "processors": sorted(os.sched_getaffinity(0)),
-        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "priority": [os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)],
         "limits": limits,
-        "file system": [os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/net"), os.stat("/").st_ino],  # noqa: PTH115, PTH116 - of this process
+        "file system": os.stat("/").st_ino,  # noqa: PTH116 - of this process
+        **{f"namespace {path.name}": os.readlink(path) for path in sorted(Path("/proc/self/ns").iterdir())},  # noqa: PTH115
+        "privileges": _privileges(),
         **{f"variable {name}": value for name, value in environment.items()},
     }
+
+
+def _privileges() -> list[str]:
+    """Return what confines this process: capabilities, seccomp, and the profile of a security module."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    found = [" ".join(line.split()) for line in lines if line.partition(":")[0] in _CONFINED_BY]
+    with suppress(OSError):  # no such module
+        found.append(Path("/proc/self/attr/current").read_text(encoding="ascii", errors="replace").strip("\0\n"))
+    return found
+
+
+def own_descriptors(words: Sequence[str]) -> str | None:
+    """Return why a command needs the descriptors of this process, which are not handed over; None if it does not.
+
+    Those above 2 that it inherited (`-C <(...)`, `3< file`) are open here alone, and a path to one names another
+    process's file there. What this interpreter opened itself is not inherited.
+    """
+    for word in words:
+        if named := _OF_PROCESS.search(word):
+            return f"{named[0]} is of this process"
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names
+        with suppress(OSError):
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                return f"the command inherited the descriptor {name}"
+    return None
 
 
 def connect(folder: Path) -> socket.socket | None:
@@ -149,6 +181,9 @@ def run_warm(words: Sequence[str], note: Callable[[str], object]) -> int | None:
         if connection is None:
             return None
         with closing(connection):
+            if reason := own_descriptors(words):
+                note(f"note: the warm process is not used: {reason}; {remedy}")
+                return None
             reply = _handed_over(connection)
             if "refused" not in reply:
                 connection.settimeout(None)

@@ -185,7 +185,7 @@ def _call(tool_call: FunctionCall) -> CallBody:
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
-MOST_PAIRS = 1 << 20  # cached texts of tokens
+MOST_PAIRS = 1 << 16  # cached texts of tokens, about 20 MB
 
 
 class TokenDecoder(Protocol):

@@ -34,7 +34,7 @@ from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
 from assaymark.results.estimate_texts import truncation_of
-from assaymark.statistics.board_scores import SHARES, Part, average
+from assaymark.statistics.board_scores import SHARES, Part, average, reported_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.aliases import GROUP_SIZES, PresentName, present_name
 from assaymark.tasks.prompt_presets import system_prompts
@@ -408,13 +408,10 @@ def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore 
 
 def _part(estimate: Estimate) -> Part:
     """Return an estimate with its error; metrics of the same task are treated as fully correlated."""
-    value, n, error = float(estimate.value or 0.0), estimate.n, estimate.stderr
     bounds = SHARES if estimate.details.get("unit") == "proportion" else None
-    if error is None or n == 1:
-        return Part(value, n)
-    if not n:  # imported with an error, from a file that does not say how many samples there were
-        return Part(value, 0, {estimate.task: error}, ((error * error, 1e6),), None, 0.0)
-    return Part(value, n, {estimate.task: error}, ((error * error, float(n - 1)),), bounds, 1.0 / n if bounds else 0.0)
+    known = IntervalEstimate(float(estimate.value or 0.0), estimate.low, estimate.high, estimate.stderr,
+                             estimate.method, estimate.n, estimate.confidence)  # fmt: skip
+    return reported_part(known, estimate.task, bounds)
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:

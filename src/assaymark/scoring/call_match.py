@@ -25,7 +25,7 @@ from assaymark.records import ScoreStatus
 from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_value, javascript_value
 from assaymark.scoring.metric import ANY_CALL, CALL_MATCH, TOOL_CALLS, metric
 from assaymark.scoring.metrics import computations
-from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, UnreadableAnswer, read_calls
+from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, TaggedText, UnreadableAnswer, read_calls
 from assaymark.scoring.values import ScoreValue
 
 Reason = Literal[
@@ -164,6 +164,10 @@ class _CallChecker:
             if not isinstance(value, str):
                 return _wrong_type(where, value, "a text, as source code")
             value = _SOURCE_KINDS[self._language][1](value, kind.name, kind.item_name)
+        faults = [self._fault_of_reading(where, each, allowed, kind) for each in _readings(value, kind)]
+        return None if None in faults else faults[0]
+
+    def _fault_of_reading(self, where: str, value: object, allowed: Sequence[object], kind: _Kind) -> CallFault | None:
         value = _converted(value, kind)
         if not _has_type(value, allowed, kind):
             return _wrong_type(
@@ -189,6 +193,15 @@ def _kind_of(declared: object, language: Language) -> _Kind:
     item = items.get("type") if isinstance(items, Mapping) and kinds[name] is list else None
     known = item if isinstance(item, str) and item in kinds else None
     return _Kind(name, kinds[name], None if known is None else kinds[known], known)
+
+
+def _readings(value: object, kind: _Kind) -> tuple[object, ...]:
+    """Return what an argument between tags is by its declared type; where it has none, the value or the text."""
+    if not isinstance(value, TaggedText):
+        return (value,)
+    if kind.value is None:
+        return value.value, str(value)
+    return (str(value),) if kind.value is str else (value.value,)
 
 
 def _converted(value: object, kind: _Kind) -> object:

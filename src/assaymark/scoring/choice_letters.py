@@ -3,8 +3,8 @@
 The last statement counts: a keyword and a letter ("the answer is (B)", "Antwort: B", "故选B"), "B is correct", "so B.",
 a box, a tag, JSON, or a line that is a letter alone. Without one, an answer that begins with a letter and its text
 ("B) Lisbon") has that letter, and one in which a single letter stands in brackets has this. A rejected letter ("not
-A"), one of several ("A or B"), the article "A" and the pronoun "I" are no statements. What cannot be read, or is taken
-back ("B. No, wait"), is no answer: nothing is guessed, and reasoning that was cut off has none.
+A"), one of several ("A or B"), a symbol ("A = πr²"), the article "A" and the pronoun "I" are no statements. What cannot
+be read, or is taken back ("B. No, wait"), is no answer: nothing is guessed, and reasoning that was cut off has none.
 """
 
 import re
@@ -37,10 +37,13 @@ _GO_ON = (
     "perché|è|pois|é|want|omdat|bo|ponieważ|jest|çünkü|karena|adalah|vì|là"
 )
 _FRAMED = r"[(\[<{【]\s*(?P<f>[A-Za-z])\s*[)\]>}】]"
-_ENDS = r"(?![A-Za-zÀ-ɏ0-9_'’+#]|[-./]\w)"  # of C, not of C++, B12, A.M. or D'accord
+_ENDS = (  # of C, not of C++, B12, A.M., D'accord or C = 2πr
+    r"(?![A-Za-zÀ-ɏ0-9_'’+#]|[-/]\w|\.(?![A-Z][a-z]{2})[A-Za-z0-9_]|\s*(?:=(?!>)|[≈≡≃≅∝≤≥]|[<>]\s))"
+)
 _CAPITAL = rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS})"  # a letter where nothing announces it
 _LOOSE = (  # a letter after a keyword
-    rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?:(?<=[AI])(?!\s+[^\W\d_])|(?<=I)(?=\s+(?:because|since|as|is|and|or|but|not)\b)"
+    rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?:(?<=[AI])(?![ \t]+[^\W\d_]|\s+[a-zß-ɏ])"
+    rf"|(?<=I)(?=\s+(?:because|since|as|is|and|or|but|not)\b)"
     rf"|(?<=[^I])(?=\s+(?:{_GO_ON})\b)|(?<=[B-HJ-Z])(?!\s+[a-zß-ɏ]))"
     rf"|(?P<l>[a-z]){_ENDS}(?=\s*(?:[).:,;!\]}}\"']|\n|\Z)|\s+(?:because|since|as)\b))(?!\s*\?)"
 )
@@ -49,8 +52,8 @@ _NOUN = (
 )
 _KEY = unicodedata.normalize(
     "NFKC",  # "answer" in the languages that models answer in
-    r"(?i:\b(?:answers?|ans|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
-    r"(?:correct|right|best)\s+one|richtig|korrekt|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
+    r"(?i:\b(?:answers?|ans|guess|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
+    r"(?:correct|right|best|most\s+\w+)\s+one|(?:правильный|верный)\s+вариант|richtig|korrekt|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
     r"resposta|opção|antwoord|odpowiedź(?:\s+to)?|odpověď(?:\s+je)?|svaret|svar|vastaus(?:\s+on)?|válasz|răspuns(?:ul)?|cevap|yanıt|jawaban(?:nya)?|"
     r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu)\b|答案|答え|答(?=\s*:)|回答|正解|正答|解答|"
     r"[选選](?:择|擇|项|項)?|"
@@ -59,7 +62,7 @@ _KEY = unicodedata.normalize(
 _IS = (
     r"(?:[:=\-–—→]|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|seems\s+to|"
     r"appears\s+to)\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
-    r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|है|คือ|选|選|[择擇]|項|项)"
+    r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|היא|הוא|है|คือ|选|選|[择擇]|項|项)"
 )
 _ADVERB = (
     r"(?:(?i:\b(?:therefore|thus|hence|then|clearly|definitely|indeed|most|likely|probably|certainly|simply|just|"
@@ -67,43 +70,51 @@ _ADVERB = (
     r"|\b(?:la|le|el|die|der|das|a|o|il)\s+)"
 )
 _CHOOSE = (
-    r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|settle\s+on|say|guess|"
+    r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|lean(?:ing)?\s+towards?|settle\s+on|say|guess|"
     r"vote\s+for|leaves?|leaving|conclude|wähle|nehme|choisis|elijo|scelgo|escolho)\b)"
 )
 _SO = (
     r"(?:(?i:\b(?:it\s+is|it['’]s|it\s+was|that\s+is|that['’]s|this\s+is|(?:must|has\s+to|should|can\s+only)\s+be|so|thus|"
     r"hence|therefore|definitely|clearly|certainly|obviously|surely|only|also|no|"
-    r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b)|∴|⇒|=>|→|因此|所以|したがって)"
+    r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b|\bi\.e\.)|∴|⇒|=>|→|因此|所以|したがって)"
 )
 _IS_RIGHT = (
     r"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)"
-    r"\s+)*(?:correct|right|true|best|accurate|appropriate|answer|choice|option|one)\b|remains\b|it\s+is\b|"
+    r"\s+)*(?:correct|right|true|best|accurate|appropriate|answer|choice|option|one)\b"
+    r"(?!\s+(?:only|if)\b|\s+(?:for|in|under|at|of)\b[^.;\n]{0,60}\bonly\b)|remains\b|it\s+is\b|"
     r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|(?:ist\s+(?:die\s+)?)?(?:richtige?|korrekt)\b|es\s+(?:la\s+)?(?:respuesta\s+)?"
     r"correct[ao]|è\s+(?:la\s+)?(?:risposta\s+)?(?:corrett[ao]|giust[ao])|é\s+(?:a\s+)?(?:resposta\s+)?corret[ao]|"
-    r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
+    r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|[项項]\s*符合|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
 )
 _NO_NOT = r"(?!(?:not|no|non|nicht|não|не|nie|niet|inte|ikke|ei|bukan|tidak)\b)"
+_ONLY_IT = r"(?i:satisfies|fits|matches|meets|works|holds|applies)"
+_THE_RIGHT = r"(?i:(?:the|our)\s+(?:only\s+)?(?:right|correct|best)\b)"
 _STATED = tuple(
     re.compile(pattern)
     for pattern in (
         # the answer to this question is therefore option (B); Answer:\n\nB
-        rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
+        rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,\"“'‘«「]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
         rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
         rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
-        rf"{_KEY}】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*(?:[.!,]?\s*(?:\n|\Z)|[^\x00-\u024f]))",  # Answer B
+        rf"(?:{_KEY}|(?i:\bans)\.)】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*[.!,]?\s*(?:\n|\Z|[^\x00-\u024f]))",  # Answer B
         rf"{_CHOOSE}[\s:]+(?:{_NOUN}\s+)?{_LOOSE}",
         rf"{_SO}[ \t:,]*(?:{_NOUN}\s+)?(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?=\s*(?:[.!;,)。]|\n|\Z)))",
-        rf"(?<![\w'’])(?:{_NOUN}\s+)?{_CAPITAL}\s*{_IS_RIGHT}",
+        rf"(?<![\w'’])(?:(?:{_NOUN}\s+)?{_CAPITAL}|{_NOUN}\s+(?P<l>[a-z]))\s*{_IS_RIGHT}",
+        rf"(?i:\bmak(?:es|ing))\s+(?:{_NOUN}\s+)?{_CAPITAL}\s+{_THE_RIGHT}",
+        rf"(?i:\bonly)\s+{_NOUN}\s+{_CAPITAL}\s+{_ONLY_IT}\b",
         rf"####\s*{_CAPITAL}",
     )
 )
 _OR = r"(?i:\b(?:or|and|oder|und|ou|et|o|y|e|plus|as\s+well\s+as)\b(?:\s+(?:also|possibly|maybe|perhaps|even)\b)?)"
 _JUDGED = r"(?i:is|was|looks?|seems?|would|can|cannot|are|were|has|have|fails?)\b"
 _SECOND = re.compile(
-    rf"(?:\s*(?:[,;/&+]\s*(?:{_OR}\s*)?|\(?{_OR}|还是|還是|或者?|和|、|또는)\s*|[ \t]*(?=[(\[]))(?:{_NOUN}\s+)?{_LOOSE}"
+    rf"\)?(?:\s*(?:[,;/&+]\s*(?:{_OR}\s*)?|\(?{_OR}|还是|還是|或者?|和|、|또는)\s*|[ \t]*(?=[(\[]))"
+    rf"(?:{_NOUN}\s+)?{_LOOSE}"
     rf"(?!(?:\s*(?:,|and|or|nor|&)\s*\(?[A-Z]\b\)?)*\s+{_JUDGED})"
     r"|[ \t]+(?P<other>[A-Z])(?=[ \t.]*(?:\n|\Z))"
 )
+_ALSO = re.compile(r"also\b")  # in English one more; in German "so", which no letter precedes
+_AFTER_A_LETTER = re.compile(r"(?<![^\W_])[A-Z][)\]]?[\s.,;]*(?:\b(?:and|or|but)\s+)?\Z")
 _FURTHER = re.compile(rf"\s*(?:[,/&]\s*(?:{_OR}\s*)?|{_OR}\s*)\(?(?:[A-HJ-Z]\b|I\b(?!\s+[a-z]))")
 _OUT = re.compile(  # after a letter: it is no answer
     r"\s+(?i:(?:is|was|are|seems|looks)\s+(?:out|wrong|incorrect|excluded|eliminated|false|impossible|not|"
@@ -212,7 +223,7 @@ _NAME = (
 )
 _FIELD = re.compile(
     rf"[\"']{_NAME}[\"']\s*:\s*"
-    r"(?P<text>\[[^\]]{0,200}\]|\"[^\"\n]{0,400}\"|'[^'\n]{0,400}')",
+    r"(?P<text>\([a-z]\)|\[[^\]]{0,200}\]|\"[^\"\n]{0,400}\"|'[^'\n]{0,400}')",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
@@ -315,7 +326,10 @@ def _statements(text: str) -> Iterator[tuple[int, str | None, str]]:
                 continue
             letter = _named(match)
             second = _SECOND.match(text, match.end())
-            yield match.end(), None if second and _named(second) != letter else letter, match[0]
+            is_further = _ALSO.match(match[0]) and _AFTER_A_LETTER.search(
+                text[max(0, match.start() - 20) : match.start()]
+            )
+            yield match.end(), None if is_further or (second and _named(second) != letter) else letter, match[0]
     contents = [(start, end, box) for start, end, box in _boxes(text)]
     contents += [
         (match.start(), match.end(), match["text"]) for pattern in (_TAG, _FIELD) for match in pattern.finditer(text)
@@ -388,12 +402,14 @@ def _labels(lines: list[str]) -> set[str]:
 def _whole(text: str) -> tuple[str, str, str] | None:
     """Return the letter of an answer that is a letter, or begins with one that labels its text."""
     lines = text.strip().splitlines()
-    if not lines or len(_labels(lines)) > 1:
+    if not lines or _several(lines[0]):
         return None
-    first = lines[0]
-    if _several(first):
+    first, match = lines[0], _LINE.fullmatch(lines[0])
+    if match and len(lines) > 1 and not lines[1].strip():  # a letter, and what is said of the options after it
+        return _named(match), "whole answer", first
+    if len(_labels(lines)) > 1:
         return None
-    if match := _LINE.fullmatch(first):
+    if match:
         return _named(match), "whole answer", first
     label = _LABEL.fullmatch(first)
     if label is None or _FURTHER.match(first, label.end("u")) or _RETRACTED.search(text):

@@ -15,6 +15,7 @@ Only Python's standard library is available here; what it imports, every program
 # ruff: noqa: PTH120 - pathlib takes long to import
 
 import _ast
+import _collections  # type: ignore[import-not-found] # collections takes longer to import
 import _imp
 import _thread
 import builtins
@@ -37,9 +38,10 @@ _PLAIN = frozenset({int, float, complex, str, bytes, bytearray, bool, type(None)
 _MOST_ELEMENTS = 1000  # of one compared value
 _DECIDING = frozenset({
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__", "__contains__", "__sub__", "__rsub__",
-    "__abs__", "__instancecheck__", "__subclasscheck__",
+    "__abs__", "__instancecheck__", "__subclasscheck__", "__class__",
 })  # fmt: skip
 _FAKES = ("/unittest/mock.py", "/test/support/__init__.py")  # the standard library's objects equal to everything
+_ENUM = "/enum.py"  # whose members compare as the native values that they are
 
 # ------------------------------------------------------------------------------------------------ what ends a program
 
@@ -222,6 +224,8 @@ def observe_calls(tree: "Any", observer: str) -> None:
             node.left, node.comparators = wrap_operand(node.left), list(map(wrap_operand, node.comparators))
         elif type(node) is _ast.BinOp:
             node.left, node.right = wrap_operand(node.left), wrap_operand(node.right)
+        elif type(node) is _ast.Call and getattr(node.func, "id", "") in {"isinstance", "issubclass"}:
+            node.args = list(map(wrap_operand, node.args))
     for node in nodes:
         for field in node._fields:
             value = getattr(node, field, None)
@@ -273,27 +277,19 @@ class Tests:
                 n_seen += 1
                 if type(each) in _PLAIN:
                     continue
-                if type(each) in {list, tuple, set, frozenset}:
-                    todo += list(each)[:_MOST_ELEMENTS]
-                elif type(each) is dict:
-                    todo += [*each, *each.values()][:_MOST_ELEMENTS]
-                elif self._decides(type(each)):
+                if self._decides(type(each)):
                     self.flags.add("equality")
                     break
+                todo += elements_of(each)
         return value
 
     def _decides(self, kind: type) -> bool:
-        """Return whether a class, or its metaclass, has a comparison that is not the standard library's."""
-        for each in (*_classes_of(kind), *_classes_of(type(kind))):
-            for name in _DECIDING.intersection(_attributes_of(each)):
-                method = _attributes_of(each)[name]
-                if type(method) is types.FunctionType:
-                    file = method.__code__.co_filename
-                    if not file.startswith((_LIBRARY, "<frozen")) or file.endswith(_FAKES):
-                        return True
-                elif type(method) not in _NATIVE:
-                    return True
-        return False
+        """Return whether a class, or its metaclass, has a comparison that is not the standard library's.
+
+        A class of the program has one where it holds one itself, whatever that is (`__eq__ = int.__ne__`), or inherits
+        one that is written in Python, which asks the program's own attributes.
+        """
+        return any(decides(classes) for classes in (_classes_of(kind), _classes_of(type(kind))))
 
     def look(self, names: dict[str, object]) -> None:
         """Note what of all that the tests use is not what it was before the answer."""
@@ -315,10 +311,61 @@ class Tests:
 
 _classes_of = type.__dict__["__mro__"].__get__
 _attributes_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+_qualname_of = type.__dict__["__qualname__"].__get__
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made while the interpreter runs
 _LIBRARY = os.path.dirname(os.__file__) + "/"
-_NATIVE = frozenset({
-    types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, type(None),
-})  # fmt: skip
+_SLOTS = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType})
+
+
+def decides(classes: "tuple[type, ...]") -> bool:
+    """Return whether the classes that a class inherits from, with itself, have a comparison of the program's."""
+    are_librarys = list(map(is_librarys, classes))
+    for each, is_known in zip(classes, are_librarys):  # noqa: B905 - strict came with Python 3.10
+        for name in _DECIDING.intersection(_attributes_of(each)):
+            method = _attributes_of(each)[name]
+            if method is None:  # there is no such method
+                continue
+            if not is_known:
+                return True
+            if type(method) is types.FunctionType:
+                file = method.__code__.co_filename
+                if not file.startswith((_LIBRARY, "<frozen")) or file.endswith(_FAKES):
+                    return True
+                if not all(are_librarys) and not file.endswith(_ENUM):
+                    return True
+            elif _flags_of(each) & _HEAP and not (
+                type(method) in _SLOTS and method.__name__ == name and method.__objclass__ is each
+            ):
+                return True
+    return False
+
+
+def is_librarys(kind: type) -> bool:
+    """Return whether a class is the interpreter's, or is found under its name in a module of the standard library."""
+    if not _flags_of(kind) & _HEAP:
+        return True
+    module = str(_attributes_of(kind).get("__module__"))
+    found: object = sys.modules.get(module) or sys.modules.get(f"_{module.replace('.', '_')}")  # _collections_abc
+    file = str(getattr(found, "__file__", None) or _LIBRARY)  # modules within the interpreter have no file
+    if type(found) is not types.ModuleType or module == "__main__" or not file.startswith(_LIBRARY):
+        return False
+    for name in _qualname_of(kind).split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
+def elements_of(value: "Any") -> "list[object]":
+    """Return what a value consists of as native comparisons see it, whatever the methods of a subclass say."""
+    kind = type(value)
+    for native in (list, tuple, set, frozenset, _collections.deque):
+        if native in _classes_of(kind):
+            return [each for each, _ in zip(native.__iter__(value), range(_MOST_ELEMENTS))]  # noqa: B905
+    if dict in _classes_of(kind):
+        return [*dict.keys(value), *dict.values(value)][:_MOST_ELEMENTS]
+    if types.SimpleNamespace in _classes_of(kind):
+        return list(object.__getattribute__(value, "__dict__").values())[:_MOST_ELEMENTS]
+    return []
 
 
 def are_same(value: object, other: object) -> bool:

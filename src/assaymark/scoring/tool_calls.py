@@ -4,10 +4,12 @@ A server's `tool_calls` are stored as their JSON beside the text; they are turne
 write. Answers of local models are texts: Hermes and Qwen write `<tool_call>{...}</tool_call>`, Mistral `[TOOL_CALLS]`
 and a list or `name{...}`, Llama 3 one JSON object for each call, separated by semicolons, others a JSON list or Python
 calls. Special tokens may be missing, because decoding removes them. In answers to a user's own questions, calls among
-other words are read too.
+other words are read too, and those whose arguments are tags, as Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2 and
+Claude's prompt have them.
 
-Source: the chat templates of NousResearch/Hermes-2-Pro, Qwen/Qwen2.5, meta-llama/Llama-3.1 and mistralai; OpenAI's API
-    reference (`tool_calls`); the handlers of BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/model_handler).
+Source: the chat templates of NousResearch/Hermes-2-Pro, Qwen/Qwen2.5 and Qwen3-Coder, zai-org/GLM-4.5,
+    MiniMaxAI/MiniMax-M2, meta-llama/Llama-3.1 and mistralai; encoding_dsv32.py of deepseek-ai/DeepSeek-V3.2; OpenAI's
+    API reference (`tool_calls`); the handlers of BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/model_handler).
 """
 
 import json
@@ -43,6 +45,23 @@ class FunctionCall:
     def content(self) -> dict[str, object]:
         """The call as JSON."""
         return {"name": self.name, "arguments": dict(self.arguments)}
+
+
+class TaggedText(str):
+    """An argument between tags: a text, or the JSON of a value, as the parameter's declaration has it."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> object:
+        """The value, if it is JSON or one of Python's names for its constants; else the text."""
+        try:
+            return _CONSTANTS[self] if self in _CONSTANTS else parse_json(self)
+        except (ValueError, RecursionError):
+            return str(self)
+
+
+_CONSTANTS = {"True": True, "False": False, "None": None}
 
 
 class UnreadableAnswer(ValueError):
@@ -91,6 +110,8 @@ def read_calls(
     if (outside := outside_reasoning(text)) is None:
         raise UnreadableAnswer("the answer ended before its reasoning did")
     text = outside
+    if len(text) <= LONGEST and (tagged := _tagged_calls(text)):
+        return tuple(_known(call, names) for call in tagged)
     unreadable: UnreadableAnswer | None = None
     try:
         calls = _whole_answer(text, syntax, language, are_named=True)
@@ -243,6 +264,55 @@ def _call_in(value: object, names: Collection[str] = ()) -> Mapping[str, object]
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
     key = next((key for key in _ARGUMENTS if key in value), None)
     return None if name is None or key is None else {"name": name, "arguments": value[key]}
+
+
+# ------------------------------------------------------------------------------------------------- tags
+
+_TAG = r"<(?:｜DSML｜|[a-z]{1,20}:)?"
+_OPENED = re.compile(
+    rf"<function=(?P<function>[\w.\-]+)>(?!\s*\{{)|{_TAG}invoke\s+name=\"(?P<invoke>[^\"<>]+)\"\s*>"
+    r"|<tool_call>\s*(?P<glm>[A-Za-z_][\w.\-]*)\s*(?=<arg_key>|</tool_call>)"
+)
+_CLOSED = {
+    "function": re.compile(r"\s*</function>"),
+    "invoke": re.compile(r"\s*</(?:｜DSML｜|[a-z]{1,20}:)?invoke>"),
+    "glm": re.compile(r"\s*</tool_call>"),
+}
+_ARGUMENT = {
+    "function": re.compile(r"\s*<parameter=(?P<key>[^<>\n]+)>"),
+    "invoke": re.compile(
+        rf"\s*{_TAG}parameter\s+name=\"(?P<key>[^\"<>]+)\"(?:\s+string=\"(?P<is_text>true|false)\")?\s*>"
+    ),
+    "glm": re.compile(r"\s*<arg_key>\s*(?P<key>[^<>\n]+?)\s*</arg_key>\s*<arg_value>"),
+}
+_ARGUMENT_END = {
+    "function": ("</parameter>",),
+    "invoke": ("</parameter>", "</｜DSML｜parameter>"),
+    "glm": ("</arg_value>",),
+}
+
+
+def _tagged_calls(text: str) -> tuple[FunctionCall, ...]:
+    """Return the calls whose names and arguments are tags. Raises: UnreadableAnswer for one that is spoilt."""
+    calls, at = [], 0
+    while opened := _OPENED.search(text, at):
+        kind = str(opened.lastgroup)
+        arguments, at = dict[str, object](), opened.end()
+        while (closed := _CLOSED[kind].match(text, at)) is None:
+            argument = _ARGUMENT[kind].match(text, at)
+            ends = [] if argument is None else [
+                (end, len(mark)) for mark in _ARGUMENT_END[kind] if (end := text.find(mark, argument.end())) >= 0
+            ]  # fmt: skip
+            if argument is None or not ends or argument["key"] in arguments:
+                raise UnreadableAnswer(f"the call {_quoted(text[opened.start() : at + 40])} is not whole")
+            end, length = min(ends)
+            value = TaggedText(text[argument.end() : end].removeprefix("\n").removesuffix("\n"))
+            is_text = argument.groupdict().get("is_text")
+            arguments[argument["key"]] = value if is_text is None else str(value) if is_text == "true" else _json(value)
+            at = end + length
+        calls.append(FunctionCall(opened[kind], arguments))
+        at = closed.end()
+    return tuple(calls)
 
 
 # ------------------------------------------------------------------------------------------------- JSON

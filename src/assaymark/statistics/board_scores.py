@@ -22,7 +22,7 @@ from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import normal_cdf, t_quantile
 from assaymark.statistics.estimate import IntervalEstimate, effective_wilson
-from assaymark.statistics.intervals import t_interval
+from assaymark.statistics.intervals import score_interval, t_interval, wilson_size
 
 Combine = Callable[[Floats], Floats]  # task means [draws, tasks, models] -> composite [draws, models]
 
@@ -170,6 +170,17 @@ SHARES: Bounds = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stratum:
+    """A task within a bounded score, as the share of its range that was reached."""
+
+    share: float
+    size: float  # the right or wrong answers that would give the task's own interval
+    deviations: Mapping[Hashable, float]  # of the task's score, by question
+    width: float  # of the task's range
+    slope: float = 1.0  # of the whole score in the task's
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """A score with its error."""
 
@@ -178,7 +189,8 @@ class Part:
     deviations: Mapping[Hashable, float] | None = None  # by question; their squares sum to the variance. None: unknown
     variances: tuple[tuple[float, float], ...] = ()  # of each independent sum in it: (variance, degrees of freedom)
     bounds: Bounds | None = None  # smallest and largest possible score
-    inverse_n: float = 0.0  # Σ (range that a task adds to the score)² / its samples
+    strata: tuple[Stratum, ...] = ()  # where it has bounds and an error
+    factors: tuple[tuple["Part", float], ...] = ()  # of a geometric mean: its parts and their powers
 
     @property
     def stderr(self) -> float | None:
@@ -210,16 +222,49 @@ def ratio_part(
     total = float(bottoms.sum())
     value = float(tops.sum()) / total
     limits = bounds if bounds is not None and bounds[0] - 1e-9 <= value <= bounds[1] + 1e-9 else None
-    width = 0.0 if limits is None else limits[1] - limits[0]
+    low, high = limits or (0.0, 0.0)
     if n == 1:  # nothing is known of the spread: take that of a fair coin between the bounds
-        deviations = None if limits is None else {questions[0]: width / 2}
-        return Part(value, 1, deviations, ((width * width / 4, 1.0),), limits, width * width)
+        deviations = None if limits is None else {questions[0]: (high - low) / 2}
+        return _bounded(Part(value, 1, deviations, (((high - low) ** 2 / 4, 1.0),), limits), 1.0)
     spread = (tops - value * bottoms) / total * math.sqrt(n / (n - 1))
     by_question: dict[Hashable, float] = {}
     for question, deviation in zip(questions, spread.tolist(), strict=True):
         by_question[question] = by_question.get(question, 0.0) + deviation
     variance = float((spread**2).sum())
-    return Part(value, n, by_question, ((variance, float(n - 1)),), limits, width * width / n)
+    part = Part(value, n, by_question, ((variance, float(n - 1)),), limits)
+    is_count = len(by_question) == n and bool(np.isin(tops, (low, high)).all() and (bottoms == 1).all())
+    return _bounded(part, float(n) if is_count else None)
+
+
+def reported_part(estimate: IntervalEstimate, question: Hashable, bounds: Bounds | None = SHARES) -> Part:
+    """Return a score of which only the estimate is known; parts of one question are treated as fully correlated.
+
+    It is without an error where the estimate is, or is of one sample; without bounds where the samples are not known.
+    """
+    value, n, error = estimate.value, estimate.n, estimate.stderr
+    if error is None or n == 1:
+        return Part(value, n)
+    variances = ((error * error, float(n - 1) if n else 1e6),)
+    if not n or bounds is None or not bounds[0] <= value <= bounds[1]:
+        return Part(value, n, {question: error}, variances)
+    size = None
+    if estimate.low is not None and estimate.high is not None:
+        width = bounds[1] - bounds[0]
+        size = wilson_size((value - bounds[0]) / width, (estimate.high - estimate.low) / width, estimate.confidence)
+    return _bounded(Part(value, n, {question: error}, variances, bounds), size)
+
+
+def _bounded(part: Part, size: float | None) -> Part:
+    """Return a task's part with its stratum, where it has bounds; without a size, that of its error is taken."""
+    if part.bounds is None or part.deviations is None:
+        return part
+    low, width = part.bounds[0], part.bounds[1] - part.bounds[0]
+    share = min(max((part.value - low) / width, 0.0), 1.0)
+    if size is None:
+        n = len(part.deviations) if len(part.deviations) > 1 else part.n
+        own = effective_wilson(share, (part.stderr or 0.0) / width, n, max(n - 1, 1), 0.95)
+        size = wilson_size(share, own.high - own.low)
+    return replace(part, strata=(Stratum(share, min(size, 1e12), part.deviations, width),))
 
 
 def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: float = 0.0) -> Part:
@@ -245,7 +290,14 @@ def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: floa
         total,
         tuple((w * w * v, df) for part, w in zip(parts, weights, strict=True) for v, df in part.variances),
         limits,
-        sum(w * w * part.inverse_n for part, w in zip(parts, weights, strict=True)),
+        ()
+        if limits is None
+        else tuple(
+            replace(each, slope=w * each.slope)
+            for part, w in zip(parts, weights, strict=True)
+            for each in part.strata
+            if w
+        ),
     )
 
 
@@ -281,6 +333,7 @@ def clipped(part: Part) -> Part:
         deviations=scaled,
         variances=tuple((factor * factor * v, df) for v, df in part.variances),
         bounds=None,
+        strata=(),
     )
 
 
@@ -298,26 +351,34 @@ def geometric(parts: Sequence[Part], weights: Sequence[float] | None = None) -> 
     powers = [share / sum(shares) for share in shares]
     value = math.exp(sum(power * math.log(part.value) for part, power in zip(parts, powers, strict=True)))
     slopes = [value * power / part.value for part, power in zip(parts, powers, strict=True)]
-    return replace(weighted_sum(parts, slopes), value=value, bounds=None)
+    whole = weighted_sum(parts, slopes)
+    return replace(whole, value=value, bounds=None, strata=(), factors=tuple(zip(parts, powers, strict=True)))
 
 
 def interval_of(part: Part, name: str, confidence: float = 0.95, *, logarithmic: bool = False) -> IntervalEstimate:
     """Return a score with its interval.
 
-    A bounded score gets Wilson's interval with the effective sample size of its error, which has positive width at
-    100% too; others get Student's, on the logarithm if `logarithmic` (geometric means). Degrees of freedom after
+    A bounded score gets the score interval of its tasks' shares, in which a small task that is all right or all wrong
+    has the error that it may have (`score_interval`). Where tasks share questions, each counts as fewer answers
+    (`_independent_sizes`). A geometric mean (`logarithmic`) of bounded parts has the interval that is recovered from
+    theirs on the logarithm. Others get Student's, on the logarithm for geometric means, with degrees of freedom after
     Satterthwaite 1946.
+
+    Source: those of `score_interval`; Zou, Huang and Zhang 2009 for what is recovered from parts' intervals.
     """
     error = part.stderr
-    if error is None or (error == 0 and part.bounds is None):
+    if error is None or (error == 0 and part.bounds is None and not part.factors):
         return IntervalEstimate(part.value, None, None, error, "none: a part has no error", part.n, confidence)
     df = _freedom(part)
-    if part.bounds is not None:
-        low, width = part.bounds[0], part.bounds[1] - part.bounds[0]
-        share = min(max((part.value - low) / width, 0.0), 1.0)
-        n_floor = width * width / part.inverse_n
-        interval = effective_wilson(share, error / width, n_floor, df, confidence)
-        ends, method = (low + width * interval.low, low + width * interval.high), f"{name} wilson"
+    if part.bounds is not None and part.strata:
+        weights = np.array([stratum.slope * stratum.width for stratum in part.strata])
+        shares = np.array([stratum.share for stratum in part.strata])
+        interval = score_interval(shares, _independent_sizes(part), weights / weights.sum(), confidence)
+        scale = float(weights.sum())
+        shift = part.value - float(shares @ weights)
+        ends, method = (shift + scale * interval.low, shift + scale * interval.high), f"{name} score"
+    elif logarithmic and part.factors and all(factor.bounds is not None for factor, _ in part.factors):
+        ends, method = _recovered_ends(part, confidence), f"{name} log"
     elif logarithmic:
         reach = t_quantile(0.5 + confidence / 2.0, df) * error / part.value
         ends, method = (part.value * math.exp(-reach), part.value * math.exp(reach)), f"{name} log t"
@@ -325,6 +386,50 @@ def interval_of(part: Part, name: str, confidence: float = 0.95, *, logarithmic:
         plain = t_interval(part.value, error, df, confidence)
         ends, method = (plain.low, plain.high), f"{name} t"
     return IntervalEstimate(part.value, *ends, error, method, part.n, confidence, df=df)
+
+
+def _independent_sizes(part: Part) -> Floats:
+    """Return the tasks' sizes, each divided by how much its covariance with the whole exceeds its own variance.
+
+    So the errors add up to the whole's, where tasks share questions. Of a task without spread, answers of one question
+    count as equal. Scores that differ on the same questions do not make a task count as more answers than it has.
+    """
+    spread = [_spread(stratum, observed=True) for stratum in part.strata]
+    even = [_spread(stratum, observed=False) for stratum in part.strata]
+    sizes = []
+    for stratum, own, flat in zip(part.strata, spread, even, strict=True):
+        used, all_of_kind = (own, spread) if any(own.values()) else (flat, even)
+        variance = sum(d * d for d in used.values())
+        covariance = sum(d * other.get(q, 0.0) for other in all_of_kind for q, d in used.items())
+        sizes.append(stratum.size / max(covariance / variance, 1.0))
+    return np.array(sizes)
+
+
+def _spread(stratum: Stratum, *, observed: bool) -> dict[Hashable, float]:
+    """Return how far each question moves the whole score: as observed, or all of them equally."""
+    even = stratum.width / len(stratum.deviations)
+    return {q: stratum.slope * (d if observed else even) for q, d in stratum.deviations.items()}
+
+
+def _recovered_ends(part: Part, confidence: float) -> Bounds:
+    """Return the ends of a geometric mean: on the logarithm, the root of the sum of its parts' squared reaches.
+
+    Where parts share questions, the reaches are longer by the ratio of the errors with and without that.
+    """
+    alone = sum((power * (factor.stderr or 0.0) / factor.value) ** 2 for factor, power in part.factors)
+    dependence = max((part.stderr or 0.0) / part.value / math.sqrt(alone), 1.0) if alone else 1.0
+    below = above = 0.0
+    for factor, power in part.factors:
+        own = interval_of(factor, "part", confidence)
+        if own.low is None or own.high is None or own.low <= 0:
+            below = math.inf
+        else:
+            below += (power * math.log(factor.value / own.low)) ** 2
+        above += (power * math.log((own.high or factor.value) / factor.value)) ** 2
+    return (
+        part.value * math.exp(-dependence * math.sqrt(below)),
+        part.value * math.exp(dependence * math.sqrt(above)),
+    )
 
 
 def clipped_interval(part: Part, unclipped: Part, name: str, confidence: float = 0.95) -> IntervalEstimate:

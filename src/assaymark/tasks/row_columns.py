@@ -31,6 +31,7 @@ _ANSWERS = (
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion", "response"),
     *("answers", "references"),
 )
+_OTHER_ANSWERS = frozenset(_ANSWERS) - {"output", "completion", "response", "solution"}  # these may be a model's
 _CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
 PASSAGES = ("passage", "context", "article", "paragraph")
@@ -53,6 +54,7 @@ class QuestionColumns:
     choices: str | None = None  # one column with a list
     passage: str | None = None  # the text that the question is about; it may be empty
     input: str | None = None  # what follows an instruction, as in Alpaca's files; it may be empty
+    others: tuple[str, ...] = ()  # further columns of answers, which must not say otherwise
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -77,6 +79,8 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
 
     Args:
         columns: lower-case name -> name in the file.
+
+    Raises: DataError for columns of options with a gap between them.
     """
     question = next((columns[name] for name in _QUESTIONS if name in columns), None)
     answer = next((columns[name] for name in _ANSWERS if name in columns), None)
@@ -86,15 +90,37 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     input_: str | None = None
     if question == columns.get("input") and "instruction" in columns:
         question, input_ = columns["instruction"], question
+    others = tuple(own for name, own in columns.items() if name in _OTHER_ANSWERS and own not in (answer, question))
     for pattern in ("{letter}", *_OPTIONS):
         names = [pattern.format(letter=letter.lower(), number=i + 1) for i, letter in enumerate(LETTERS)]
         n_options = next((i for i, name in enumerate(names) if name not in columns), len(names))
+        _refuse_gap(columns, names, pattern, n_options)
         if n_options >= 2:
             return QuestionColumns(
-                question, answer, tuple(columns[name] for name in names[:n_options]), None, passage, input_
+                question, answer, tuple(columns[name] for name in names[:n_options]), None, passage, input_, others
             )
     choices = next((columns[name] for name in _LISTS if name in columns), None)
-    return QuestionColumns(question, answer, (), choices, passage, input_)
+    return QuestionColumns(question, answer, (), choices, passage, input_, others)
+
+
+NEAR = 8  # letters and numbers up to which a column after a gap is one of the options
+
+
+def _refuse_gap(columns: Mapping[str, str], names: Sequence[str], pattern: str, n_options: int) -> None:
+    """Raise DataError for options of which one in between, or the first, has no column: A, B, D; choice0, choice1."""
+    later = [columns[name] for name in names[n_options + 1 : NEAR] if name in columns]
+    zeroth = columns.get(pattern.format(letter="", number=0)) if "number" in pattern and n_options else None
+    if zeroth is not None:
+        raise DataError(
+            f"column '{zeroth}' is before '{columns[names[0]]}'; expected options numbered from 1: rename them"
+        )
+    if later and (n_options or (names[1] in columns and len(later) >= 2)):
+        known = ", ".join(f"'{each}'" for each in [*(columns[name] for name in names[:n_options]), *later])
+        missing = names[n_options].upper() if pattern == "{letter}" else names[n_options]
+        raise DataError(
+            f"columns {known}, and no column '{missing}' "
+            "in between; expected the options' columns without a gap: add it, or rename those that are no options"
+        )
 
 
 def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], object]) -> ChatColumns | None:
@@ -204,7 +230,10 @@ def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) 
     for name in names:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
-    columns = find_columns({(plain_name(name) or name).strip().lower(): name for name in names})
+    try:
+        columns = find_columns({(plain_name(name) or name).strip().lower(): name for name in names})
+    except DataError as error:
+        raise DataError(f"{path}, line {header.number}: {error}") from None
     kind = _reading_of_lines(path, delimiter, names, columns, answers) if columns and columns.options else ""
     check = row_check(columns, kind) if columns else None
     lines = csv_lines(path, delimiter)
@@ -268,6 +297,8 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
         options = options_of(row, columns) if kind else None
         of = (columns.choices if kind else columns.answer) or ""
         parts = options if kind else references_in(row[columns.answer])
+        if parts is not None and not kind and (fault := _other_reference(row, columns, parts)):
+            return fault
         if parts is None:
             expected = "the options of the other rows' form" if kind else "a text, or a list of right texts"
             return f" has {_not_text(row[of]) or 'a text'} in column '{of}'; expected {expected}"
@@ -289,12 +320,77 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
             return f": '{answer!s:.40}' in column '{columns.answer}' is {_not(kind, answer, options)}"
         if kind == TEXT and (n := sum(is_same_text(row[columns.answer], option) for option in options)) > 1:
             return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is the text of {n} options"
+        if fault := _other_option(row, columns, options, kind):
+            return fault
         right = _right_option(row[columns.answer], options, kind)
         if right is not None and (n := sum(is_same_text(right, option) for option in options)) > 1:
             return f" has the right option {n} times: '{right!s:.40}'"
         return None
 
     return fault
+
+
+def _other_option(
+    row: Mapping[str, object], columns: QuestionColumns, options: Sequence[object], kind: str
+) -> str | None:
+    """Return what another column of answers says where it names another option; what names none is no answer."""
+    text = str(row[columns.answer]).strip()
+    choices = row[columns.choices] if columns.choices else None
+    labels = choices.get("label") if isinstance(choices, Mapping) else None
+    if kind == LABEL:
+        right = labels.index(row[columns.answer]) if isinstance(labels, list) else None
+    elif kind == TEXT:
+        right = text_index(row[columns.answer], options)
+    else:
+        right = LETTERS.index(text.upper()) if kind == LETTER else int(text) - (kind == FROM_1)
+    for other in columns.others:
+        value = row.get(other)
+        if _is_empty(value) or _not_text(value):
+            continue
+        said = str(value).strip()
+        named = {i for i, option in enumerate(options) if is_same_text(value, option)}
+        if len(said) == 1 and said.upper() in LETTERS[: len(options)]:
+            named.add(LETTERS.index(said.upper()))
+        if re.fullmatch(r"\d{1,2}", said):  # from 0 or from 1
+            named |= {i for i in (int(said), int(said) - 1) if 0 <= i < len(options)}
+        if isinstance(labels, list) and value in labels:
+            named.add(labels.index(value))
+        if named and right not in named:
+            return _both(columns.answer, text, other, said)
+    return None
+
+
+def _other_reference(row: Mapping[str, object], columns: QuestionColumns, parts: Sequence[object]) -> str | None:
+    """Return what another column of answers says where it has another text; parts and equal numbers are none."""
+    plain = [_plain(part) for part in parts]
+    for other in columns.others:
+        value = row.get(other)
+        if other.lower() == "label" or _is_empty(value) or (texts := references_in(value)) is None:
+            continue
+        if not any(_agree(_plain(text), own) for text in texts for own in plain):
+            return _both(columns.answer, parts[0] if parts else "", other, texts[0] if texts else "")
+    return None
+
+
+def _both(answer: str, text: object, other: str, said: object) -> str:
+    return (
+        f" has '{text!s:.40}' in column '{answer}' and '{said!s:.40}' in column '{other}', both names of the right "
+        "answer (rename the one that is something else)"
+    )
+
+
+def _plain(text: object) -> str:
+    return " ".join(str(text).casefold().split()).strip(".!?")
+
+
+def _agree(a: str, b: str) -> bool:
+    """Return whether one text is the other or a part of it, or both are the same number."""
+    if a in b or b in a:
+        return True
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return False
 
 
 def _unfit_labels(choices: object, answer: object) -> str | None:

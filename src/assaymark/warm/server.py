@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from assaymark.cli.main import main
-from assaymark.cli.warm_client import TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
+from assaymark.cli.warm_client import LINE, TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
 from assaymark.records import JsonValue
 
 KILL_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
-SECONDS = 5.0  # in which a client that has connected must have sent its command
+SECONDS = 5.0  # in which a client that has connected must have sent its command, and must read a reply
+MOST_PENDING = 64  # clients that have connected and not yet sent their command
 PASSED_ON = frozenset(int(getattr(signal, name)) for name in (*TO_GROUP, *TO_PROCESS, "SIGSTOP", "SIGCONT"))
 OWN_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _PRCTL = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
@@ -122,6 +123,39 @@ class Command:
 
 
 @dataclass(slots=True)
+class Pending:
+    """A client that has connected, and what it has sent so far."""
+
+    connection: socket.socket
+    deadline: float  # of time.monotonic
+    line: bytearray = field(default_factory=bytearray)
+    descriptors: list[int] = field(default_factory=list)
+
+    def read(self) -> dict[str, Any] | None:
+        """Read what has come; return the command once it is whole. Raises: OSError, ValueError."""
+        part, more, _, _ = socket.recv_fds(self.connection, 1 << 16, 8)
+        self.descriptors.extend(more)
+        self.line += part
+        if not part:
+            raise ConnectionError("closed before the command was complete")
+        if len(self.line) > LINE or len(self.descriptors) > 8:
+            raise ConnectionError("its command is too long")
+        if not self.line.endswith(b"\n"):
+            return None
+        request = json.loads(self.line)
+        if not isinstance(request, dict):
+            raise ConnectionError("it sent no object of JSON")
+        return request
+
+    def close(self) -> None:
+        """Close the connection and the descriptors."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors.clear()
+        self.connection.close()
+
+
+@dataclass(slots=True)
 class Accepted:
     """A command to run in this process, which was forked for it; descriptors: 0, 1, 2 and the working folder."""
 
@@ -140,6 +174,7 @@ class WarmServer:
         report: prints a line in the log.
         files: of the loaded modules, with their stamps.
         commands: process id -> command in progress.
+        pending: descriptor -> client whose command is not yet whole; it holds nobody up.
     """
 
     path: Path
@@ -148,6 +183,7 @@ class WarmServer:
     report: Callable[[str], object] = print
     files: Mapping[str, tuple[int, int]] = field(default_factory=loaded_files)
     commands: dict[int, Command] = field(default_factory=dict)
+    pending: dict[int, Pending] = field(default_factory=dict)
     n_run: int = 0
     started: float = field(default_factory=time.time)
     _is_stopping: bool = False
@@ -178,12 +214,17 @@ class WarmServer:
             for key, _ in self._selector.select(1.0):
                 last = time.monotonic()
                 if key.fileobj is self._listener:
-                    if (accepted := self._accept()) is not None:
+                    self._accept()
+                elif isinstance(key.data, Pending):
+                    if (accepted := self._read(key.data)) is not None:
                         return accepted
                 elif key.data is not None and key.fd == key.data.handle:
                     self._ended(key.data)
                 elif key.data is not None:
                     self._signalled(key.data)
+            for each in [each for each in self.pending.values() if time.monotonic() > each.deadline]:
+                self.report(f"a connection ended early: no command within {SECONDS:g} s")
+                self._leave(each)
             if self.commands:
                 last = time.monotonic()
             elif time.monotonic() - last > self.idle_seconds:
@@ -202,26 +243,44 @@ class WarmServer:
         """Accept no further command, and end after those in progress."""
         self._is_stopping = True
 
-    def _accept(self) -> Accepted | None:
-        """Accept a connection; returns only in a forked process what it has to run."""
+    def _accept(self) -> None:
+        """Accept a connection, whose command is read as it comes."""
         connection, _ = self._listener.accept()
-        descriptors: list[int] = []
+        if peer_user(connection) != os.getuid() or len(self.pending) >= MOST_PENDING:
+            self.report("a connection ended early: another user, or too many that have sent no command")
+            connection.close()
+            return
+        connection.setblocking(False)
+        self.pending[connection.fileno()] = pending = Pending(connection, time.monotonic() + SECONDS)
+        self._selector.register(connection, selectors.EVENT_READ, pending)
+
+    def _leave(self, pending: Pending) -> None:
+        self._forget(pending)
+        pending.close()
+
+    def _forget(self, pending: Pending) -> None:
+        self._selector.unregister(pending.connection)
+        del self.pending[pending.connection.fileno()]
+
+    def _read(self, pending: Pending) -> Accepted | None:
+        """Read what a client has sent; returns only in a forked process what it has to run."""
+        connection = pending.connection
         try:
+            if (request := pending.read()) is None:
+                return None
             connection.settimeout(SECONDS)
-            if peer_user(connection) != os.getuid():
-                raise ConnectionError("another user")
-            request, descriptors = _received(connection)
             if "ask" in request:
                 self._answer(connection, str(request["ask"]))
-            elif reason := self._reason_against(request, descriptors):
+            elif reason := self._reason_against(request, pending.descriptors):
                 connection.sendall(json.dumps({"refused": reason}).encode() + b"\n")
             else:
-                return self._fork(connection, request, descriptors)
+                self._forget(pending)
+                return self._fork(connection, request, pending.descriptors)
+        except BlockingIOError:
+            return None
         except (OSError, ValueError) as error:
             self.report(f"a connection ended early: {error}")
-        for descriptor in descriptors:
-            os.close(descriptor)
-        connection.close()
+        self._leave(pending)
         return None
 
     def _answer(self, connection: socket.socket, ask: str) -> None:
@@ -266,6 +325,8 @@ class WarmServer:
                 each.close()
             for command in self.commands.values():
                 os.close(command.handle)
+            for pending in self.pending.values():
+                pending.close()
             return Accepted(request, descriptors)
         with suppress(OSError):  # the child may have done it, and ended
             os.setpgid(child, child)
@@ -322,26 +383,6 @@ def difference(own: Mapping[str, object], other: Mapping[str, object]) -> str | 
                 return difference(ours, theirs)
             return f"its {name} is {own.get(name)}, and here it is {other.get(name)}"
     return None
-
-
-def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return a client's line and its descriptors. Raises: OSError, ValueError."""
-    line, descriptors = b"", list[int]()
-    try:
-        while not line.endswith(b"\n"):
-            part, more, _, _ = socket.recv_fds(connection, 1 << 16, 8)
-            descriptors.extend(more)
-            line += part
-            if not part:
-                raise ConnectionError("closed before the command was complete")
-        request = json.loads(line)
-        if not isinstance(request, dict):
-            raise ConnectionError("it sent no object of JSON")
-    except (OSError, ValueError):
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
-    return request, descriptors
 
 
 def become(accepted: Accepted, set_by_imports: Mapping[str, str]) -> None:

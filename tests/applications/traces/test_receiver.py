@@ -166,6 +166,50 @@ def test_a_cost_that_only_a_sum_reports_counts(receiver: Receiver) -> None:
     assert (row.n_input, row.n_output, row.cost) == (100, 10, 0.25)
 
 
+PRICED: dict[str, Any] = {"usage.cost": 0.25}
+UNPRICED: dict[str, Any] = {"request.model": "my-own"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "cost", "n_unpriced"),
+    [
+        ([step(1, None, AGENT), step(2, 1, CHAT, (9, 1), **PRICED), step(3, 1, CHAT, (9, 1), **UNPRICED)], 0.25, 1),
+        ([step(1, None, AGENT), step(2, 1, CHAT, (9, 1), **UNPRICED), step(3, 1, "embeddings", (9, 0))], None, 2),
+        ([step(1, None, AGENT), step(2, 1, CHAT, (9, 1), **PRICED), step(3, 1, CHAT, (9, 1), **PRICED)], 0.5, 0),
+        # a sum above covers its calls, and a call those that it consists of, but not those below a tool
+        ([step(1, None, AGENT, None, **PRICED), step(2, 1, CHAT, (9, 1)), step(3, 1, TOOL),
+          step(4, 3, CHAT, (5, 1))], 0.25, 0),
+        ([step(1, None, CHAT, (9, 1), **PRICED), step(2, 1, CHAT, (9, 1))], 0.25, 0),
+        ([step(1, None, CHAT, (9, 1), **PRICED), step(2, 1, TOOL), step(3, 2, CHAT, (5, 1))], 0.25, 1),
+        # one call that two packages recorded
+        ([step(1, None, CHAT, (9, 1)), step(2, 1, CHAT, (9, 1), **PRICED)], 0.25, 0),
+        ([step(1, None, CHAT, (9, 1)), step(2, 1, CHAT, (9, 1))], None, 1),
+        ([step(1, None, AGENT), step(2, 1, CHAT, (9, 1), **{"response.id": "r1"}, **PRICED),
+          step(3, 1, CHAT, (9, 1), **{"response.id": "r1"})], 0.25, 0),
+        ([step(1, None, TOOL)], None, 0),
+    ],
+)  # fmt: skip
+def test_calls_whose_cost_is_not_known_are_counted(
+    receiver: Receiver, steps: list[dict[str, Any]], cost: float | None, n_unpriced: int
+) -> None:
+    """A trace's cost is a lower bound where a call has none, and its session's too; it is shown as such."""
+    for each in steps:
+        each["attributes"].append({"key": "session.id", "value": {"stringValue": "s"}})
+    receiver.send(*steps)
+    log = TraceLog(receiver.store)
+    row, (session,) = log.trace(receiver.project, bytes.fromhex(TRACE)), log.sessions(receiver.project)
+    assert (row.cost, row.n_unpriced) == (cost, n_unpriced)
+    assert (session.cost, session.n_unpriced) == (cost, n_unpriced)
+    is_bound = cost is not None and n_unpriced > 0
+    with receiver.client as client:
+        for path in ("/traces", "/traces/sessions", f"/trace/{TRACE}"):
+            html = client.get(path).text
+            assert ("≥ 0.25" in html) == is_bound, path
+            assert (f"{n_unpriced} call without a price" in html) == (
+                is_bound or (n_unpriced == 1 and "trace/" in path)
+            )
+
+
 def test_one_bad_span_does_not_cost_the_others(receiver: Receiver) -> None:
     """Spans with invalid ids are rejected and counted with their reason; the rest is stored."""
     bad = [

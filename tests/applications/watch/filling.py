@@ -24,6 +24,7 @@ class MadeTrace:
     version: str | None = "1"
     failed: bool = False
     cost: float | None = None
+    n_unpriced: int | None = None
     tokens: int | None = None
     scores: tuple[tuple[str, float | None], ...] = ()
     received: float | None = None
@@ -62,7 +63,8 @@ def fill(store: Store, project: int, made: Sequence[MadeTrace], first: int = 0) 
             {
                 "project": project, "trace_id": trace_id(number), "at": started, "started": started, "ended": ended,
                 "name": "answer", "n_spans": 1, "n_errors": int(each.failed), "n_orphans": 0, "models": "",
-                "n_input": each.tokens, "n_output": None, "cost": each.cost, "version": each.version, "n_bytes": 100,
+                "n_input": each.tokens, "n_output": None, "cost": each.cost,
+                "n_unpriced": each.n_unpriced, "version": each.version, "n_bytes": 100,
                 "session": each.session,
                 "received": each.at if each.received is None else each.received,
             }

@@ -54,6 +54,20 @@ def made_store(folder: Path, made: list[MadeTrace]) -> Store:
     return store
 
 
+def test_a_mean_cost_with_calls_without_a_price_is_a_lower_bound(tmp_path: Path) -> None:
+    """The calls are counted, but those of traces without any cost, which have no value."""
+    made = [
+        MadeTrace(NOW - 10, cost=0.5, n_unpriced=2),
+        MadeTrace(NOW - 20, cost=0.25),
+        MadeTrace(NOW - 30, n_unpriced=3),
+    ]
+    metrics = quality_of(made_store(tmp_path, made), QualityQuery("1", by="all").window(1, NOW)).metrics
+    (metric,) = (each for each in metrics if each.key == "cost")
+    ((point,),) = (each.points for each in metric.series)
+    assert (point.value, point.n, point.n_unpriced) == (0.375, 2, 2)
+    assert (metric.shown_value(point), metric.shown_interval(point)[:4]) == ("≥ 0.375", "0 to")
+
+
 def points_of(metrics: tuple[QualityMetric, ...], key: str) -> dict[tuple[str | None, int], QualityPoint]:
     """Return a metric's points by version and start."""
     (metric,) = [each for each in metrics if each.key == key]

@@ -150,6 +150,9 @@ def test_every_word_for_the_limit_of_tokens_is_length(reason: str) -> None:
     """A text that ended at the limit is known as cut off, so that it may have ended in its reasoning."""
     choice = {"message": {"content": "x"}, "finish_reason": reason}
     assert read_text({"choices": [choice]}, is_chat=True).finish_reason == "length"
+    beside = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    plain = {"message": {"content": "x"}, "finish_reason": None}
+    assert read_text({"choices": [plain], **beside}, is_chat=True).finish_reason == "length"
 
 
 def test_a_refusal_is_the_models_answer() -> None:

@@ -49,6 +49,25 @@ def beside(**choice: object) -> dict[str, object]:
         (beside(finish_reason="network_error"), ("ServerFailed", True, True)),
         (beside(finish_reason="abort"), ("ServerFailed", True, True)),
         (beside(native_finish_reason="error"), ("ServerFailed", True, True)),
+        (beside(finish_reason=None, error={"message": "upstream"}), ("ServerFailed", True, True)),
+        (beside(finish_reason="odd", error="upstream"), ("ServerFailed", True, True)),
+        ({**beside(finish_reason=None), "error": {"message": "upstream"}}, ("ServerFailed", True, True)),
+        ({**beside(), "status": "failed"}, ("ServerFailed", True, True)),
+        ({**beside(), "status": "cancelled"}, ("ServerFailed", True, True)),
+        ({**beside(finish_reason=None), "status": "incomplete"}, ("ServerFailed", True, True)),
+        ({**beside(finish_reason=None), "status": "in_progress"}, ("ServerFailed", True, True)),
+        (beside(status="failed"), ("ServerFailed", True, True)),
+        (
+            {**beside(), "status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            ("AnswerWithheld", True, True),
+        ),
+        ({**beside(), "errors": [{"message": "upstream"}]}, ("ServerFailed", True, True)),
+        ({**beside(), "success": False}, ("ServerFailed", True, True)),
+        ({**beside(), "object": "error", "message": "upstream"}, ("ServerFailed", True, True)),
+        ({**beside(), "error_code": 336501}, ("ServerFailed", True, True)),
+        ({**beside(), "error_msg": "upstream"}, ("ServerFailed", True, True)),
+        ({**beside(), "base_resp": {"status_code": 1002, "status_msg": "busy"}}, ("ServerFailed", True, True)),
+        ({**beside(), "code": 502, "message": "upstream"}, ("ServerFailed", True, True)),
         (beside(error={"code": 502, "message": "lost"}), ("ServerFailed", True, True)),
         (beside(error={"code": 401, "message": "of the upstream"}), ("ServerFailed", True, True)),
         (beside(error={"code": 429, "message": "slow down"}), ("RateLimited", False, True)),
@@ -74,6 +93,12 @@ def test_an_accepted_request_may_report_a_failure(answer: object, expected: tupl
 def test_an_ordinary_end_is_no_failure(reason: str | None) -> None:
     """The finish reasons of whole and of truncated answers, and an error that is null, are none."""
     assert failure_within({**beside(finish_reason=reason, error=None), "error": None}) is None
+    for fields in (
+        {"status": "completed"}, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+        {"error": {}, "errors": [], "error_code": 0}, {"error": {"code": 0, "message": ""}}, {"code": 200},
+        {"success": True, "object": "chat.completion"}, {"base_resp": {"status_code": 0, "status_msg": ""}},
+    ):  # fmt: skip
+        assert failure_within({**beside(finish_reason=reason), **fields}) is None
 
 
 def test_the_servers_message_is_quoted_in_short() -> None:

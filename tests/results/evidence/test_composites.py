@@ -88,7 +88,7 @@ def test_a_column_that_is_one_tasks_score_has_that_tasks_interval() -> None:
 def test_other_columns_have_intervals_of_their_own(suite: ChosenSuite) -> None:
     """A mean of tasks and a normalised score are other numbers than the table's."""
     result = composite(suite, [*plain_rows("a", A), *plain_rows("b", B)])
-    assert {each["method"] for each in result.details["columns"]} == {"column wilson"}
+    assert {each["method"] for each in result.details["columns"]} == {"column score"}
 
 
 def test_ties_share_credit_and_lm_evals_value_is_in_the_details() -> None:

@@ -57,7 +57,7 @@ def answered_trace(trace: TraceRow, steps: Sequence[Step]) -> Answered:
         row,
         output,
         latency_s=trace.seconds,
-        cost=trace.cost,
+        cost=None if trace.n_unpriced else trace.cost,
         n_tokens=sum(known) if known else None,
         trace_id=trace.trace_id.hex(),
         contexts=contexts,

@@ -158,12 +158,15 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
                 str(trace.n_errors or ""),
                 _seconds(trace.started, trace.ended),
                 _tokens(trace),
-                "-" if trace.cost is None else f"{trace.cost:.4f}",
+                "-" if trace.cost is None else f"{'>= ' if trace.n_unpriced else ''}{trace.cost:.4f}",
                 trace.version or "",
             )
             for trace in page.traces
         ],
     )
+    if n_unpriced := sum(trace.n_unpriced for trace in page.traces):
+        n_traces = sum(bool(trace.n_unpriced) for trace in page.traces)
+        echo(f"{n_unpriced:,} calls of models in {n_traces:,} of these traces have no price: their cost is not known")
     if page.has_more:
         echo("there are more; --limit lists them")
 

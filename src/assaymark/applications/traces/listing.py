@@ -180,6 +180,7 @@ def trace_json(trace: TraceRow) -> dict[str, object]:
         "input_tokens": trace.n_input,
         "output_tokens": trace.n_output,
         "cost": trace.cost,
+        "unpriced_calls": trace.n_unpriced,
         "user": trace.user,
         "session": trace.session,
         "service": trace.service,

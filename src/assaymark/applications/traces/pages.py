@@ -108,6 +108,7 @@ class SessionsPage:
                     "input_tokens": each.n_input,
                     "output_tokens": each.n_output,
                     "cost": each.cost,
+                    "unpriced_calls": each.n_unpriced,
                 }
                 for each in self.sessions
             ],
@@ -354,9 +355,10 @@ def shown_seconds(seconds: float | None) -> str:
     return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
-def shown_cost(cost: float | None) -> str:
-    """Return a cost; a dash where it is unknown."""
-    return "–" if cost is None else f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+def shown_cost(cost: float | None, n_unpriced: int = 0) -> str:
+    """Return a cost; a dash where it is unknown, and at least so much where that of some calls is."""
+    text = "–" if cost is None else f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+    return f"≥ {text}" if n_unpriced and cost is not None else text
 
 
 def shown_instant(nanoseconds: int) -> str:

@@ -96,6 +96,7 @@ traces = Table(
     Column("n_input", BigInteger),
     Column("n_output", BigInteger),
     Column("cost", Double),
+    Column("n_unpriced", Integer),  # calls of a model whose cost is not known; NULL: none
     Column("user", Text),
     Column("session", Text),
     Column("service", Text),

@@ -275,6 +275,7 @@ class TraceLog:
                 func.sum(traces.c.n_input),
                 func.sum(traces.c.n_output),
                 func.sum(traces.c.cost),
+                func.coalesce(func.sum(traces.c.n_unpriced), 0),
                 func.max(traces.c.user),
             )
             .where(traces.c.project == project, traces.c.session.isnot(None))
@@ -285,7 +286,9 @@ class TraceLog:
         with self._database.reading() as connection:
             rows = connection.execute(statement).all()
         return [
-            TraceSession(row[0], row[1], row[2], row[3], int(row[4]), _whole(row[5]), _whole(row[6]), row[7], row[8])
+            TraceSession(
+                row[0], row[1], row[2], row[3], int(row[4]), _whole(row[5]), _whole(row[6]), row[7], int(row[8]), row[9]
+            )
             for row in rows
         ]
 
@@ -414,6 +417,7 @@ def _matching_traces(connection: Connection, project: int, phrases: Sequence[str
 def _trace_row(row: Any) -> TraceRow:
     values = row._asdict()
     values["trace_id"] = bytes(values["trace_id"])
+    values["n_unpriced"] = values["n_unpriced"] or 0
     values["models"] = tuple(name for name in values["models"].split("\n") if name)
     return TraceRow(**values)
 

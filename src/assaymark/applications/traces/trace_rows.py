@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -99,7 +99,10 @@ class SpanRow:
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """A trace. at: where lists have it. Times in nanoseconds since 1970; received: seconds, by our clock."""
+    """A trace. at: where lists have it. Times in nanoseconds since 1970; received: seconds, by our clock.
+
+    n_unpriced: calls of a model whose cost is not known, so that the trace's is a lower bound.
+    """
 
     trace_id: bytes
     at: int
@@ -113,6 +116,7 @@ class TraceRow:
     n_input: int | None
     n_output: int | None
     cost: float | None
+    n_unpriced: int
     user: str | None
     session: str | None
     service: str | None
@@ -182,6 +186,7 @@ class TraceSession(NamedTuple):
     n_input: int | None
     n_output: int | None
     cost: float | None
+    n_unpriced: int
     user: str | None
 
 
@@ -310,28 +315,24 @@ def counted_spans(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> dict[str, 
     recorded one call, or one that has several steps). Where such a span alone reports a quantity, it counts for it.
     """
     counted: dict[str, set[int]] = {name: set() for name in _QUANTITIES}
-    path: list[int] = []
-    parents: list[int | None] = []
-    for position, node in enumerate(nodes):
-        del path[node.depth :]
-        parents.append(path[-1] if path else None)
-        path.append(position)
+    parents = _parents(nodes)
     below = [_Below() for _ in nodes]
-    responses: set[str] = set()
+    responses: set[tuple[str, str]] = set()  # their ids, and the quantities that were found of them
     for position in reversed(range(len(nodes))):  # children before their parents
         at, found = nodes[position].at, below[position]
         span = spans[at]
         own = {name: value for name in _QUANTITIES if (value := getattr(span, name)) is not None}
         is_model = span.kind in _MODEL_KINDS
-        is_repeated = is_model and span.response_id is not None and span.response_id in responses
         if is_model:
             is_sum = _are_equal(own, found.near) or _are_equal(own, found.everything)
-            responses |= {span.response_id} if span.response_id is not None and own else set()
         else:
             is_sum = found.has_llm or _are_equal(own, found.everything)
-        if is_repeated and not found.everything:  # another package's record of the same call
-            own = {}
-        elif is_sum or is_repeated:
+        if is_model and span.response_id is not None:  # another package may have recorded the same call
+            known = {(span.response_id, name) for name in own}
+            is_sum = is_sum or not known.isdisjoint(responses)
+            own = {name: value for name, value in own.items() if (span.response_id, name) not in responses}
+            responses |= known
+        if is_sum:
             own = {name: value for name, value in own.items() if name not in found.everything}
         for name in own:
             counted[name].add(at)
@@ -345,9 +346,58 @@ def counted_spans(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> dict[str, 
     return counted
 
 
+def _parents(nodes: Sequence[TreeNode]) -> list[int | None]:
+    """Return the position of the node above each, in the order of the tree; None at the top."""
+    path: list[int] = []
+    parents: list[int | None] = []
+    for position, node in enumerate(nodes):
+        del path[node.depth :]
+        parents.append(path[-1] if path else None)
+        path.append(position)
+    return parents
+
+
 def _are_equal(own: Mapping[str, float], sums: Mapping[str, float]) -> bool:
     known = own.keys() & sums.keys()
     return bool(known) and all(math.isclose(own[name], sums[name], rel_tol=1e-6) for name in known)
+
+
+def n_unpriced(spans: Sequence[Any], nodes: Sequence[TreeNode], costs: Collection[int]) -> int:
+    """Return the number of calls of a model whose cost is not known, by themselves or in a sum above them.
+
+    A call that two packages recorded, one within the other or with one response id, is one; a failed call without
+    tokens is none. A call with a cost covers what is recorded within it, but for calls below a tool or an agent.
+
+    Args:
+        spans: of one trace.
+        nodes: their tree.
+        costs: positions of the spans whose cost counts.
+    """
+    parents = _parents(nodes)
+    holds_call = [False] * len(nodes)  # below it, without what is below a tool or an agent
+    for position in reversed(range(len(nodes))):  # children before their parents
+        kind, parent = spans[nodes[position].at].kind, parents[position]
+        if parent is not None and kind not in _APART:
+            holds_call[parent] |= holds_call[position] or kind in _MODEL_KINDS
+    priced = {span.response_id for span in spans if span.cost is not None}
+    found, of_responses = 0, set[str]()
+    covers = list[str]()  # what covers the calls below each span: "" nothing, "call", "sum"
+    for position, node in enumerate(nodes):
+        span, parent = spans[node.at], parents[position]
+        above = "" if parent is None else covers[parent]
+        is_call = span.kind in _MODEL_KINDS
+        own = "" if span.cost is None else "call" if is_call else "sum" if node.at in costs else ""
+        inherited = "" if above == "call" and span.kind in _APART else above
+        covers.append("sum" if "sum" in (own, inherited) else own or inherited)
+        is_nothing = span.is_error and span.n_input is None and span.n_output is None
+        if not is_call or span.cost is not None or above or holds_call[position] or is_nothing:
+            continue
+        if span.response_id is not None:
+            if span.response_id in priced or span.response_id in of_responses:
+                continue
+            of_responses.add(span.response_id)
+        found += 1
+    return found
 
 
 def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
@@ -375,6 +425,7 @@ def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
         "n_input": _total(spans[at].n_input for at in sorted(counted["n_input"])),
         "n_output": _total(spans[at].n_output for at in sorted(counted["n_output"])),
         "cost": _total(spans[at].cost for at in sorted(counted["cost"])),
+        "n_unpriced": n_unpriced(spans, nodes, counted["cost"]),
         **{
             name: next((value for span in [first, *spans] if (value := getattr(span, name)) is not None), None)
             for name in ("user", "session", "service", "version")

@@ -310,7 +310,7 @@ def _trace_values(stream: AlarmStream, since: float, now: float) -> Select[Any]:
     value: ColumnElement[object] = {
         "errors": case((columns.n_errors > 0, 1.0), else_=0.0),
         "latency": case((columns.ended >= columns.started, (columns.ended - columns.started) * 1e-9), else_=None),
-        "cost": columns.cost,
+        "cost": case((func.coalesce(columns.n_unpriced, 0) == 0, columns.cost), else_=None),
     }[stream.metric]
     has_ended = and_(columns.ended.isnot(None), columns.n_orphans == 0)
     is_complete = or_(

@@ -54,7 +54,7 @@ def _print_metric(results: "Quality", metric: "QualityMetric") -> None:
         (
             datetime.fromtimestamp(point.start / 1e9, UTC).strftime(pattern),
             version_text(each.version) if results.window.by_version else "all",
-            metric.shown(point.value),
+            metric.shown_value(point),
             metric.shown_interval(point),
             f"{point.n:,}",
             f"{point.n_sessions:,}",

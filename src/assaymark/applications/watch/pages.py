@@ -105,7 +105,7 @@ def _chart(quality: Quality, metric: QualityMetric, events: Sequence[PlotEvent])
                 point.value,
                 point.low,
                 point.high,
-                f"{name}{metric.shown(point.value)} ({metric.shown_interval(point)}), "
+                f"{name}{metric.shown_value(point)} ({metric.shown_interval(point)}), "
                 f"n {point.n:,}" + (f" in {point.n_sessions:,} sessions" if point.n_sessions < point.n else ""),
                 quality.list_address(point.start, each.version),
             )

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -94,6 +94,7 @@ class QualityPoint:
     n: int
     n_failed: int  # scores that could not be computed
     n_sessions: int  # of the n; a trace without a session is one for itself
+    n_unpriced: int = 0  # of a cost: calls of models without a price, so that it is a lower bound
 
     @classmethod
     def of(cls, start: int, estimate: IntervalEstimate, n_failed: int = 0, floor: float = -math.inf) -> "QualityPoint":
@@ -130,6 +131,10 @@ class QualityMetric:
         if self.unit == "seconds":
             return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
         return f"{value:,.0f}" if self.unit == "tokens" else f"{value:.4g}"
+
+    def shown_value(self, point: QualityPoint) -> str:
+        """Return a point's value as people read it; at least so much where some calls have no price."""
+        return f"≥ {self.shown(point.value)}" if point.n_unpriced else self.shown(point.value)
 
     def shown_interval(self, point: QualityPoint) -> str:
         """Return a point's interval as people read it; a dash where nothing can be said of either end."""
@@ -204,9 +209,10 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
         if len(seconds):
             for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
                 add(key, cell.version, QualityPoint.of(cell.bucket, estimate_quantile(seconds, share, sessions)))
-        for key, sums in (("cost", cell.cost), ("tokens", cell.tokens)):
+        for key, sums, n_unpriced in (("cost", cell.cost, cell.n_unpriced), ("tokens", cell.tokens, 0)):
             if sums is not None:
-                add(key, cell.version, QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0))
+                point = QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0)
+                add(key, cell.version, replace(point, n_unpriced=n_unpriced))
     ends: dict[str, tuple[float, float]] = {}
     for score in scores:
         if score.sums is not None:

@@ -65,6 +65,7 @@ class TraceCell(NamedTuple):
     cost: Sums | None  # of those whose cost is known
     tokens: Sums | None
     durations: Durations  # of ended traces whose clock does not run backwards
+    n_unpriced: int  # calls of models without a price, in traces with a cost
 
 
 class ScoreCell(NamedTuple):
@@ -103,6 +104,11 @@ class TraceQuality:
         session = func.nullif(column.session, "")
         each = (
             select(*keys, session.label("session"), durations.label("durations"))
+            .add_columns(
+                func.sum(case((column.cost.isnot(None), func.coalesce(column.n_unpriced, 0)), else_=0)).label(
+                    "n_unpriced"
+                )
+            )
             .add_columns(*(total for name, value in values.items() for total in _session_sums(name, value)))
             .where(column.project == window.project, column.at >= window.since, column.at < window.until)
             .group_by(*keys, session)
@@ -115,6 +121,7 @@ class TraceQuality:
             *(total for name in values for total in _sums_of_sessions(each, name)),
             func.max(case((is_alone, each.c.durations), else_=None)),
             func.aggregate_strings(case((is_alone, None), else_=each.c.durations), ";"),
+            func.sum(each.c.n_unpriced),
         ).group_by(*groups)
         rows = self._rows(statement)
         cells = []
@@ -122,8 +129,9 @@ class TraceQuality:
             bucket, version, rest = _bucket_and_version(row, window)
             errors, cost, tokens = (_unweighted(rest[at : at + N_SUMS]) for at in range(0, 3 * N_SUMS, N_SUMS))
             if errors is not None:
-                texts = Durations(*(text or "" for text in rest[3 * N_SUMS :]))
-                cells.append(TraceCell(bucket, version, errors, cost, tokens, texts))
+                *texts, n_unpriced = rest[3 * N_SUMS :]
+                durations_of_cell = Durations(*(text or "" for text in texts))
+                cells.append(TraceCell(bucket, version, errors, cost, tokens, durations_of_cell, int(n_unpriced)))
         return cells
 
     def scores(self, window: QualityWindow) -> list[ScoreCell]:

@@ -10,13 +10,12 @@ Source: lm-evaluation-harness 0.4.13, models/openai_completions.py (_create_payl
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.errors import MalformedAnswer, NonFiniteLogits
 from assaymark.models.server.arguments import REASONING, OpenAIArguments
-from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider, failure_within, first_choice
+from assaymark.models.server.failures import AT_LIMIT, NO_KEYS, HttpFailure, KeyHider, failure_within, first_choice
 from assaymark.models.text.generation_prompts import GenerationInput
 
 Json = dict[str, object]
@@ -213,11 +212,6 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-_AT_LIMIT = re.compile(  # Anthropic's, Gemini's, Mistral's and Cohere's words for `length`
-    r"(?:finish_reason_)?(?:max_(?:output_|new_|completion_)?tokens|(?:model|max)_length|token_limit)", re.IGNORECASE
-)
-
-
 def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_call: bool = False) -> ServerText:
     """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
 
@@ -230,7 +224,9 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_ca
     if not isinstance(message, Mapping):
         raise HttpFailure(MalformedAnswer, "the answer contains no message")
     finish = choice.get("finish_reason")
-    finish = "length" if _AT_LIMIT.fullmatch(str(finish)) else finish
+    details = answer.get("incomplete_details") if finish is None and isinstance(answer, Mapping) else None
+    finish = details.get("reason") if isinstance(details, Mapping) else finish
+    finish = "length" if AT_LIMIT.fullmatch(str(finish)) else finish
     content = message.get("content") if is_chat else message.get("text")
     content = message.get("refusal") if content is None else content  # a refusal replaces the answer
     calls = message.get("tool_calls") or _older_call(message)

@@ -150,6 +150,10 @@ BROKEN_OFF = re.compile(  # in a finish reason
     "time_limit|disconnect|preempt|^load$",
     re.IGNORECASE,
 )
+UNFINISHED = frozenset({"incomplete", "in_progress", "queued", "pending", "expired"})  # of Responses' `status`
+AT_LIMIT = re.compile(  # Anthropic's, Gemini's, Mistral's, Cohere's and Responses' words for `length`
+    r"(?:finish_reason_)?(?:max_(?:output_|new_|completion_)?tokens|(?:model|max)_length|token_limit)", re.IGNORECASE
+)
 RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')  # Gemini's, in the body
 
 
@@ -220,21 +224,25 @@ def failure_within(answer: object, keys: KeyHider = NO_KEYS) -> HttpFailure | No
     """Return the failure that an answer with status 200, or an event of a stream, reports; None if it reports none.
 
     A gateway has accepted the request before its upstream fails. It then says so in an `error`, of the answer, its
-    first choice or the message, or only in the finish reason.
+    first choice or the message, in a field beside the choices (`_stated_error`), in a status that is not the end, or
+    only in the finish reason. An answer that reports a failure is none, whatever text it has.
 
     Source: OpenRouter, errors (finish_reason "error", `error` in a choice); DeepSeek ("insufficient_system_resource");
-        Z.AI ("sensitive", "network_error"); vLLM and SGLang ("abort"); Gemini ("SAFETY", "RECITATION", ...).
+        Z.AI ("sensitive", "network_error"); vLLM and SGLang ("abort"); Gemini ("SAFETY", "RECITATION", ...); OpenAI's
+        Responses (`status`, `incomplete_details`); MiniMax (`base_resp`); Cloudflare (`success`, `errors`).
     """
     if not isinstance(answer, Mapping):
         return None
     choice = first_choice(answer) or {}
     message = choice.get("message") or choice.get("delta")
     for holder in (answer, choice, message if isinstance(message, Mapping) else {}):
-        if error := holder.get("error"):
+        if error := _stated_error(holder):
             status, said = _status_in(error), json.dumps({"error": error})
             if status is None or (choice and status != httpx.codes.TOO_MANY_REQUESTS):
                 return HttpFailure(ServerFailed, f"the server failed while it answered{_quoted(said, keys)}")
             return failure_of_answer(status, {}, said, keys)
+        if failure := _failure_of_status(holder, keys, is_event="delta" in choice):
+            return failure
     for reason in (choice.get("finish_reason"), choice.get("native_finish_reason")):
         stated = str(reason or "")
         if WITHHELD.search(stated):
@@ -244,6 +252,43 @@ def failure_within(answer: object, keys: KeyHider = NO_KEYS) -> HttpFailure | No
             return HttpFailure(
                 ServerFailed, keys.text(f"the server broke off its answer (finish_reason {stated[:80]})")
             )
+    return None
+
+
+def _stated_error(holder: Mapping[str, object]) -> object:
+    """Return the error that an answer, a choice or a message states, under any of the usual names; None without one."""
+    for name in ("error", "errors", "error_message", "error_msg", "error_code"):
+        error = holder.get(name)
+        if isinstance(error, Mapping) and not any(error.values()):
+            continue
+        if error and error not in ("0", 200, "200"):
+            return error
+    reply = holder.get("base_resp")
+    if isinstance(reply, Mapping) and reply.get("status_code"):
+        return reply
+    if holder.get("success") is False or "error" in (holder.get("object"), holder.get("type")):
+        return {name: holder[name] for name in ("message", "code", "status", "type") if name in holder} or "no success"
+    is_http = any(re.fullmatch(r"[45]\d\d", str(holder.get(name))) for name in ("code", "status", "status_code"))
+    return (
+        {name: holder[name] for name in ("code", "status", "status_code", "message") if name in holder}
+        if is_http
+        else None
+    )
+
+
+def _failure_of_status(holder: Mapping[str, object], keys: KeyHider, *, is_event: bool) -> HttpFailure | None:
+    """Return the failure that the `status` of an answer states; None for an end, and for the limit of tokens."""
+    status, details = holder.get("status"), holder.get("incomplete_details")
+    if not isinstance(status, str):
+        return None
+    reason = str(details.get("reason") or "") if isinstance(details, Mapping) else ""
+    if WITHHELD.search(reason):
+        said = keys.text(f"the server withheld the answer (status {status[:80]}, {reason[:80]})")
+        return HttpFailure(AnswerWithheld, said, is_repeated=True)
+    is_unfinished = status.lower() in UNFINISHED and not is_event and not AT_LIMIT.fullmatch(reason)
+    is_unfinished = is_unfinished and holder.get("finish_reason") != "length"
+    if is_unfinished or BROKEN_OFF.search(status):
+        return HttpFailure(ServerFailed, keys.text(f"the server broke off its answer (status {status[:80]})"))
     return None
 
 

@@ -27,7 +27,7 @@ CREATE TABLE assaymark_schema (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT assaymark_schema_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "assaymark_schema" VALUES('0014');
+INSERT INTO "assaymark_schema" VALUES('0015');
 CREATE TABLE assignments (
 	id INTEGER NOT NULL, 
 	rater INTEGER NOT NULL, 
@@ -720,7 +720,7 @@ CREATE TABLE traces (
 	service TEXT, 
 	version TEXT, 
 	n_bytes BIGINT NOT NULL, 
-	received DOUBLE NOT NULL, 
+	received DOUBLE NOT NULL, n_unpriced INTEGER, 
 	PRIMARY KEY (project, trace_id)
 );
 CREATE TABLE vote_head (
