@@ -8,10 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from assaymark.results.views.tables import run_table
 from rich.console import Console
 
 from assaymark.results.evidence.from_store import run_view
-from assaymark.results.views.tables import run_table
 from assaymark.runs.comparison import comparison_views
 from assaymark.runs.demo import run_demo
 
