@@ -71,7 +71,9 @@ def print_pdf(page: str, path: Path) -> None:
         profile = f"--user-data-dir={folder}/profile"
         command = [browser, *OPTIONS, *as_root, profile, f"--print-to-pdf={printed}", source.as_uri()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+            done = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", timeout=SECONDS, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise StoreError(
                 f"{browser} did not print the report: {error}; write report.html and print that"

@@ -193,7 +193,8 @@ def choose_sandbox(wanted_for: str, *, unsafe: bool = False) -> Sandbox:
         return sandbox
     if sys.platform == "win32":
         wsl = not_here(f"{wanted_for} runs generated code in a sandbox, which")
-        raise PlanError(f"{wsl}, or name one with ASSAYMARK_CODE_CONTAINER ({why})")
+        named = settings.read("ASSAYMARK_CODE_CONTAINER")
+        raise PlanError(f"{wsl}; {why if named else 'or name a container with ASSAYMARK_CODE_CONTAINER'}")
     if unsafe and is_root() and not _is_open_to_all(Path(sys.base_prefix)):
         raise PlanError(
             f"{wanted_for} runs generated code; there is no sandbox here ({why}), and as root it would be run "
