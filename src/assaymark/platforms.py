@@ -22,7 +22,7 @@ from assaymark.settings import home_folder
 
 SYSTEM = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 _WSL = "install assaymark in WSL (`wsl --install`) and run this there, or in a container of Linux"
-_CONTAINER = "run this in a container of Linux (`docker run -it python:3.12 bash`, then `pip install assaymark`)"
+_CONTAINER = "install assaymark in a container of Linux (`docker run -it python:3.12 bash`) and run this there"
 
 
 def not_here(what: str, needs: str = "Linux") -> UsageError:

@@ -75,18 +75,23 @@ print("\u03b1" if "zwei" in sys.argv[1] else "\u03b2")
 """
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the variables of a process that finds Python as on Windows, with a console of cp1252."""
-    facts = tmp_path_factory.mktemp("facts") / "facts.json"
-    names = {module: sorted(missing_names(module)) for module in MODULES}
+def variables(facts: Path, system: str) -> dict[str, str]:
+    """Return the variables of a process that finds Python as on a system, with a console of cp1252."""
+    names = {module: sorted(missing_names(module, system)) for module in MODULES}
     package = str(Path(assaymark.__file__).parent) + os.sep
-    facts.write_text(json.dumps({"package": package, "absent": missing_modules(), "names": names}), encoding="utf-8")
+    known = {"package": package, "system": system, "absent": missing_modules(system), "names": names}
+    facts.write_text(json.dumps(known), encoding="utf-8")
     path = os.pathsep.join([str(HERE / "start"), str(Path(package).parent), str(HERE.parents[1])])
     return {
         **os.environ, "PYTHONPATH": path, "AS_ON_WINDOWS": str(facts), "PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252",
         "ASSAYMARK_THREADS": "1", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the variables of a process on Windows."""
+    return variables(tmp_path_factory.mktemp("facts") / "facts.json", "win32")
 
 
 def run_commands(lines: Sequence[Sequence[object]], environment: dict[str, str], folder: Path) -> list[dict[str, Any]]:
@@ -258,6 +263,23 @@ def test_boards_and_traces_are_served(worked: tuple[Path, list[dict[str, Any]]],
     (exported,) = run_commands([["traces", "export", "-o", "traces.jsonl", "--format", "jsonl"]], environment, folder)
     assert exported["code"] == 0, exported
     assert b"\r" not in (folder / "traces.jsonl").read_bytes()
+
+
+def test_macos_runs_and_refuses(tmp_path: Path) -> None:
+    """Without what macOS lacks a fake model is run, exported and shown on a site; the warm process is refused."""
+    (tmp_path / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in QUESTIONS), encoding="utf-8")
+    (tmp_path / "odd.yaml").write_text(TASK, encoding="utf-8")
+    lines = [
+        ["run", "--model", "fake", "--tasks", "odd.yaml", "--quiet"],
+        ["export", "last", "-o", "run.csv"],
+        ["board", "init", "board.yaml", "--tasks", "odd.yaml"],
+        ["board", "export", "board.yaml", "-o", "site"],
+        ["warm", "start"],
+    ]
+    *done, refused = run_commands(lines, variables(tmp_path / "facts.json", "darwin"), tmp_path)
+    assert failed_ones(done) == []
+    assert refused["code"] == 2
+    assert "the warm process needs Linux, and this is macOS: install assaymark in a container" in refused["errors"]
 
 
 def test_help_needs_nothing_of_linux(environment: dict[str, str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Python's modules lack on Windows, by typeshed, whose stubs say under which `sys.platform` each name is there."""
+"""What Python's modules lack on Windows or macOS, by typeshed, whose stubs say where a name is there."""
 
 import ast
 import sys
@@ -19,23 +19,23 @@ def names_of(module: str, system: str) -> frozenset[str]:
     return frozenset(_defined(ast.parse(path.read_text(encoding="utf-8")).body, system))
 
 
-def missing_names(module: str) -> frozenset[str]:
-    """Return the names that a module has on Linux, but not on Windows."""
-    return names_of(module, "linux") - names_of(module, "win32")
+def missing_names(module: str, system: str = "win32") -> frozenset[str]:
+    """Return the names that a module has on Linux, but not on another system."""
+    return names_of(module, "linux") - names_of(module, system)
 
 
-def missing_modules() -> list[str]:
-    """Return the modules that Windows does not have."""
-    return [name for name in sorted(sys.stdlib_module_names) if _has_stub(name) and _is_missing(name)]
+def missing_modules(system: str = "win32") -> list[str]:
+    """Return the modules that a system does not have."""
+    return [name for name in sorted(sys.stdlib_module_names) if _has_stub(name) and _is_missing(name, system)]
 
 
 def _has_stub(module: str) -> bool:
     return (STUBS / f"{module}.pyi").is_file() or (STUBS / module / "__init__.pyi").is_file()
 
 
-def _is_missing(module: str) -> bool:
+def _is_missing(module: str, system: str) -> bool:
     public = {name for name in names_of(module, "linux") if not name.startswith("_")}
-    return bool(public) and not names_of(module, "win32") & public
+    return bool(public) and not names_of(module, system) & public
 
 
 def _defined(body: Iterable[ast.stmt], system: str) -> Iterable[str]:

@@ -1,11 +1,11 @@
 """Makes Python to this package's files what it is on Windows; loaded by every Python that has this folder on its path.
 
-`AS_ON_WINDOWS` names a JSON file: the package's folder, the modules that Windows lacks, and the names that modules
-lack there, all from typeshed. Whether something is missing is decided by the file that asks for it: libraries have
-code of their own for Windows, which cannot run here, and keep what they need. Beside that, for this package's files,
-also where they go through pathlib, shutil, tempfile or os:
+`AS_ON_WINDOWS` names a JSON file: the package's folder, the system (win32, or macOS's darwin), the modules that it
+lacks, and the names that modules lack there, both from typeshed. Whether something is missing is decided by the file
+that asks for it: libraries have code of their own for Windows, which cannot run here, and keep what they need.
+`sys.platform` is the system. On Windows, for this package's files, also where they go through pathlib, shutil, tempfile
+or os:
 
-- `sys.platform` is win32;
 - a text file without an encoding is an error (it would be read as cp1252), and lines that are written end with CR LF;
 - a file that this process has open is neither removed nor replaced, and renaming replaces nothing.
 """
@@ -26,11 +26,10 @@ _frame = sys._getframe
 _FACTS = json.loads(Path(os.environ["AS_ON_WINDOWS"]).read_text(encoding="utf-8"))
 _PACKAGE = _FACTS["package"]
 _ABSENT = frozenset(_FACTS["absent"])
-_VALUES = {
-    ("sys", "platform"): "win32",
-    ("os", "name"): "nt",
-    ("socket", "SO_EXCLUSIVEADDRUSE"): 2,  # Windows' alone; here the number of SO_REUSEADDR, which Linux accepts
-}
+_VALUES = {("sys", "platform"): _FACTS["system"]}
+if _FACTS["system"] == "win32":
+    _VALUES[("os", "name")] = "nt"
+    _VALUES[("socket", "SO_EXCLUSIVEADDRUSE")] = 2  # Windows' alone; here the number of SO_REUSEADDR
 _BETWEEN = tuple(
     str(Path(os.__file__).with_name(name)) for name in ("pathlib", "shutil", "tempfile", "os.py", "contextlib")
 )
@@ -124,13 +123,15 @@ def _move_as_on_windows(real: Any, *, replaces: bool) -> Any:
     return move
 
 
-builtins.open = io.open = _open_as_on_windows
-os.unlink = os.remove = _remove_as_on_windows(os.unlink)
-os.rename, os.replace = _move_as_on_windows(os.rename, replaces=False), _move_as_on_windows(os.replace, replaces=True)
 for _name, _names in _FACTS["names"].items():
     _take_names(__import__(_name), frozenset(_names) | {name for of, name in _VALUES if of == _name})
 _take_modules()
-_memory: Any = type(psutil.Process().memory_info())
-_memory.peak_wset = property(lambda memory: memory.rss)  # a field of Windows alone
-for _stream in (sys.stdout, sys.stderr):
-    cast("io.TextIOWrapper", _stream).reconfigure(newline="\r\n")
+if _FACTS["system"] == "win32":
+    builtins.open = io.open = _open_as_on_windows
+    os.unlink = os.remove = _remove_as_on_windows(os.unlink)
+    os.rename = _move_as_on_windows(os.rename, replaces=False)
+    os.replace = _move_as_on_windows(os.replace, replaces=True)
+    _memory: Any = type(psutil.Process().memory_info())
+    _memory.peak_wset = property(lambda memory: memory.rss)  # a field of Windows alone
+    for _stream in (sys.stdout, sys.stderr):
+        cast("io.TextIOWrapper", _stream).reconfigure(newline="\r\n")
