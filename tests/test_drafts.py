@@ -58,9 +58,11 @@ def test_a_record_that_points_elsewhere_removes_nothing(tmp_path: Path, own_home
     mine.mkdir()
     host = os.uname().nodename
     for name, content in (("a", f'{{"place": "{mine}", "host": "{host}"}}'), ("b", "[1]"), ("c", "no JSON"), ("d", "")):
-        (own_home / "drafts" / name).write_text(content)
+        (own_home / "drafts" / f"{name}.json").write_text(content)
+        (own_home / "drafts" / f"{name}.lock").touch()
     remove_leftovers()
     assert mine.is_dir()
+    assert list((own_home / "drafts").iterdir()) == []
 
 
 def test_the_old_file_remains_until_the_new_one_is_complete(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Write files atomically: as drafts in the same folder, moved to their path once they are on the disk.
 
-Each draft folder is registered under ASSAYMARK_HOME by a file that stays locked while its process lives. So the
+Each draft folder is registered under ASSAYMARK_HOME beside a lock that is held while its process lives. So the
 leftovers of a killed process are recognised, and the next command removes them.
 """
 
@@ -8,18 +8,15 @@ import json
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from assaymark.platforms import locked, replace_file
 from assaymark.settings import home_folder
-
-if sys.platform != "win32":  # without such locks, only their own process removes drafts
-    import fcntl
 
 PREFIX = ".assaymark-draft-"
 
@@ -59,7 +56,17 @@ def whole_file(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())  # some file systems report a full disk only here
         if target.exists():
             shutil.copymode(target, draft)
-        draft.replace(target)
+        replace_file(draft, target)
+
+
+@contextmanager
+def open_whole(path: Path, errors: str = "strict") -> Iterator[IO[str]]:
+    """Open the draft of a text file, UTF-8 with the line ends that are written, as `whole_file` has it.
+
+    Raises: OSError if it cannot be written.
+    """
+    with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors=errors, newline="") as file:
+        yield file
 
 
 def write_whole(path: Path, text: str, errors: str = "strict") -> None:
@@ -67,27 +74,38 @@ def write_whole(path: Path, text: str, errors: str = "strict") -> None:
 
     Raises: OSError if it cannot be written.
     """
-    with whole_file(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors=errors)
+    with open_whole(path, errors) as file:
+        file.write(text)
 
 
 def remove_leftovers() -> None:
     """Remove the drafts of processes that were killed."""
     try:
-        records = list(_register().iterdir())
+        locks = sorted(_register().glob("*.lock"))
     except OSError:
         return
-    for record in records:
-        with suppress(OSError, ValueError, KeyError, TypeError), record.open("rb+") as file:
-            if not _lock(file):
+    for lock in locks:
+        with suppress(OSError), locked(lock, wait=False) as is_mine:
+            if not is_mine:
                 continue
-            content = json.loads(file.read() or b"null")
-            path = Path(content["place"]) if content else None
-            if path is not None and content["host"] != socket.gethostname():
-                continue
-            if path is not None and path.name.startswith(PREFIX):
-                shutil.rmtree(path, ignore_errors=True)
-            record.unlink()
+            record = lock.with_suffix(".json")
+            if not record.exists() or _remove_draft(record):
+                record.unlink(missing_ok=True)
+                _forget(lock)
+
+
+def _remove_draft(record: Path) -> bool:
+    """Remove what a record names, if it is a draft of this machine; return whether the record is of no more use."""
+    try:
+        content = json.loads(record.read_bytes())
+        place, host = Path(content["place"]), content["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+    if host != socket.gethostname():
+        return False
+    if place.name.startswith(PREFIX):
+        shutil.rmtree(place, ignore_errors=True)
+    return True
 
 
 def _register() -> Path:
@@ -96,32 +114,23 @@ def _register() -> Path:
 
 @contextmanager
 def _registered(path: Path) -> Iterator[None]:
-    """Keep a locked record of a draft folder while it is used; without a writable home folder there is no record."""
-    record = _register() / path.name.removeprefix(PREFIX)
-    try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        file = record.open("xb")
-    except OSError:
-        yield
-        return
-    with file:
-        _lock(file)
+    """Keep a record of a draft folder and a lock while it is used; without a writable home folder there is neither."""
+    record = _register() / f"{path.name.removeprefix(PREFIX)}.json"
+    lock = record.with_suffix(".lock")
+    with ExitStack() as held:
+        with suppress(OSError):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(lock, wait=True))
+            held.callback(_forget, lock)
+            record.write_text(json.dumps({"place": str(path), "host": socket.gethostname()}), encoding="utf-8")
         try:
-            with suppress(OSError):  # a full disk is reported by the draft itself
-                file.write(json.dumps({"place": str(path), "host": socket.gethostname()}).encode())
-                file.flush()
             yield
         finally:
             with suppress(OSError):
                 record.unlink()
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed or the process ends. Returns whether no other process holds the lock."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _forget(lock: Path) -> None:
+    """Remove a lock's file while it is held; on Windows, which refuses that, the release removes it."""
+    with suppress(OSError):
+        lock.unlink()

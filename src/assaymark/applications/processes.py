@@ -7,13 +7,10 @@ JSON (with the row's inputs as `vars`). Exit codes other than 0 are failures.
 import hashlib
 import json
 import os
-import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +22,7 @@ from assaymark.applications.returned import MOST_CHARACTERS, Returned, read_retu
 from assaymark.applications.rows import Row
 from assaymark.errors import Permanent, TimedOut, UsageError
 from assaymark.limits.nesting import parse_json
+from assaymark.platforms import end_group, split_command
 from assaymark.records import JsonValue, canonical_json, content_hash
 
 _QUOTED = 500  # characters of standard error in a message
@@ -49,7 +47,7 @@ class CommandTarget:
     def words(self) -> list[str]:
         """The program and its arguments. Raises: UsageError where there is no such program."""
         try:
-            words = shlex.split(self.command)
+            words = split_command(self.command)
         except ValueError as error:
             raise UsageError(f"exec:{self.command} cannot be read: {error}") from None
         if not words:
@@ -111,7 +109,8 @@ class _BoundCommand:
                     f"{self.name} did not end within {timeout_s:g} s and was ended; raise the time limit"
                 ) from None
             finally:
-                _end(process)
+                end_group(process)
+                process.wait()
             if code != 0:
                 said = _text_of(errors, self.name).strip()[-_QUOTED:]
                 raise Permanent(
@@ -130,13 +129,6 @@ class _BoundCommand:
             if isinstance(parsed, dict) and ("output" in parsed or parsed.get("error")):
                 return read_returned(parsed)
         return read_returned(text)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and what it started, and wait for it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _text_of(file: IO[bytes], name: str) -> str:

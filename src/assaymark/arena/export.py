@@ -23,7 +23,7 @@ from assaymark.arena.arena_log import RECORD_FIELDS, ArenaLog, first_break
 from assaymark.arena.arena_rows import LogHead, VoteRow
 from assaymark.arena.languages import languages_of
 from assaymark.arena.votes import published_row, record_of
-from assaymark.drafts import whole_file
+from assaymark.drafts import open_whole, write_whole
 from assaymark.errors import DataError, MissingExtra, StoreError
 from assaymark.store import Store
 
@@ -167,11 +167,10 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
     except MissingExtra:
         languages = None
     try:
-        with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with open_whole(path, "backslashreplace") as file:
             for vote in ArenaLog(store).votes(until=head.sequence):
                 file.write(json.dumps(published_row(vote, held, groups, languages), ensure_ascii=False) + "\n")
-        with whole_file(head_file(path)) as draft:
-            draft.write_text(json.dumps(asdict(head)) + "\n", encoding="utf-8")
+        write_whole(head_file(path), json.dumps(asdict(head)) + "\n")
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
     return head

@@ -11,8 +11,10 @@ Source: HELM 63754d05, benchmark/metrics/efficiency_metrics.py; Narayanan et al.
 import math
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -119,7 +121,12 @@ class LoadMeter:
         before, after = self._times, _cpu_times(self._stat)
         own = time.process_time() - self._own
         others = steal = None
-        if before is not None and after is not None and (ticks := sum(after) - sum(before)) > 0:
+        if (
+            sys.platform != "win32"
+            and before is not None
+            and after is not None
+            and (ticks := sum(after) - sum(before)) > 0
+        ):
             busy, _, stolen = (end - start for start, end in zip(before, after, strict=True))
             others = min(1.0, max(0.0, busy / ticks - own * os.sysconf("SC_CLK_TCK") / ticks))
             steal = stolen / ticks
@@ -127,10 +134,10 @@ class LoadMeter:
 
 
 def _load_average() -> float | None:
-    try:
-        return os.getloadavg()[0]
-    except (OSError, AttributeError):
-        return None
+    if sys.platform != "win32":
+        with suppress(OSError):
+            return os.getloadavg()[0]
+    return None
 
 
 def _cpu_times(stat: Path) -> tuple[int, int, int] | None:

@@ -27,11 +27,13 @@ import click
 
 from assaymark.cli.output import echo
 from assaymark.cli.signals import Terminated, handle_signals
-from assaymark.cli.warm_client import run_warm
 from assaymark.drafts import remove_leftovers
 from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line
 from assaymark.registry import Registry, nearest
 from assaymark.stopping import ServedToTheEnd
+
+if sys.platform == "linux":
+    from assaymark.cli.warm_client import run_warm
 
 # options that take several words, and what joins the words
 SEVERAL = {
@@ -322,8 +324,10 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
         os.environ["RUST_BACKTRACE"] = "0"  # a panic of a tokenizer's native code is one line of ours
         quieten_libraries()
     try:
-        if argv is None and may_hand_over and not is_cold and (code := run_warm(words, _say)) is not None:
-            return code
+        if sys.platform == "linux" and argv is None and may_hand_over and not is_cold:
+            code = run_warm(words, _say)
+            if code is not None:
+                return code
         remove_leftovers()
         with handle_signals():
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="assaymark", standalone_mode=False)

@@ -12,7 +12,8 @@ from types import FrameType
 
 from assaymark import stopping
 
-HANDLED = ("SIGINT", "SIGTERM", "SIGHUP")  # Ctrl-C; a queueing system's warning before its kill; a closed terminal
+# Ctrl-C; a queueing system's warning before its kill; a closed terminal; Ctrl-Break of Windows
+HANDLED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 STANDARD_ERROR = 2
 
 

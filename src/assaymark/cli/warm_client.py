@@ -23,7 +23,11 @@ from pathlib import Path
 from types import FrameType
 
 from assaymark.errors import StoreError
+from assaymark.platforms import not_here
 from assaymark.settings import VERSION, home_folder
+
+if sys.platform != "linux":
+    raise not_here("the warm process")
 
 SERVED = frozenset({"run", "eval", "race", "reproduce", "demo"})  # commands that load a model, answer and end
 SECONDS = 20.0  # for an answer to the hand-over: the process may be starting another command
@@ -173,7 +177,7 @@ def run_warm(words: Sequence[str], note: Callable[[str], object]) -> int | None:
 
     Raises: WarmProcessLost if it ended before the command did.
     """
-    if sys.platform != "linux" or not words or words[0] not in SERVED:
+    if not words or words[0] not in SERVED:
         return None
     remedy = "`assaymark warm status` says more, and --no-warm omits this line"
     try:

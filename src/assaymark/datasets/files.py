@@ -30,7 +30,7 @@ def file_digest(path: Path) -> str:
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
     note = settings.cache_folder() / "digests" / f"{name}.json"
     try:
-        known = json.loads(note.read_text())
+        known = json.loads(note.read_text(encoding="utf-8"))
         if known["stamp"] == stamp:
             return str(known["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -46,7 +46,7 @@ def remember(note: Path, text: str) -> None:
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         draft = note.with_name(f"{note.name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.tmp")
-        draft.write_text(text)
+        draft.write_text(text, encoding="utf-8")
         draft.replace(note)
     except OSError:
         return

@@ -5,7 +5,6 @@ The page follows the reader's light or dark setting, and prints in black on whit
 Printing of an HTML page to PDF by a browser on this machine (for the reasons see docs/decisions/0004).
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from assaymark.documents.numbers import NOTHING
 from assaymark.documents.plain_text import html_text
 from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import StoreError, UsageError
+from assaymark.platforms import is_root
 
 BROWSERS = (
     "chromium",
@@ -67,11 +67,13 @@ def print_pdf(page: str, path: Path) -> None:
         source, printed = folder / "report.html", folder / "report.pdf"
         source.write_text(page, encoding="utf-8")
         # Chromium refuses to start with its sandbox as root; the page holds no script and loads nothing
-        as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        as_root = ["--no-sandbox"] if is_root() else []
         profile = f"--user-data-dir={folder}/profile"
         command = [browser, *OPTIONS, *as_root, profile, f"--print-to-pdf={printed}", source.as_uri()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+            done = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", timeout=SECONDS, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise StoreError(
                 f"{browser} did not print the report: {error}; write report.html and print that"

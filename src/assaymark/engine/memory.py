@@ -10,13 +10,15 @@ The devices available to this process.
 import ctypes
 import math
 import mmap
-import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
+
+from assaymark.platforms import total_memory_bytes as machine_memory_bytes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -71,7 +73,7 @@ def zeros_apart(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
     if like.device.type != "cpu" or n_bytes == 0:
         return like.new_zeros(*shape)
     memory = mmap.mmap(-1, n_bytes)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if sys.platform == "linux":
         with suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=like.dtype).view(*shape)
@@ -87,7 +89,7 @@ def total_memory_bytes(device: torch.device) -> int:
     """Return the memory of the device, or of the machine for the CPU."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine_memory_bytes()
 
 
 def largest_of(config: object, *names: str) -> int:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
+from assaymark.platforms import take_address
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GRACE_SECONDS = 30  # that requests in progress get after the first signal
@@ -49,7 +50,7 @@ def listen(address: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes any free one. Raises: UsageError where it cannot be had."""
     bare = address.strip("[]")
     listener = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    take_address(listener)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by each connection
     try:
         listener.bind((bare, port))

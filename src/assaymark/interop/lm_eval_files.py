@@ -20,9 +20,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from assaymark.drafts import whole_file
+from assaymark.drafts import open_whole
 from assaymark.errors import StoreError, UsageError
 from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, text_hash, tracker_mapping
+from assaymark.platforms import portable_name
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
 from assaymark.records.json_values import float_of, object_at, object_of, objects_at, texts_of
 from assaymark.results.views.samples import answer_text
@@ -344,7 +345,7 @@ def write_lm_eval_files(
         _write(file, [json.dumps(results, indent=2, default=str, ensure_ascii=False)])
         written = [file]
         for name, lines in samples.items():
-            written.append(folder / f"samples_{name.replace('/', '__')}_{stamp}.jsonl")
+            written.append(folder / f"samples_{portable_name(name)}_{stamp}.jsonl")
             _write(written[-1], [json.dumps(line, default=str, ensure_ascii=False) + "\n" for line in lines])
     except OSError as error:
         raise StoreError(
@@ -362,8 +363,8 @@ def results_table(store: Store, run_id: str) -> str:
 
 
 def sanitised_model(name: str) -> str:
-    """Return lm-eval's folder name for a model."""
-    return UNSAFE.sub("__", name)
+    """Return lm-eval's folder name for a model, or where Windows could not have it one like that."""
+    return portable_name(UNSAFE.sub("__", name))
 
 
 def _targets(path: Path, model: str, stamp: str) -> tuple[Path, Path]:
@@ -374,5 +375,5 @@ def _targets(path: Path, model: str, stamp: str) -> tuple[Path, Path]:
 
 
 def _write(path: Path, texts: list[str]) -> None:
-    with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
+    with open_whole(path, "surrogatepass") as file:
         file.writelines(texts)

@@ -20,6 +20,7 @@ from assaymark.interop.imported import ImportedRun, digest, disagreements, facts
 from assaymark.interop.lm_eval_checks import model_named, refuse_malformed
 from assaymark.interop.log_files import json_object, parse_json
 from assaymark.interop.reported import ReportedValue, in_table_order, reported_estimates
+from assaymark.platforms import portable_name
 from assaymark.records import (
     Estimate,
     GenerateQuery,
@@ -71,7 +72,9 @@ def samples_file(results: Path, task: str) -> Path:
     The file may not exist, since samples are logged only on request.
     """
     stamp = results.stem.partition("_")[2] if results.stem.startswith("results_") else results.stem.rpartition("_")[2]
-    file = results.parent / f"samples_{task.replace('/', '__')}_{stamp}.jsonl"
+    names = (portable_name(task), task.replace("/", "__"))  # ours, and lm-eval's
+    files = [results.parent / f"samples_{name}_{stamp}.jsonl" for name in names]
+    file = next((path for path in files if path.is_file()), files[0])
     if file.is_file() or results.stem.startswith("results_"):
         return file
     arguments = str(object_at(json_object(results), "config").get("model_args") or "")

@@ -8,12 +8,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from os.path import relpath
 from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board import ANY_METRIC, Board, slug
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.platforms import relative_path
 from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
 from assaymark.settings import VERSION
@@ -130,7 +130,7 @@ def _files(board: Board) -> dict[str, str]:
 
 
 def _beside(board: Board, path: Path) -> str:
-    return path.name if board.source is None else relpath(path, board.source.parent)
+    return path.name if board.source is None else relative_path(path, board.source.parent)
 
 
 def _command(words: Sequence[str], profile: str) -> str:

@@ -4,7 +4,6 @@ import csv
 import json
 import math
 from collections.abc import Sequence
-from os.path import relpath
 from pathlib import Path
 
 from assaymark.drafts import write_whole
@@ -12,6 +11,7 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.leaderboard.board import TableFormat
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.columns import FACTS
+from assaymark.platforms import relative_path
 from assaymark.registry import nearest
 
 _PUBLISHED: dict[TableFormat, frozenset[str]] = {  # headings by which a table is recognised
@@ -90,7 +90,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
                 "is named before --tasks)"
             )
         key = "file" if is_file else "task"
-        target = relpath(place, path.parent) if is_file else name
+        target = relative_path(place, path.parent) if is_file else name
         column = place.name.split(".")[0] if is_file else name
         lines.append(f"  - {key}: {json.dumps(target)}\n    column: {json.dumps(column.replace('_', ' '))}\n")
         lines.append("    # category: General\n")
@@ -102,7 +102,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
 def _table(path: Path, table: Path, title: str | None) -> str:
     if not table.is_file():
         raise UsageError(f"file not found: {table}; expected a CSV file")
-    form, quoted = table_format(table), json.dumps(relpath(table, path.parent))
+    form, quoted = table_format(table), json.dumps(relative_path(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
     if form == "csv":

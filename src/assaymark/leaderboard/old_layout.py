@@ -15,6 +15,7 @@ from assaymark.leaderboard.request_files import request_of, write_request
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.stored import is_gated
 from assaymark.leaderboard.table import BoardTable
+from assaymark.platforms import portable_name
 from assaymark.store import Store
 from assaymark.store.outward import outward
 
@@ -48,7 +49,7 @@ def write_old_layout(table: BoardTable, store: Store, folder: Path, *, show_gate
 
 def _place(row: BoardRow) -> str:
     """Return where a model's files lie: `org/name` for a Hub id, else one folder name."""
-    is_safe = is_hub_id(row.model) and ".." not in row.model
+    is_safe = is_hub_id(row.model) and all(portable_name(part) == part for part in row.model.split("/"))
     return row.model if is_safe else sanitised_model(row.model).strip(".") or "model"
 
 

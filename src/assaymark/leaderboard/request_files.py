@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assaymark.drafts import whole_file
+from assaymark.drafts import write_whole
 from assaymark.errors import DataError
 from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
 from assaymark.leaderboard.queue import RunMark
@@ -144,8 +144,7 @@ def write_request(folder: Path, request: RequestFile, place: str) -> Path:
         "license": request.licence,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as draft:
-        draft.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 
 

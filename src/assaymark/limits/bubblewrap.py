@@ -5,17 +5,15 @@ programs and what is named, read-only but for what is named as writable. (Progra
 under a guard with rules of its own, in `scoring.run_code`, whose text is part of what their scores are stored under.)
 """
 
-import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.platforms import is_root
 
 LIBRARIES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 """Files of /etc that programs need."""
@@ -92,7 +90,7 @@ def find_bubblewrap() -> WorkingBubblewrap | None:
     executable = shutil.which("bwrap")
     if executable is None:
         return None
-    for rights in _AS_ROOT if os.getuid() == 0 else _AS_USER:
+    for rights in _AS_ROOT if is_root() else _AS_USER:
         words = [executable, *rights, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/"]
         words += ["--proc", "/proc", "--dev", "/dev", "true"]
         try:
@@ -102,9 +100,3 @@ def find_bubblewrap() -> WorkingBubblewrap | None:
         if done.returncode == 0:
             return WorkingBubblewrap(executable, rights)
     return None
-
-
-def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that was started in a session of its own, with all that is in it; one that has ended is none."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -109,6 +109,7 @@ def _of_repeat(least: int, most: int, body: Any) -> PathCount:
 
 
 MAX_SECONDS = 2.0  # processor time for one pattern and one text; ordinary patterns take milliseconds
+CLOCK_SECONDS = 10.0  # instead, on Windows, where no timer counts a process's own time; starting it takes part of them
 MOST_STEPS = 2e7  # worst-case steps allowed in this process: about 0.2 s at most
 MOST_TIMEOUTS = 10  # per pattern, after which the pattern counts as faulty, not the texts
 WORKER = Path(__file__).with_name("regex_worker.py")
@@ -151,6 +152,9 @@ class _PatternWorker:
     def _exchange(self, data: bytes) -> tuple[bool, list[object] | str] | None:
         """Return the reply to a message, None if the worker died while computing it."""
         send, receive = self._pipes()
+        timer = threading.Timer(CLOCK_SECONDS, cast("subprocess.Popen[bytes]", self._process).kill)
+        if sys.platform == "win32":
+            timer.start()
         try:
             send.write(struct.pack("<Q", len(data)) + data)
             send.flush()
@@ -161,6 +165,8 @@ class _PatternWorker:
         except BaseException:  # after Ctrl-C here the next message would get this one's reply
             self._end()
             raise
+        finally:
+            timer.cancel()
         if not content:
             self._end()
             return None

@@ -5,12 +5,19 @@ Three means, of which the later ones cover what the earlier do not: limits that 
 kernel where this worker may make one (`Cgroup`), which alone counts memory that belongs to no process.
 """
 
+import mmap
 import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from assaymark.platforms import not_here, total_memory_bytes
+
+if sys.platform == "win32":
+    raise not_here("a sandbox with limits")
 
 WATCH_SECONDS = 0.2
 LOWER_PRIORITY = 5  # of a job, than of the worker that watches it
@@ -18,12 +25,11 @@ DISK_SECONDS = 2.0
 MOST_DEPTH = 64  # of folders
 MOST_ENTRIES = 500_000  # files and folders
 SHARE_OF_MEMORY = 0.8  # the rest is the worker's and the system's
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_here() -> int:
     """Return the bytes of memory that jobs may use by default: a share of this machine's, or of its container's."""
-    whole = _PAGE * os.sysconf("SC_PHYS_PAGES")
+    whole = total_memory_bytes()
     with suppress(OSError, ValueError):  # the file contains "max" where there is no limit
         whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     return int(SHARE_OF_MEMORY * whole)
@@ -121,7 +127,7 @@ class Watch:
         for process_id in processes:
             with suppress(OSError, ValueError, IndexError):
                 n_tasks += int(Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()[17])
-                n_bytes += int(Path(f"/proc/{process_id}/statm").read_bytes().split()[1]) * _PAGE
+                n_bytes += int(Path(f"/proc/{process_id}/statm").read_bytes().split()[1]) * mmap.PAGESIZE
         if n_tasks > limits.n_processes:
             return too_many
         if n_bytes > limits.memory_bytes:

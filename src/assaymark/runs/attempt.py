@@ -5,7 +5,6 @@ Runs and audits both work this way, so both are resumed by the same command and 
 Score responses: one request with all of its outputs at a time, by its task's own scoring.
 """
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from assaymark.limits.characters import exception_text
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.models.text.reasoning import unremoved_reasoning
+from assaymark.platforms import peak_memory_bytes
 from assaymark.records import JsonValue, Output, Progress, Request, Sample, Score, ScoreStatus, content_hash
 from assaymark.runs.chunks import Chunk
 from assaymark.store import OpenRun, Store
@@ -237,7 +237,7 @@ class Attempt:
         if not self.n_answered:
             earlier = self.store.run(self.run_id).summary.get("work")
             return {} if earlier is None else {"work": earlier}
-        return {"work": {"n_tokens": self.n_tokens, "seconds": self.seconds, "peak_bytes": _peak_bytes()}}
+        return {"work": {"n_tokens": self.n_tokens, "seconds": self.seconds, "peak_bytes": peak_memory_bytes()}}
 
     def _close(self, status: str, summary: Mapping[str, JsonValue]) -> None:
         """Flush and close the attempt; where that fails, release the run for others to take over."""
@@ -253,13 +253,3 @@ def _after(n_done: int, n_all: int, observe: Callable[[Progress], None] | None) 
     if observe is None:
         return None
     return lambda part: observe(replace(part, n_outputs_done=n_done + part.n_outputs_done, n_outputs=n_all))
-
-
-def _peak_bytes() -> int | None:
-    """Return the most memory this process has had, in bytes; None where the system does not say (Windows)."""
-    try:
-        from resource import RUSAGE_SELF, getrusage
-    except ImportError:
-        return None
-    # Linux counts KiB, macOS bytes
-    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

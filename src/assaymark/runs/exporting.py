@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from assaymark.drafts import draft_folder, whole_file
+from assaymark.drafts import draft_folder, open_whole, whole_file
 from assaymark.errors import StoreError, UsageError
 from assaymark.registry import Registry
 from assaymark.runs.run import Run
@@ -123,7 +123,7 @@ def export_wrong(
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with open_whole(target, "backslashreplace") as file:
             file.writelines(lines_of(counted()))
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
@@ -157,7 +157,7 @@ def write_model_index(run: Run, path: Path) -> None:
     from assaymark.interop.export_tables import model_index
 
     run.refuse_without_results()
-    path.write_text(model_index(run.store, run.id), encoding="utf-8")
+    path.write_text(model_index(run.store, run.id), encoding="utf-8", newline="")
 
 
 def _table(run: Run, path: Path, function: str) -> None:
@@ -165,7 +165,7 @@ def _table(run: Run, path: Path, function: str) -> None:
 
     run.refuse_without_results()
     text = getattr(export_tables, function)(export_tables.estimate_rows(run.store, run.id))
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", newline="")
 
 
 write_csv = partial(_table, function="to_csv")

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from assaymark.drafts import whole_file
+from assaymark.drafts import open_whole, whole_file, write_whole
 from assaymark.errors import DataError, StoreError, UsageError
+from assaymark.platforms import portable_name
 from assaymark.records import JsonValue, Sample
 from assaymark.records.previews import is_in_preview
 from assaymark.runs.prepare import split_names
@@ -92,7 +93,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
     samples = sorted(bound.samples(), key=lambda sample: sample.index)
     wanted = _secret(bound, options)
     folder = options.output or Path()
-    stem = wanted.task.replace("/", "__") + (f"-{options.version}" if options.version else "")
+    stem = portable_name(wanted.task) + (f"-{options.version}" if options.version else "")
     secret_file, commitment_file = folder / f"{stem}{SEAL}", folder / f"{stem}{COMMITMENT}"
     secret = _kept(secret_file, wanted) if secret_file.exists() else wanted
     commitment = commit(secret, [sample.row for sample in samples])
@@ -110,13 +111,12 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
             with whole_file(secret_file) as draft:  # first: without it the rows could not be revealed
                 draft.touch(mode=0o600)
                 draft.chmod(0o600)
-                draft.write_text(secret.to_text(), encoding="utf-8")
+                draft.write_text(secret.to_text(), encoding="utf-8", newline="")
             secret_file.chmod(0o600)
             if known is None or known.commitment is None:
                 opened.seals.put(_sealed_task(secret, commitment))
             opened.seals.learn_rows(secret.dataset_hash, samples, all_rows=True)
-            with whole_file(commitment_file) as draft:
-                draft.write_text(commitment.to_text(), encoding="utf-8", errors="backslashreplace")
+            write_whole(commitment_file, commitment.to_text(), "backslashreplace")
     return Sealed(commitment, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
 
 
@@ -165,7 +165,7 @@ def reveal_task(
     file = (options.output or seal.parent) / seal.name.replace(SEAL, ".preview.jsonl" if preview_only else REVEALED)
     with _writing(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as draft, draft.open("w", encoding="utf-8") as lines:
+        with open_whole(file) as lines:
             for row in open_rows(secret, [samples[at].row for at in positions], positions):
                 lines.write(row.to_line())
     if not preview_only:

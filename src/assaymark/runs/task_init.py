@@ -6,6 +6,7 @@ from pathlib import Path
 
 from assaymark.drafts import write_whole
 from assaymark.errors import UsageError
+from assaymark.platforms import portable_name
 from assaymark.records import JsonValue
 from assaymark.settings import data_folder
 from assaymark.tasks.catalog import Catalog
@@ -67,8 +68,8 @@ def init_task(source: str, options: InitOptions) -> WrittenTask:
     catalog = Catalog.open([Path(each).expanduser() for each in options.include_path])
     new = new_task(source, own, folder, catalog, name=options.name, like=options.like, fewshot=options.fewshot)
     name = str(new.task["task"])
-    file = options.output or folder / f"{name}.yaml"
-    group_file = None if new.group is None else file.with_name(f"{new.group['group']}.yaml")
+    file = options.output or folder / f"{portable_name(name)}.yaml"
+    group_file = None if new.group is None else file.with_name(f"{portable_name(str(new.group['group']))}.yaml")
     for target in (file, group_file):
         if target is not None and target.exists():
             raise UsageError(f"{target} exists already; remove it, or write elsewhere with --output FILE")

@@ -16,7 +16,7 @@ from typing import Final
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE
 from assaymark.documents.numbers import counted
-from assaymark.drafts import whole_file
+from assaymark.drafts import open_whole
 from assaymark.errors import DataError, MalformedSample, StoreError, UnknownName, UsageError
 from assaymark.records import JsonValue, Sample, ScoreStatus
 from assaymark.registry import nearest
@@ -141,7 +141,7 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
         _mark(run, target, maker.n_by_subject)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with open_whole(target, "backslashreplace") as file:
             file.writelines(f"{json.dumps(example, ensure_ascii=False)}\n" for example in examples)
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error

@@ -9,12 +9,10 @@ run in the answer's process, so an answer can cheat them; the tricks that are kn
 
 import contextlib
 import json
-import os
 import re
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +27,7 @@ from typing import Protocol
 from assaymark import settings
 from assaymark.errors import PlanError
 from assaymark.limits.system_folders import system_mounts
+from assaymark.platforms import end_group, is_root, not_here
 
 GUARD = Path(__file__).with_name("code_guard.py")
 RUNNER = Path(__file__).with_name("code_runner.py")
@@ -111,7 +110,7 @@ class Bubblewrap:
         """Run the program."""
         limits = limits or Limits()
         python, binds = _interpreter()
-        as_root = os.getuid() == 0
+        as_root = is_root()
         words = [self.executable, "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         # root needs no user namespace: each program gets a user of its own, without which processes are not counted
@@ -160,7 +159,7 @@ class Unprotected:
         """Run the program in an empty folder that is removed afterwards; where we are root, as an unprivileged user."""
         limits = limits or Limits()
         python = Path(sys.executable).resolve()
-        drop = os.getuid() == 0
+        drop = is_root()
         with tempfile.TemporaryDirectory(prefix="assaymark-code-", ignore_cleanup_errors=True) as folder:
             Path(folder).chmod(0o777 if drop else 0o700)
             return _run(_guarded(str(python), limits, as_root=drop), program, limits, tests=tests, cwd=folder)
@@ -192,7 +191,11 @@ def choose_sandbox(wanted_for: str, *, unsafe: bool = False) -> Sandbox:
     sandbox, why = find_sandbox()
     if sandbox is not None:
         return sandbox
-    if unsafe and os.getuid() == 0 and not _is_open_to_all(Path(sys.base_prefix)):
+    if sys.platform == "win32":
+        wsl = not_here(f"{wanted_for} runs generated code in a sandbox, which")
+        named = settings.read("ASSAYMARK_CODE_CONTAINER")
+        raise PlanError(f"{wsl}; {why if named else 'or name a container with ASSAYMARK_CODE_CONTAINER'}")
+    if unsafe and is_root() and not _is_open_to_all(Path(sys.base_prefix)):
         raise PlanError(
             f"{wanted_for} runs generated code; there is no sandbox here ({why}), and as root it would be run "
             f"without privileges, by a Python in {sys.base_prefix} that only root can read. Run as another user, or "
@@ -307,8 +310,7 @@ def _encodable(text: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    end_group(process)
     process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:

@@ -24,7 +24,8 @@ from types import MappingProxyType
 from typing import IO, NotRequired, TypedDict, cast
 
 from assaymark.errors import PlanError
-from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, kill_group, limited
+from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, limited
+from assaymark.platforms import end_group
 from assaymark.records import JsonValue, content_hash
 from assaymark.scoring.metric import SIMULATED, metric
 from assaymark.scoring.run_code import Bubblewrap, Container, Limits, Sandbox
@@ -290,7 +291,7 @@ class Simulator:
 
 def _end(process: "subprocess.Popen[bytes]") -> bytes:
     """End a process; return what it wrote of errors."""
-    kill_group(process)
+    end_group(process)
     with contextlib.suppress(OSError, ValueError):  # what was not written yet, and pipes that are closed
         return process.communicate()[1]
     return b""

@@ -18,6 +18,7 @@ import errno
 import os
 import re
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -197,7 +198,8 @@ class OpenStore(Protocol):
 
 
 _OPEN: "WeakSet[Database]" = WeakSet()
-os.register_at_fork(after_in_child=_OPEN.clear)  # a connection belongs to the process that opened it
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_OPEN.clear)  # a connection belongs to the process that opened it
 
 
 @atexit.register

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from assaymark.platforms import is_running
+
 STARTED = 19  # the 22nd field of /proc/PID/stat, counted after the process's name and from its state
 
 
@@ -53,12 +55,8 @@ class Owner:
         """Whether the process is known to have ended; False if this machine cannot know."""
         if self.host != socket.gethostname()[:255] or self.machine != _machine():
             return False
-        try:
-            os.kill(self.process_id, 0)
-        except ProcessLookupError:
+        if not is_running(self.process_id):
             return True
-        except OSError:
-            return False  # another user's process
         if self.started is None:
             return False
         return _started(self.process_id) != self.started

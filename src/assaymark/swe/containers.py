@@ -10,12 +10,14 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from assaymark.errors import PlanError
+from assaymark.platforms import not_here
 
 ENGINES = ("docker", "podman")
 PROBE_SECONDS = 120.0
@@ -137,6 +139,8 @@ def find_engine(name: str, image: str) -> ContainerEngine:
 
 
 def _candidates(name: str, image: str) -> list[ContainerEngine]:
+    if sys.platform == "win32":
+        raise not_here("a container of a patch")
     user = ("--user", f"{os.getuid()}:{os.getgid()}")
     inside = () if os.getuid() == 0 else ("--userns", "keep-id")
     raised = ("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=8192:8192")

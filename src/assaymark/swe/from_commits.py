@@ -15,13 +15,13 @@ from pathlib import Path
 
 from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError
+from assaymark.platforms import alone
 from assaymark.settings import home_folder
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import git, make_base_copy
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.instances import LONGEST_PATCH, Instance, text_sha
-from assaymark.swe.locks import alone
 from assaymark.swe.log_parsing import status_key
 from assaymark.swe.patches import is_test_path
 from assaymark.swe.sandbox import SweLimits

@@ -18,6 +18,7 @@ from typing import Protocol
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
 from assaymark.models.workers.cluster import run_on_cluster
+from assaymark.platforms import alone
 from assaymark.settings import VERSION
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.store.connection import OpenStore
@@ -26,7 +27,6 @@ from assaymark.swe.base_copies import Repositories, make_base_copy
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading_log import Check, Grading, GradingDetails, GradingLog
 from assaymark.swe.instances import Instance, Prediction, is_empty
-from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, working_sandbox
 from assaymark.swe.verdicts import TestLists, disagreements, grade_tests
 

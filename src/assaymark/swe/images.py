@@ -5,11 +5,11 @@ from pathlib import Path
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import PlanError
+from assaymark.platforms import alone
 from assaymark.settings import home_folder
 from assaymark.swe.containers import find_engine, image_sha
 from assaymark.swe.environments import Environment
 from assaymark.swe.instances import text_sha
-from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
 COPYING = SweLimits(seconds=300, memory_bytes=1 << 30, n_processes=64)

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError, PlanError
+from assaymark.platforms import alone
 from assaymark.settings import home_folder
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.base_copies import Repositories, git, make_base_copy
 from assaymark.swe.environments import Environment, interpreter_of
 from assaymark.swe.images import LEFT_OUT, MOST_FILES
 from assaymark.swe.instances import Instance, text_sha
-from assaymark.swe.locks import alone
 from assaymark.swe.pins import Pins, pins_of, python_named
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 

@@ -6,6 +6,7 @@ Only the copy, and memory as /tmp, can be written. Without either nothing is run
 import os
 import selectors
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,12 +21,15 @@ from assaymark.limits.bubblewrap import (
     OpenedPaths,
     WorkingBubblewrap,
     find_bubblewrap,
-    kill_group,
     limited,
 )
 from assaymark.limits.resources import Cgroup, Resources, Watch
+from assaymark.platforms import end_group, not_here
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.containers import ContainerEngine, container_name, find_engine, host_variables
+
+if sys.platform == "win32":
+    raise not_here("a sandbox of a patch")
 
 POLL_SECONDS = 0.1
 PIECE = 1 << 16
@@ -238,7 +242,7 @@ def _listen(
         finally:
             if container is not None and not has_ended:  # its processes are not below ours
                 container.engine.remove(container.name)
-            kill_group(process)
+            end_group(process)
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:

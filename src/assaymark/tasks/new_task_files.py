@@ -4,7 +4,6 @@ A task like another one has its prompt to the byte. Its templates are kept, afte
 the user's file the names that the templates use: `{% set question = stem %}`.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from assaymark.errors import DataError, UsageError
+from assaymark.platforms import relative_path
 from assaymark.tasks.bad_rows import template_columns
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import (
@@ -112,7 +112,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
 def _relative(path: Path, folder: Path) -> str:
     if not path.expanduser().is_file():
         raise DataError(f"no file '{path}' in {Path.cwd()}")
-    return os.path.relpath(path.expanduser().resolve(), folder.resolve())
+    return relative_path(path.expanduser().resolve(), folder.resolve())
 
 
 # ------------------------------------------------------------------------------------- like another task

@@ -229,11 +229,12 @@ class OwnDataset:
 
 def dataset_name(text: str) -> DatasetName | None:
     """Return the data set that a name stands for: a folder of rows, or the form of a Hub id; None for other names."""
-    path, *rest = text.split(":")
+    drive, plain = os.path.splitdrive(text)
+    path, *rest = plain.split(":")
     if len(rest) > 2:
         return None
     config, split = (*(part or None for part in rest), None, None)[:2]
-    folder = Path(path).expanduser()
+    folder = Path(drive + path).expanduser()
     if path and folder.is_dir():
         inner = (folder, folder / "data", *(each for each in folder.iterdir() if each.is_dir()))
         is_set = any(split_files(each) for each in inner)

@@ -14,6 +14,8 @@ from assaymark.cli.main import main, quieten_libraries, yield_while_waiting
 from assaymark.cli.warm_client import process_facts, socket_folder, socket_name
 from assaymark.warm.server import WarmServer, become, import_for, modules_of_run
 
+assert sys.platform == "linux"  # noqa: S101 - else the server could not be imported
+
 LOCK_SECONDS = 10.0  # a process that was stopped has removed its socket, and may take a moment to end
 
 

@@ -14,7 +14,11 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json
 from assaymark.cli.warm_client import SERVED, connect, process_facts, socket_folder, socket_name
 from assaymark.errors import StoreError, UsageError
+from assaymark.platforms import not_here
 from assaymark.warm.server import WarmFacts, ask, difference
+
+if sys.platform != "linux":
+    raise not_here("the warm process")
 
 WAIT_SECONDS = 20.0  # of `restart`, for a stopped process without commands to end
 USED_BY = ", ".join(f"`{name}`" for name in sorted(SERVED))
@@ -97,8 +101,6 @@ def stop() -> int:
 
 def _asked(what: str) -> WarmFacts | None:
     """Ask the process; None if there is none. A socket that nobody answers is removed."""
-    if sys.platform != "linux":
-        raise UsageError("the warm process needs Linux: elsewhere libraries do not survive a fork")
     try:
         connection = connect(socket_folder())
         return None if connection is None else ask(connection, what)

@@ -30,14 +30,18 @@ from typing import Any, TypedDict
 
 from assaymark.cli.main import main
 from assaymark.cli.warm_client import LINE, TO_GROUP, TO_PROCESS, peer_user, read_line, socket_name
+from assaymark.platforms import not_here
 from assaymark.records import JsonValue
+
+if sys.platform != "linux":  # elsewhere libraries do not survive a fork
+    raise not_here("the warm process")
 
 KILL_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 SECONDS = 5.0  # in which a client that has connected must have sent its command, and must read a reply
 MOST_PENDING = 64  # clients that have connected and not yet sent their command
 PASSED_ON = frozenset(int(getattr(signal, name)) for name in (*TO_GROUP, *TO_PROCESS, "SIGSTOP", "SIGCONT"))
 OWN_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-_PRCTL = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
+_PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def modules_of_run(models: Sequence[str]) -> list[str]:
@@ -316,8 +320,7 @@ class WarmServer:
         child = os.fork()
         if not child:
             os.setpgid(0, 0)
-            if _PRCTL is not None:
-                _PRCTL(KILL_WITH_PARENT, signal.SIGKILL)
+            _PRCTL(KILL_WITH_PARENT, signal.SIGKILL)
             if os.getppid() != own:
                 os._exit(1)
             self.close()

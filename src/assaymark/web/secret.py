@@ -36,7 +36,7 @@ class Signer:
 def _write_new(path: Path) -> None:
     """Write a new secret, unless another process was first, whose file is whole then."""
     draft = path.with_name(f"{FILE}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(secrets.token_hex(32))
     try:
         with suppress(FileExistsError):
@@ -59,7 +59,7 @@ def server_secret() -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _write_new(path)
-        secret = path.read_text().strip()
+        secret = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise UsageError(f"cannot read or write {path}: {error}; or set ASSAYMARK_SECRET") from error
     if len(secret) < SHORTEST:

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
+from assaymark.platforms import take_address
 from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, plain_response
@@ -291,7 +292,7 @@ def listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
     # with the protocol named, asyncio sends headers and body without waiting 40 ms for an acknowledgement (TCP_NODELAY)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    take_address(listener)
     try:
         listener.bind((bare, port))
         listener.listen(1024)  # so that whoever reads the address printed can connect

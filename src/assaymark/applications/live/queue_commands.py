@@ -158,7 +158,7 @@ def to_rows(
     """
     need_extra()
     from assaymark.applications.live.datasets import RowCounts
-    from assaymark.drafts import whole_file
+    from assaymark.drafts import open_whole
 
     path = Path(output)
     if not traces and options["words"] is None and options["dataset"] is None:
@@ -170,7 +170,7 @@ def to_rows(
     with open_store(store) as opened:
         number = project_of(opened, project)
         contents = _rows(opened, number, traces, options, counts, _digests_in(path) if earlier else {})
-        with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with open_whole(path, "backslashreplace") as file:
             file.write(earlier if not earlier or earlier.endswith("\n") else f"{earlier}\n")
             for content in contents:
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")

@@ -227,9 +227,9 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
 def export(*, project: str | None, kind: str, output: str, store: str | None) -> None:
     """Write all traces of a project to a file."""
     need_extra()
-    from assaymark.drafts import whole_file
+    from assaymark.drafts import open_whole
 
-    with open_store(store) as opened, whole_file(Path(output)) as path, path.open("w", encoding="utf-8") as file:
+    with open_store(store) as opened, open_whole(Path(output)) as file:
         rows = TraceLog(opened).all_spans(project_of(opened, project))
         n_written = _write_otlp(rows, file) if kind == "otlp" else _write_lines(rows, file)
     echo(f"{n_written:,} spans in {output}")

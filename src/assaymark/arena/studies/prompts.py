@@ -22,6 +22,7 @@ from assaymark.limits.nesting import parse_json
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.models.plain_prompts import STOP, PromptWriter
+from assaymark.platforms import alone
 from assaymark.records import GenerationSettings, JsonValue
 from assaymark.results.model_names import short_model_name
 from assaymark.runs.prepare import model_of
@@ -72,8 +73,8 @@ def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
     Raises: UsageError if it cannot be written, or another process is adding answers to it.
     """
     try:
-        with path.open("ab+") as file:
-            if not _is_locked(file):
+        with alone(f"answers in {path.resolve()}", wait=False) as is_alone, path.open("ab+") as file:
+            if not is_alone:
                 raise UsageError(f"another process adds answers to {path}; wait for it, or name another file with -o")
             _end_last_line(file)
 
@@ -91,19 +92,6 @@ def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
             yield add
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error}; what it has is not asked again") from error
-
-
-def _is_locked(file: IO[bytes]) -> bool:
-    """Lock an open file for this process, and return whether that was possible; True where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _end_last_line(file: IO[bytes]) -> None:

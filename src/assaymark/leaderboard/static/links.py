@@ -12,10 +12,11 @@ from html import escape, unescape
 from posixpath import dirname, relpath
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from assaymark.platforms import portable_name
+
 _TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][\w-]*)(?P<rest>(?:[^"'<>]|"[^"]*"|'[^']*')*)>""")
 _ATTRIBUTE = re.compile(r"""\s([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*\.")  # names that Windows does not allow
 ADDRESSES = {"href", "src", "action", "data-rows"}
 _OWN_FOLDER = re.compile(r"(/board/[^/?]+)(/charts|\.csv|\.jsonl|\.parquet)?")  # what may lack its query
 
@@ -87,7 +88,7 @@ def file_name(address: str) -> str:
         parts.append(re.sub(r"[^\w.]+", "-", unquote(query), flags=re.ASCII))
     kept = [
         part
-        if _PLAIN.fullmatch(part) and not _RESERVED.fullmatch(part) and not part.lower().endswith(".html")
+        if _PLAIN.fullmatch(part) and portable_name(part) == part and not part.lower().endswith(".html")
         else f"~{_hash(part)}"
         for part in parts
     ]

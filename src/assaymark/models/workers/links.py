@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from assaymark.engine.generation import GenerationDefaults, GenerationPrompt
 from assaymark.engine.options import EngineInfo, EngineSettings
@@ -29,6 +29,7 @@ from assaymark.models.text.stops import StopTexts
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.token_engine import SpanResult, TextResult
 from assaymark.models.workers.ranges import RangeReport
+from assaymark.platforms import replace_file
 from assaymark.settings import cache_folder, process_of, thread_count
 
 POLL_SECONDS = 0.2
@@ -147,7 +148,7 @@ class WorkerLinks:
         """Accept connections until all is closed; those without the key are rejected."""
         while not self._is_closing:
             try:
-                self._arrived.append(self._listener.accept())
+                self._arrived.append(cast("Connection[WorkerOrder, WorkerMessage]", self._listener.accept()))
             except (OSError, EOFError, AuthenticationError):
                 continue
 
@@ -230,7 +231,7 @@ def invite(address: object, key: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         json.dump({"address": address, "key": key.hex()}, file)
-    draft.replace(path)
+    replace_file(draft, path)
     return path

@@ -16,7 +16,7 @@ from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from assaymark.engine.generation import GenerationPrompt, GenerationReport
 from assaymark.engine.options import EngineSettings
@@ -27,6 +27,7 @@ from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
 from assaymark.models.token_engine import SpanResult, TextResult
 from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, WorkerMessage, WorkerOrder, folder_of_launch
 from assaymark.models.workers.ranges import RangeReport
+from assaymark.platforms import is_running
 from assaymark.records import JsonValue
 from assaymark.settings import process_of
 
@@ -148,7 +149,7 @@ def _device_of(number: int, wanted: str) -> str:
 
 def _end_with(parent: int) -> None:
     """End this process when its parent has ended, even in the middle of a computation."""
-    while os.getppid() == parent:
+    while os.getppid() == parent and is_running(parent):  # on Windows a parent's number does not change
         time.sleep(POLL_SECONDS)
     os._exit(1)
 
@@ -178,7 +179,7 @@ def serve_if_launched() -> bool:
             )
         time.sleep(POLL_SECONDS)
     driver = int(json.loads(lead.read_text(encoding="utf-8"))["pid"])
-    while _is_alive(driver):
+    while is_running(driver):
         connection = _connect(_read(lead.with_name("invitation.json")))
         if connection is None:
             time.sleep(POLL_SECONDS)
@@ -194,16 +195,6 @@ def _is_fresh(path: Path) -> bool:
         started = launcher.stat().st_ctime if launcher.exists() else 0.0
         return path.stat().st_mtime >= started - 1 and path.stat().st_size > 0
     return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _read(path: Path) -> Mapping[str, JsonValue] | None:
@@ -224,7 +215,7 @@ def _connect(invitation: Mapping[str, JsonValue] | None) -> "Connection[WorkerMe
         case _:
             return None
     with suppress(OSError, EOFError, AuthenticationError):
-        return Client(target, authkey=bytes.fromhex(key))
+        return cast("Connection[WorkerMessage, WorkerOrder]", Client(target, authkey=bytes.fromhex(key)))
     return None
 
 

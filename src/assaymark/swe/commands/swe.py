@@ -1,5 +1,6 @@
 """`assaymark swe`: software-engineering tasks, from instances to a report."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,6 +9,7 @@ import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.platforms import not_here
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option
 from assaymark.swe.commands.printed_reports import (
@@ -18,6 +20,9 @@ from assaymark.swe.commands.printed_reports import (
     print_report,
     print_split,
 )
+
+if sys.platform == "win32":
+    raise not_here("`assaymark swe`")
 
 if TYPE_CHECKING:
     from assaymark.store import Store

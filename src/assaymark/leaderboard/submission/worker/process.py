@@ -32,6 +32,10 @@ from assaymark.leaderboard.submission.worker.messages import (
 from assaymark.leaderboard.submission.worker.sandbox import job_command, package_folders
 from assaymark.limits.bubblewrap import WorkingBubblewrap
 from assaymark.limits.resources import Cgroup, Resources, Watch
+from assaymark.platforms import end_group, not_here
+
+if sys.platform == "win32":
+    raise not_here("evaluating submissions")
 
 POLL_SECONDS = 0.2
 LONGEST_LOG = 200_000  # bytes of its end
@@ -203,8 +207,7 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    end_group(process)
     process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:

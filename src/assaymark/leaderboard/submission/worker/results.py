@@ -9,15 +9,20 @@ import math
 import os
 import sqlite3
 import stat
+import sys
 import zlib
 from contextlib import closing
 from pathlib import Path
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError
+from assaymark.platforms import not_here
 from assaymark.records import RunPlan
 from assaymark.scoring.metrics import find_metric
 from assaymark.store import Store
+
+if sys.platform == "win32":
+    raise not_here("evaluating submissions")
 
 STORE = "run.sqlite"
 PIECE = 1 << 20

@@ -1,0 +1,1 @@
+"""The folder on the path of a process that is to find Python as on Windows."""
