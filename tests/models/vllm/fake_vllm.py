@@ -52,6 +52,7 @@ class LLM:
     gpu_memory_utilization: float = 0.9
     quantization: str | None = None
     block_size: int | None = None
+    use_tqdm_on_load: bool = True
     enforce_eager: bool = False
 
     def __post_init__(self) -> None:

@@ -16,7 +16,12 @@ from tests.models.vllm.fake_vllm import put_in_place
 from tests.recorded import sha256
 
 Row = dict[int, SimpleNamespace]
-PLACES = ("model", "tokenizer", "trust_remote_code")  # of the arguments of `LLM`
+WITHOUT_EFFECT = (
+    "model",
+    "tokenizer",
+    "trust_remote_code",
+    "use_tqdm_on_load",
+)  # on answers, of the arguments of `LLM`
 
 
 class SamplingParams:
@@ -33,7 +38,7 @@ class LLM:
 
     def __init__(self, **arguments: Any) -> None:
         self.folder = Path(arguments["model"])
-        self.arguments = {name: value for name, value in arguments.items() if name not in PLACES}
+        self.arguments = {name: value for name, value in arguments.items() if name not in WITHOUT_EFFECT}
         self.calls: list[list[tuple[list[int], dict[str, Any]]]] = []
         block = arguments.get("block_size", 128)
         cache = SimpleNamespace(block_size=block, enable_prefix_caching=arguments.get("enable_prefix_caching", True))

@@ -39,6 +39,7 @@ from assaymark.models.text.spans import QueryReader, fingerprint_of
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
+from assaymark.models.vllm.processes import Aside, interruptible, own_processes
 from assaymark.models.vllm.shared_prefixes import (
     NAMES_IDS,
     READS_CACHE,
@@ -88,11 +89,14 @@ class VllmEngine:
         self._library = vllm
         self._folder = folders.model
         engine_arguments = _engine_arguments(arguments, identity, folders)
+        own_processes()
+        self._aside = Aside()
         try:
-            self._llm: LLM | None = vllm.LLM(**engine_arguments)
+            with interruptible(), self._aside.starting():
+                self._llm: LLM | None = vllm.LLM(**engine_arguments)
         except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
-                f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
+                f"vLLM cannot load {identity.name}: {self._aside.cause_of(error)}; a smaller max_model_len or a larger "
                 "gpu_memory_utilization often helps"
             ) from error
         self._lora = _adapter(folders.adapter)
@@ -222,7 +226,7 @@ class VllmEngine:
             return list(outputs)[-len(prompts) :]  # after those of a call that was interrupted
         except Exception as error:  # any error means that the whole batch failed
             raise_if_requested()  # Ctrl-C reaches the processes of vLLM, too
-            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {self._aside.cause_of(error)}") from error
 
     def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> "SamplingParams":
         """Return vLLM's settings for continuing a prompt.
@@ -291,6 +295,7 @@ def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders
         "dtype": identity.dtype,
         "max_model_len": identity.max_length,
         "trust_remote_code": arguments.local.trust_remote_code,
+        "use_tqdm_on_load": False,
         **small_blocks,
         **arguments.engine,
     }
@@ -330,15 +335,13 @@ def _reason(output: "CompletionOutput") -> FinishReason:
     return "stop" if isinstance(output.stop_reason, str) else "eos"
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
 KIND = "vllm"
 
 
 class VllmModel(LocalModel):
     """A causal language model run by vLLM."""
+
+    loading_step = "starting vLLM"
 
     def __init__(self, arguments: VllmArguments) -> None:
         super().__init__(arguments.local)
