@@ -10,7 +10,7 @@ from typing import Any
 from assaymark.engine.trie import plan_trie
 from assaymark.models.create import create_model
 from assaymark.models.text.spans import span_batch
-from assaymark.records import LoglikelihoodQuery, Query, Request, RollingQuery
+from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Query, Request, RollingQuery
 from benchmarks.peak_memory import device_peak_bytes, host_peak_bytes
 
 
@@ -25,12 +25,17 @@ def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, 
     requests: list[Request] = []
     for (task, doc), held in grouped.items():
         queries: list[Query] = []
+        segments: tuple[str, ...] = ()
         for index, each in enumerate(held):
             if each[2] == "loglikelihood":
                 queries.append(LoglikelihoodQuery(index, each[4], segments=(each[3],)))
+            elif each[2] == "generate_until":
+                segments = (each[3],)
+                settings = GenerationSettings(max_tokens=each[4]["max_gen_toks"], stop=tuple(each[4]["until"]))
+                queries.append(GenerateQuery(index, settings))
             else:
                 queries.append(RollingQuery(index, each[3]))
-        requests.append(Request(task, doc, "", (), tuple(queries)))
+        requests.append(Request(task, doc, "", segments, tuple(queries)))
     return requests, places
 
 
@@ -45,12 +50,20 @@ def main(spec_path: str) -> None:
     """Answer the load that the spec file names."""
     spec = json.loads(Path(spec_path).read_text())
     requests, places = requests_of(json.loads(Path(spec["requests"]).read_text())["requests"])
-    model = create_model(
-        "hf",
-        {"pretrained": spec["model"], "dtype": spec["dtype"], "device": spec["device"], "n_threads": spec["threads"]},
-    )
+    common = {"pretrained": spec["model"], "dtype": spec["dtype"]}
+    if "vllm" in spec:
+        model = create_model("vllm", {**common, **spec["vllm"]})
+    else:
+        model = create_model("hf", {**common, "device": spec["device"], "n_threads": spec["threads"]})
     warm = Request("warm", 0, "", ("A b c",), (LoglikelihoodQuery(0, " d"),))
     list(model.answer([warm]))  # loading the weights is no part of scoring, for either side
+    vllm_tokens = None
+    if "vllm" in spec:
+        import vllm
+
+        from benchmarks.vllm_speed import count_tokens
+
+        vllm_tokens = count_tokens(vllm.LLM)
     last: list[Any] = []
     begin = time.perf_counter()
     outputs = list(model.answer(requests, observe=last.append))
@@ -63,7 +76,8 @@ def main(spec_path: str) -> None:
                 "seconds": seconds,
                 "peak_bytes": host_peak_bytes(),
                 "device_peak_bytes": device_peak_bytes(spec["device"]),
-                "answers": [[a.total_nats, a.is_greedy] for a in answers],
+                "vllm_tokens": vllm_tokens,
+                "answers": [[a.total_nats if a.text is None else a.text, a.is_greedy] for a in answers],
                 "errors": [a.error for a in answers if a.error],
                 "tokens_asked": last[-1].n_tokens_asked,
                 "tokens_distinct": last[-1].n_tokens_distinct,

@@ -47,6 +47,8 @@ VARIABLES: tuple[Variable, ...] = (
         "ASSAYMARK_SECRET", "secret of the web application, shared by its processes (default: <home>/server.secret)"
     ),
     Variable("ASSAYMARK_PUBLIC_ONLY", "1: endpoints under evaluation must be at public addresses"),
+    Variable("ASSAYMARK_VLLM_OWNER", "set for the processes that vLLM starts: the process that they belong to"),
+    Variable("VLLM_LOGGING_LEVEL", "what vLLM logs (default on the command line: ERROR, as --verbosity says)"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
     Variable("ASSAYMARK_TOKEN", "token with which `assaymark submit` sends to a leaderboard; sent to that server only"),

@@ -33,7 +33,7 @@ def test_a_program_that_calls_main_keeps_its_variables() -> None:
     assert dict(os.environ) == before
 
 
-LIBRARIES = """import os, sys, warnings; sys.argv = ['assaymark', '--version']
+LIBRARIES = """import os, sys, warnings; sys.argv = ['assaymark', *os.environ.get('WORDS', '--version').split()]
 from assaymark.cli.main import main; main()
 import logging; print(os.environ['TRANSFORMERS_VERBOSITY'], os.environ['VLLM_LOGGING_LEVEL'],
                       logging.getLogger('torch.distributed').isEnabledFor(logging.WARNING),
@@ -43,6 +43,7 @@ import logging; print(os.environ['TRANSFORMERS_VERBOSITY'], os.environ['VLLM_LOG
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [({}, "error ERROR False True"),
+     ({"WORDS": "plan --model fake --tasks demo_facts --verbosity debug"}, "error DEBUG False True"),
      ({**dict.fromkeys(LOG_LEVELS, "INFO"), "TORCH_LOGS": "all", "PYTHONWARNINGS": "default"}, "INFO INFO True False")],
 )  # fmt: skip
 def test_libraries_log_only_what_was_asked_for(variables: dict[str, str], expected: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from assaymark.engine.generation import GenerationPrompt, GenerationReport
 from assaymark.engine.spans import WindowReport
 from assaymark.models.local.generation import as_window
+from assaymark.models.progress import ProgressTally
 from assaymark.records import Progress
 from assaymark.runs.execute import RunProgress
 from assaymark.runs.progress import summary_of, title_of
@@ -40,3 +41,18 @@ def test_the_time_left_of_texts_follows_from_their_ends_and_their_limit() -> Non
     for n_generated, n_done, seconds in ((4, 0, 10.0), (44, 0, 14.0), (84, 2, 18.0)):
         on_step(GenerationReport(200, 200, n_generated, n_generated, n_done, 4, seconds))
     assert [each.seconds_left for each in seen] == [None, (35.6, 35.6), (pytest.approx(8.4), pytest.approx(20.0))]
+
+
+def test_a_step_before_all_tokens_is_shown_with_its_seconds() -> None:
+    """While a model is loaded there is a line that says so; the rate of tokens leaves that time out."""
+    seen: list[Progress] = []
+    tally = ProgressTally(8, seen.append)
+    with tally.step("starting vLLM"):
+        pass
+    assert "0 of 8 outputs, starting vLLM, 0 s" in summary_of(RunProgress(("t",), 1, 1, seen[0]))
+    tally.read(8)
+    observe = tally.on_window()
+    assert observe is not None
+    observe(WindowReport(40, 80, 30, 60, 1.0))
+    assert seen[-1].note == ""
+    assert seen[-1].seconds < 1.0

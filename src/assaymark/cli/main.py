@@ -300,8 +300,17 @@ def quieten_libraries() -> None:
         os.environ.setdefault(name, level)
     if "TORCH_LOGS" not in os.environ:
         logging.getLogger("torch").setLevel(logging.ERROR)
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+    atexit.register(_leave_in_silence)
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=r"(torch|transformers|vllm|peft)(\.|$)")
+
+
+def _leave_in_silence() -> None:
+    """Close standard error to what vLLM's libraries list of themselves while the interpreter is taken down."""
+    if "vllm" in sys.modules and os.environ["VLLM_LOGGING_LEVEL"] == LOG_LEVELS["VLLM_LOGGING_LEVEL"]:
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STANDARD_ERROR)
 
 
 def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> int:

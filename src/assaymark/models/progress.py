@@ -1,7 +1,9 @@
 """Progress of a model through its requests: counted in tokens for a local model, in outputs for a server."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from assaymark.engine.spans import WindowReport
@@ -50,6 +52,26 @@ class ProgressTally:
         self._n_read = 0
         self._pieces: list[tuple[int, int, int]] = []  # requested, distinct and done tokens of each piece
         self._now = Progress(0, n_outputs, 0, 0, 0)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Report each second how long something has taken that comes before all tokens; their rate leaves it out."""
+        started, ended = time.perf_counter(), threading.Event()
+
+        def report() -> None:
+            while self._observe is not None:
+                self._observe(replace(self._now, note=f"{name}, {time.perf_counter() - started:.0f} s"))
+                if ended.wait(1.0):
+                    return
+
+        reporting = threading.Thread(target=report, daemon=True)
+        reporting.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            reporting.join()
+            self._started += time.perf_counter() - started
 
     def read(self, n_outputs: int) -> None:
         """Count the outputs of a piece that begins now."""

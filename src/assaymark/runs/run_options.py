@@ -5,6 +5,7 @@ command line has. lm-eval's flags that are not needed here (caches, batch size) 
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -44,6 +45,15 @@ class WandbParameters(TypedDict):
     wandb_config_args: str | None
 
 
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def _show_log(_context: click.Context, _option: click.Parameter, level: str | None) -> None:
+    """Set vLLM's own variable, which its processes read when they start."""
+    if level is not None:
+        os.environ["VLLM_LOGGING_LEVEL"] = level
+
+
 _FIRST: tuple[OptionDecorator, ...] = (
     click.option("--model", "-M", default="hf", show_default=True, metavar="KIND|DIR",
                  help="Kind of model (see `ls models`), or the folder or hub id of a model."),
@@ -68,8 +78,9 @@ _AFTER: Mapping[str, tuple[OptionDecorator, ...]] = {  # declared option -> opti
         click.option("--cache_requests", metavar="[MODE]",
                      help="Accepted without effect: prompts are rendered again."),
         click.option("--check_integrity", is_flag=True, help="Verify the hashes of the stored run at the end."),
-        click.option("--verbosity", "-v", metavar="LEVEL",
-                     help="Accepted without effect (deprecated in lm-eval too)."),
+        click.option("--verbosity", "-v", type=click.Choice(LEVELS, case_sensitive=False), metavar="LEVEL",
+                     callback=_show_log, expose_value=False,
+                     help="What vLLM logs: debug, info, warning or error (default)."),
     ),
     "confirm_unsafe_code": (
         click.option("--config", "-C", type=click.Path(path_type=Path), metavar="FILE",

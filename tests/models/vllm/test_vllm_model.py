@@ -1,4 +1,4 @@
-"""--model vllm, with a stand-in: the same tokens and, on the same model, the same answers as our own engine."""
+"""--model vllm: what a real vLLM answered to the same calls, and a stand-in for what one does not do on request."""
 
 import sys
 from collections.abc import Mapping
@@ -14,15 +14,21 @@ from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.vllm.arguments import vllm_arguments
 from assaymark.models.vllm.vllm_model import VllmModel
-from assaymark.records import LoglikelihoodQuery, Output
+from assaymark.records import LoglikelihoodQuery, Output, Progress, Request, RollingQuery
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
-from tests.models.local.test_generation import STORY, folder, prompts, text_request
+from tests.applications.oracles.locked import needs_oracle
+from tests.models.local.test_generation import STORY, text_request
 from tests.models.local.test_generation import answers as texts_of
-from tests.models.local.test_local_model import answers, choices, real_requests, request
-from tests.models.vllm import fake_vllm
+from tests.models.local.test_local_model import answers, choices, request
+from tests.models.vllm import fake_vllm, recorded_vllm
 
 pytest.importorskip("torch")
+SHOTS = "".join(
+    f"Question: Where does {name} live?\nAnswer: {place}\n\n"
+    for name, place in (("Tim", "in a red house by the sea"), ("Ben", "on the hill"), ("Lily", "near the old mill"))
+)
+LONG = " She went to the park and saw a big dog. The dog was sad, so she gave it a ball and they played all day."
 
 
 @pytest.fixture
@@ -31,52 +37,104 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[fake_vllm.LLM]:
     return fake_vllm.install(monkeypatch)
 
 
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> list[recorded_vllm.LLM]:
+    """Return the models of the real vLLM in this test."""
+    return recorded_vllm.install(monkeypatch)
+
+
 def by_vllm(**options: Any) -> VllmModel:
-    """Return the small model under vLLM."""
-    model = create_model("vllm", {"pretrained": folder("stories260K"), "dtype": "float32", **options})
+    """Return a small model under vLLM."""
+    model_args = {"pretrained": str(demo_model("large")), "dtype": "float32", "max_model_len": 192}
+    model_args |= {"enforce_eager": True, **options}
+    model = create_model("vllm", model_args)
     assert isinstance(model, VllmModel)
     return model
 
 
 @cache
-def by_us() -> LocalModel:
+def by_us(max_length: int = 190) -> LocalModel:
     """Return the same model on our engine, with the maximum length of a scored sequence at vLLM."""
-    model_args = f"pretrained={folder('stories260K')},dtype=float32,device=cpu,max_length=510"
+    model_args = f"pretrained={demo_model('large')},dtype=float32,device=cpu,max_length={max_length}"
     model = create_model("hf", model_args)
     assert isinstance(model, LocalModel)
     return model
 
 
-def test_scores_and_tokens_equal_our_engines(made: list[fake_vllm.LLM]) -> None:
-    """Log-likelihoods, whole texts, greediness and token counts equal our engine's, also for truncated prompts."""
-    ours, theirs = answers(by_us(), real_requests()), answers(by_vllm(), real_requests())
-    assert theirs.keys() == ours.keys()
+def scored_requests() -> list[Request]:
+    """Return questions after the same shots and without, choices of one token and of several, and whole texts.
+
+    Two choices begin with the same blocks of tokens, and one question is longer than the model.
+    """
+    texts = (*" .,", " here", " far away")
+    asked = [(SHOTS, "Tom"), (SHOTS, "the cat"), ("", "Sue"), (SHOTS * 4, "Max")]
+    questions = [
+        request(i, (shots, f"Question: Where does {name} live?\nAnswer:"), *choices(*texts))
+        for i, (shots, name) in enumerate(asked)
+    ]
+    return [
+        *questions,
+        request(10, (SHOTS, STORY), *choices(LONG, LONG[:-9] + "slept.", " Lily")),
+        request(11, "", RollingQuery(0, LONG), RollingQuery(1, LONG * 6)),
+    ]
+
+
+@needs_oracle("vllm")
+def test_scores_are_those_of_sequences_sent_one_by_one(
+    real: list[recorded_vllm.LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a real vLLM shared prefixes change no bit of a score and save most tokens; our engine's scores agree.
+
+    Choices that begin alike are read from the cache too far, so the later one is sent again.
+    """
+    with_sharing: list[Progress] = []
+    without: list[Progress] = []
+    shared = answers(by_vllm(), scored_requests(), observe=with_sharing.append)
+    monkeypatch.setattr(recorded_vllm.SamplingParams, "__struct_fields__", ())
+    older = by_vllm()
+    plain = answers(older, scored_requests(), observe=without.append)
+    facts = [(output.total_nats, output.is_greedy) for output in shared.values()]
+    assert facts == [(plain[key].total_nats, plain[key].is_greedy) for key in shared]
+    assert shared.keys() == plain.keys()
+    ours = answers(by_us(), scored_requests())
     for key, output in ours.items():
-        result = theirs[key]
+        result = shared[key]
         assert result.error is None
         assert result.total_nats == pytest.approx(output.total_nats, abs=1e-3, rel=1e-5)
         assert result.is_greedy == output.is_greedy
         counts = (output.n_context_tokens, output.n_tokens, output.n_cut_tokens)
         assert (result.n_context_tokens, result.n_tokens, result.n_cut_tokens) == counts
-    assert any(output.n_cut_tokens for output in theirs.values())
-    assert max(len(tokens) for sequences, _ in made[0].calls for tokens in sequences) == 511  # one is left to generate
+    assert any(output.n_cut_tokens for output in shared.values())
+    kinds = [set(settings) for call in real[0].calls for _, settings in call]
+    assert len(real[0].calls) == 2
+    assert all({"prompt_logprobs"} <= kind and "skip_reading_prefix_cache" not in kind for kind in kinds[-1:])
+    assert any("logprob_token_ids" in kind for kind in kinds)
+    assert (
+        max(len(tokens) for llm in real for call in llm.calls for tokens, _ in call) == 191
+    )  # one is left to generate
+    assert with_sharing[-1].n_tokens_done == with_sharing[-1].n_tokens_distinct
+    assert with_sharing[-1].n_tokens_asked == without[-1].n_tokens_asked
+    assert with_sharing[-1].n_tokens_done < 0.6 * without[-1].n_tokens_done
+    assert "no skip_reading_prefix_cache and logprob_token_ids" in str(older.describe()["note"])
 
 
-def test_greedy_texts_equal_our_engines(made: list[fake_vllm.LLM]) -> None:
+@needs_oracle("vllm")
+def test_greedy_texts_equal_our_engines(real: list[recorded_vllm.LLM]) -> None:
     """Texts, finish reasons and counts equal our engine's, with and without stops."""
-    requests = [text_request(i, text, max_tokens=16, stop=(". ",)) for i, text in enumerate(prompts()[-4:])]
+    requests = [text_request(i, text, max_tokens=16, stop=(". ",)) for i, text in enumerate([STORY, SHOTS, LONG])]
     requests += [text_request(9, STORY, max_tokens=12), text_request(10, STORY, max_tokens=60, stop=("was a", "girl"))]
-    ours, theirs = texts_of(by_us(), requests), texts_of(by_vllm(max_model_len=510), requests)
+    ours, theirs = texts_of(by_us(192), requests), texts_of(by_vllm(), requests)
 
     def described(outputs: Mapping[tuple[str, int], Output]) -> list[tuple[Any, ...]]:
         return [(key, o.text, o.finish_reason, o.n_tokens, o.n_context_tokens) for key, o in sorted(outputs.items())]
 
     assert described(theirs) == described(ours)
     assert {output.finish_reason for output in theirs.values()} == {"stop", "length"}
-    assert made[0].max_model_len == 510
+    assert real[0].arguments["max_model_len"] == 192
 
 
-def test_sampled_texts_depend_on_seed_sample_and_repeat(made: list[fake_vllm.LLM]) -> None:
+@needs_oracle("vllm")
+def test_sampled_texts_depend_on_seed_sample_and_repeat(real: list[recorded_vllm.LLM]) -> None:
     """A sampled text does not depend on the batch; another repeat, seed or prompt has another seed at vLLM."""
     drawn: dict[str, Any] = {"max_tokens": 6, "do_sample": True, "temperature": 1.0}
     model = by_vllm()
@@ -87,20 +145,22 @@ def test_sampled_texts_depend_on_seed_sample_and_repeat(made: list[fake_vllm.LLM
     assert {key: output.text for key, output in together.items() if key[0] == "task/0/0"} == {
         key: output.text for key, output in alone.items()
     }
+    assert len({output.text for output in alone.values()}) == 3
     texts_of(model, [text_request(0, STORY, seed=1, top_p=0.9, min_p=0.1, **drawn)])
-    settings = [each for _, call in made[0].calls[1:] for each in call]
-    assert len({each.seed for each in settings}) == 6
-    assert (settings[-1].top_p, settings[-1].min_p, settings[-1].top_k) == (0.9, 0.1, 50)
+    settings = [each for call in real[0].calls[1:] for _, each in call]
+    assert len({each["seed"] for each in settings}) == 6
+    assert (settings[-1]["top_p"], settings[-1]["min_p"], settings[-1]["top_k"]) == (0.9, 0.1, 50)
 
 
-def test_stops_are_ignored_during_reasoning(made: list[fake_vllm.LLM]) -> None:
+@needs_oracle("vllm")
+def test_stops_are_ignored_during_reasoning(real: list[recorded_vllm.LLM]) -> None:
     """With a mark for the end of reasoning, stop texts are applied after it and are not passed to vLLM."""
     free = texts_of(by_vllm(), [text_request(0, STORY, max_tokens=40)])["task/0/0", 0].text or ""
     word = free.split()[4]
     output = texts_of(by_vllm(think_end_token=word), [text_request(0, STORY, max_tokens=40, stop=(".",))])[
         "task/0/0", 0
     ]
-    assert made[1].calls[0][1][0].stop == []
+    assert real[1].calls[0][0][1]["stop"] == []
     assert output.reasoning is not None
     assert output.text == free[len(output.reasoning) + len(word) :].split(".")[0].lstrip()
 
@@ -136,7 +196,7 @@ def test_failures_are_reported(made: list[fake_vllm.LLM]) -> None:
     with pytest.raises(ModelUnavailable, match=r"No available memory.*; a smaller max_model_len"):
         answers(by_vllm(gpu_memory_utilization=0.001), [request(0, STORY, *choices(" Lily"))])
     with pytest.raises(UsageError, match="no_repeat_ngram_size=2 is not supported"):
-        texts_of(by_vllm(), [text_request(0, STORY, extra=(("no_repeat_ngram_size", 2),))])
+        texts_of(by_vllm(), [text_request(0, STORY, max_tokens=4, extra=(("no_repeat_ngram_size", 2),))])
     long = LoglikelihoodQuery(0, " dog" * 600)
     assert answers(by_vllm(), [request(0, STORY, long)])["task/0/0", 0].error_kind == "PromptTooLong"
     model = by_vllm()
@@ -150,13 +210,13 @@ def test_a_missing_log_probability_may_be_retried(
     """A token without a value from vLLM fails retryably: the same run later sends it again, and is complete."""
     answer = fake_vllm.LLM._answer
 
-    def without_some(self: fake_vllm.LLM, tokens: list[int], settings: fake_vllm.SamplingParams) -> Any:
-        output = answer(self, tokens, settings)
-        if output.prompt_logprobs is not None and len(tokens) % 2:
+    def without_some(self: fake_vllm.LLM, tokens: list[int]) -> Any:
+        output = answer(self, tokens)
+        if len(tokens) % 2:
             output.prompt_logprobs[-1] = {}
         return output
 
-    options: Any = {"model_args": {"pretrained": folder("stories260K"), "dtype": "float32"}, "limit": 8}
+    options: Any = {"model_args": {"pretrained": str(demo_model("small")), "dtype": "float32"}, "limit": 8}
     with monkeypatch.context() as patched:
         patched.setattr(fake_vllm.LLM, "_answer", without_some)
         run = evaluate("vllm", "demo_letters_nature", **options)

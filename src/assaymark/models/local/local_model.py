@@ -97,6 +97,7 @@ class LocalModel:
     """A causal language model run by the engine."""
 
     answers = frozenset(QueryKind)
+    loading_step = "loading the model"
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class LocalModel:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         self._refuse_thinking(requests)
         tally = ProgressTally(sum(request.n_outputs for request in requests), observe)
-        scoring = SpanScoring(lambda: self.engine, cache, tally)
+        scoring = SpanScoring(lambda: self._engine_for(tally), cache, tally)
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
         chunks = list(chunks_of(scored, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
         pieces = (scoring.take(queries) for queries in read_ahead(self._reader().read, chunks, "tokenise"))
@@ -272,7 +273,7 @@ class LocalModel:
         yield from work.known
         if not work.wanted:
             return
-        engine = self.engine
+        engine = self._engine_for(tally)
         generation = Generation(work, self._rules, engine.generation_defaults)
         self._last_info = {**self._last_info, "generation": generation.described()}
         observe = tally.on_window()
@@ -318,6 +319,13 @@ class LocalModel:
             self._engine = self._started()
             self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
         return self._engine
+
+    def _engine_for(self, tally: ProgressTally) -> TokenEngine:
+        """Return the engine; while it is being loaded, that is reported."""
+        if self._engine is None:
+            with tally.step(self.loading_step):
+                return self.engine
+        return self.engine
 
     def _started(self) -> TokenEngine:
         if find_spec("torch") is None or find_spec("transformers") is None:

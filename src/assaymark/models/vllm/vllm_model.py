@@ -6,11 +6,10 @@ with runs of another engine.
 
 vLLM has the interface of our own engine here: spans scored, prompts continued, token ids in and out. It handles no
 text: tokens come from the same encoder as for every local model, so a choice has the same tokens on every engine.
-Log-probabilities are vLLM's own (`prompt_logprobs`); vLLM must generate one token per prompt, so the longest sequence
-is one shorter than its positions. Results come in batches, so that a kill loses one batch.
+Log-probabilities are vLLM's own; `shared_prefixes` decides what is sent for them. vLLM must generate one token per
+prompt, so the longest sequence is one shorter than its positions. Results come in batches, so that a kill loses one.
 
-Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later) and tested
-against a stand-in of it; it has not been run on a real vLLM yet.
+Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later).
 """
 
 import hashlib
@@ -40,15 +39,30 @@ from assaymark.models.text.spans import QueryReader, fingerprint_of
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
+from assaymark.models.vllm.processes import Aside, interruptible, own_processes
+from assaymark.models.vllm.shared_prefixes import (
+    NAMES_IDS,
+    READS_CACHE,
+    Sent,
+    Sharing,
+    computed_tokens,
+    rows_of,
+    sequences,
+    whole,
+)
 from assaymark.records import ModelIdentity
 from assaymark.records.json_values import int_of
+from assaymark.stopping import raise_if_requested
 
 if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, RequestOutput, SamplingParams
     from vllm.logprobs import Logprob
     from vllm.lora.request import LoRARequest
 
-BATCH = 512  # sequences passed to vLLM at once
+BATCH = 512  # texts passed to vLLM at once
+FIRST_BATCH, SMALLEST_BATCH, LARGEST_BATCH = 128, 64, 8192  # sequences to score passed at once
+BATCH_SECONDS = 10.0  # of scoring; what is computed since the last batch is lost if the process is killed
+CPU_BLOCK = 32  # the fewest tokens of a cache's block that vLLM's attention on CPUs takes; its default is 128 there
 RESERVED_POSITIONS = 2  # positions that a scored sequence leaves free, besides its own last token: vLLM generates one
 # Settings that only some libraries have, with vLLM's names.
 OTHER_SETTINGS: Mapping[str, str] = {
@@ -75,14 +89,19 @@ class VllmEngine:
         self._library = vllm
         self._folder = folders.model
         engine_arguments = _engine_arguments(arguments, identity, folders)
+        own_processes()
+        self._aside = Aside()
         try:
-            self._llm: LLM | None = vllm.LLM(**engine_arguments)
+            with interruptible(), self._aside.starting():
+                self._llm: LLM | None = vllm.LLM(**engine_arguments)
         except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
-                f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
+                f"vLLM cannot load {identity.name}: {self._aside.cause_of(error)}; a smaller max_model_len or a larger "
                 "gpu_memory_utilization often helps"
             ) from error
         self._lora = _adapter(folders.adapter)
+        self._sharing = Sharing.of(vllm, self._llm, arguments.engine)
+        version = str(getattr(vllm, "__version__", "unknown"))
         self.info = EngineInfo(
             device=f"vllm, tensor_parallel_size={engine_arguments.get('tensor_parallel_size', 1)}",
             dtype=identity.dtype,
@@ -91,10 +110,11 @@ class VllmEngine:
             max_length=identity.max_length,
             vocab_size=int_of(read_json(folders.model / "config.json").get("vocab_size") or 0, "vocab_size"),
             attention="vllm",
-            why="requested",
+            why=self._sharing.described(),
             window_tokens=0,
             n_threads=0,
-            versions={"vllm": str(getattr(vllm, "__version__", "unknown"))},
+            versions={"vllm": version},
+            note=_note(version, self._sharing),
         )
 
     @property
@@ -115,17 +135,43 @@ class VllmEngine:
 
         Raises: ModelUnavailable if vLLM fails as a whole.
         """
-        once = self._library.SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1, detokenize=False)
-        n_tokens = int(spans.tokens.size) - len(spans)
-        started, done = time.perf_counter(), 0
-        for first in range(0, len(spans), BATCH):
-            indices = range(first, min(first + BATCH, len(spans)))
-            sequences = [spans.sequence(index).tolist() for index in indices]
-            for index, tokens, output in zip(indices, sequences, self._run(sequences, once), strict=True):
-                yield _score(index, tokens[-int(spans.n_scored[index]) :], output.prompt_logprobs)
-                done += len(tokens) - 1
+        sent = sequences(spans, self._sharing)
+        expected = computed_tokens(sent, self._sharing.block)
+        n_asked = int(spans.tokens.size) - len(spans)
+        n_left, n_done, n_computed = sum(expected), 0, 0
+        started, first, n_batch = time.perf_counter(), 0, FIRST_BATCH
+        while first < len(sent):
+            some = sent[first : first + n_batch]
+            since = time.perf_counter()
+            outputs = self._run([each.tokens.tolist() for each in some], [self._scoring(each) for each in some])
+            for each, output in zip(some, outputs, strict=True):
+                n_computed += each.tokens.size - (output.num_cached_tokens or 0)
+                for index, rows in zip(each.spans, rows_of(each, spans, output), strict=True):
+                    if rows is None:
+                        sent.append(whole(spans, index))
+                        expected.append(spans.sequence(index).size)
+                        n_left += expected[-1]
+                        continue
+                    tokens = spans.sequence(index)
+                    n_done += tokens.size - 1
+                    yield _score(index, tokens[tokens.size - int(spans.n_scored[index]) :].tolist(), rows)
+            n_left -= sum(expected[first : first + len(some)])
+            first += len(some)
+            n_batch = _next_batch(n_batch, time.perf_counter() - since)
             if on_window is not None:
-                on_window(WindowReport(done, n_tokens, done, n_tokens, time.perf_counter() - started))
+                seconds = time.perf_counter() - started
+                on_window(WindowReport(n_done, n_asked, n_computed, n_computed + n_left, seconds))
+
+    def _scoring(self, sent: Sent) -> "SamplingParams":
+        """Return vLLM's settings for scoring; it must generate one token."""
+        values: dict[str, object] = {"temperature": 0.0, "max_tokens": 1, "detokenize": False}
+        if sent.kind == "next":
+            values[NAMES_IDS] = sorted(set(sent.ids))
+        elif sent.kind != "prefix":
+            values["prompt_logprobs"] = 1
+            if sent.kind == "branch":
+                values[READS_CACHE] = False
+        return self._library.SamplingParams(**values)
 
     def generate(
         self,
@@ -176,9 +222,11 @@ class VllmEngine:
         prompts = [{"prompt_token_ids": tokens} for tokens in sequences]  # vLLM's TokensPrompt
         adapted = {} if self._lora is None else {"lora_request": self._lora}
         try:
-            return list(self._llm.generate(prompts, settings, use_tqdm=False, **adapted))
+            outputs = self._llm.generate(prompts, settings, use_tqdm=False, **adapted)
+            return list(outputs)[-len(prompts) :]  # after those of a call that was interrupted
         except Exception as error:  # any error means that the whole batch failed
-            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+            raise_if_requested()  # Ctrl-C reaches the processes of vLLM, too
+            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {self._aside.cause_of(error)}") from error
 
     def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> "SamplingParams":
         """Return vLLM's settings for continuing a prompt.
@@ -214,6 +262,23 @@ class VllmEngine:
         self._llm = None
 
 
+def _next_batch(n: int, seconds: float) -> int:
+    """Return how many sequences to pass next, after a batch of `n` took so long."""
+    if seconds > 2 * BATCH_SECONDS:
+        return max(SMALLEST_BATCH, n // 2)
+    return min(LARGEST_BATCH, n * 2) if seconds < BATCH_SECONDS / 2 else n
+
+
+def _note(version: str, sharing: Sharing) -> str | None:
+    """Return what a user of an older vLLM should know."""
+    if sharing.missing is None:
+        return None
+    return (
+        f"vLLM {version} has no {sharing.missing}: what prompts share is computed again for each choice; a newer vLLM "
+        "computes it once"
+    )
+
+
 def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
     """Return the seed of one text, a function of the run's seed, the sample and the repeat."""
     name = f"{prompt.seed}\x1f{prompt.key}\x1f{repeat}"
@@ -221,12 +286,17 @@ def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
 
 
 def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, object]:
+    from vllm.platforms import current_platform
+
+    small_blocks = {"block_size": CPU_BLOCK} if current_platform.is_cpu() else {}
     engine_arguments: dict[str, object] = {
         "model": str(folders.model),
         "tokenizer": str(folders.tokenizer),
         "dtype": identity.dtype,
         "max_model_len": identity.max_length,
         "trust_remote_code": arguments.local.trust_remote_code,
+        "use_tqdm_on_load": False,
+        **small_blocks,
         **arguments.engine,
     }
     return {**engine_arguments, "enable_lora": True} if folders.adapter is not None else engine_arguments
@@ -244,9 +314,9 @@ def _adapter(folder: Path | None) -> "LoRARequest | None":
 def _score(
     index: int, scored: Sequence[int], logprobs: "Sequence[Mapping[int, Logprob] | None]"
 ) -> SpanScore | SpanFailure:
-    """Return the sum over the scored tokens, the last of the prompt; each position lists its token and the best one."""
+    """Return the sum over the scored tokens; each position lists its token and the best one."""
     total, is_greedy = 0.0, True
-    for token, alternatives in zip(scored, list(logprobs)[-len(scored) :], strict=True):
+    for token, alternatives in zip(scored, logprobs, strict=True):
         if alternatives is None or token not in alternatives:
             return SpanFailure(index, MalformedAnswer, f"vLLM returned no log-probability of token {token}")
         own = float(alternatives[token].logprob)
@@ -265,15 +335,13 @@ def _reason(output: "CompletionOutput") -> FinishReason:
     return "stop" if isinstance(output.stop_reason, str) else "eos"
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
 KIND = "vllm"
 
 
 class VllmModel(LocalModel):
     """A causal language model run by vLLM."""
+
+    loading_step = "starting vLLM"
 
     def __init__(self, arguments: VllmArguments) -> None:
         super().__init__(arguments.local)

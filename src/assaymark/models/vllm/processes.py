@@ -1,0 +1,117 @@
+"""The processes that vLLM starts for a model: they never outlive their owner, and what they write is kept aside.
+
+vLLM's engine and its workers are processes that wait for messages, also after the process that started them was killed;
+they would keep the model in memory for ever. And Ctrl-C in a terminal reaches them at the same time as their owner,
+which waits for what they compute. vLLM calls `follow` in each of its processes as a plug-in, before a model is loaded;
+in processes that do not belong to a model of this package it does nothing.
+"""
+
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
+from types import FrameType
+
+from assaymark import settings
+
+OWNER = "ASSAYMARK_VLLM_OWNER"
+STANDARD_ERROR = 2
+_ERROR = re.compile(r"\b(\w+(?:Error|Exception): (?!.*root cause above).+)$", re.MULTILINE)  # the end of a traceback
+
+
+def own_processes() -> None:
+    """Let the processes that vLLM starts from now on belong to this one."""
+    os.environ[OWNER] = f"{os.getpid()}@{socket.gethostname()}"
+
+
+def follow() -> None:
+    """In a process that vLLM started for us: end with the owner, and leave Ctrl-C to it."""
+    number, _, host = (settings.read(OWNER) or "").partition("@")
+    if not number or int(number) == os.getpid() or host != socket.gethostname():
+        return
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(int(number),), daemon=True, name="owner").start()
+
+
+def _end_with(owner: int) -> None:
+    import psutil  # which vLLM needs
+
+    with suppress(psutil.NoSuchProcess):  # it may have ended before we began
+        psutil.Process(owner).wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C while vLLM starts."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the block, in which vLLM starts: it passes over KeyboardInterrupt then, and goes on waiting."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise _Interrupted
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except _Interrupted:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Aside:
+    """What vLLM's processes write on standard error; they have it from the moment in which they start.
+
+    With VLLM_LOGGING_LEVEL=ERROR, as the command line sets it, that is kept in a file, and only the cause of a failure
+    is taken from it.
+    """
+
+    def __init__(self) -> None:
+        is_kept = settings.read("VLLM_LOGGING_LEVEL") == "ERROR" and _writes_to_standard_error()
+        self._file = TemporaryFile() if is_kept else None  # noqa: SIM115 - as long as the processes
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Let processes that start in the block write there; what this one writes is still shown."""
+        if self._file is None:
+            yield
+            return
+        sys.stderr.flush()
+        shown, before = os.dup(STANDARD_ERROR), sys.stderr
+        os.dup2(self._file.fileno(), STANDARD_ERROR)
+        sys.stderr = os.fdopen(shown, "w", buffering=1, encoding=before.encoding, errors=before.errors)
+        try:
+            yield
+        finally:
+            os.dup2(shown, STANDARD_ERROR)
+            sys.stderr.close()
+            sys.stderr = before
+
+    def cause_of(self, error: BaseException) -> str:
+        """Return what a failure comes from: the last error that was written there, else the first line of `error`."""
+        own = str(error).strip().splitlines() or [type(error).__name__]
+        if self._file is None:
+            return own[0]
+        self._file.seek(0)
+        named = _ERROR.findall(self._file.read().decode(errors="replace"))
+        return named[-1] if named else own[0]
+
+
+def _writes_to_standard_error() -> bool:
+    """Return whether this process's messages go where its processes write, which notebooks and tests change."""
+    try:
+        return sys.stderr.fileno() == STANDARD_ERROR
+    except (AttributeError, OSError, ValueError):
+        return False
