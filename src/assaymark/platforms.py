@@ -80,6 +80,14 @@ def is_running(process_id: int) -> bool:
     return psutil.pid_exists(process_id)
 
 
+def wait_for_end(process_id: int) -> None:
+    """Wait until a process has ended; it may have ended before."""
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(process_id).wait()
+
+
 def is_root() -> bool:
     """Return whether this process has the rights of root."""
     return sys.platform != "win32" and os.getuid() == 0

@@ -13,11 +13,12 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from tempfile import TemporaryFile
 from types import FrameType
 
 from assaymark import settings
+from assaymark.platforms import wait_for_end
 
 OWNER = "ASSAYMARK_VLLM_OWNER"
 STANDARD_ERROR = 2
@@ -40,10 +41,7 @@ def follow() -> None:
 
 
 def _end_with(owner: int) -> None:
-    import psutil  # which vLLM needs
-
-    with suppress(psutil.NoSuchProcess):  # it may have ended before we began
-        psutil.Process(owner).wait()
+    wait_for_end(owner)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
