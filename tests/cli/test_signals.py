@@ -41,7 +41,7 @@ n_forward = 0
 
 def signal_within_the_third_window(*_):
     global n_forward
-    n_forward += bool(seen)  # the engine's self-check comes first
+    n_forward += bool(seen and seen[-1].model.n_tokens_done)  # loading and the engine's self-check come first
     if n_forward == 2:
         print(seen[-1].model.n_outputs_done, flush=True)
         os.kill(os.getpid(), signal.SIGINT)

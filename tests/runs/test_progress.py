@@ -1,5 +1,6 @@
 """The progress line of a run."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -48,8 +49,9 @@ def test_a_step_before_all_tokens_is_shown_with_its_seconds() -> None:
     seen: list[Progress] = []
     tally = ProgressTally(8, seen.append)
     with tally.step("starting vLLM"):
-        pass
-    assert "0 of 8 outputs, starting vLLM, 0 s" in summary_of(RunProgress(("t",), 1, 1, seen[0]))
+        while not seen:
+            time.sleep(0.01)
+    assert "0 of 8 outputs, starting vLLM, 1 s" in summary_of(RunProgress(("t",), 1, 1, seen[0]))
     tally.read(8)
     observe = tally.on_window()
     assert observe is not None

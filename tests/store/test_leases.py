@@ -113,16 +113,22 @@ def holds_lock(url: str) -> bool:
     return False
 
 
+def suspend(process: "subprocess.Popen[str]") -> None:
+    """Stop a process and wait until all its threads have stopped, which they do one by one."""
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
 @pytest.fixture
 def suspended(url: str) -> Iterator["subprocess.Popen[str]"]:
     """Return a process that was suspended while it wrote a run; it is killed at the end."""
     process = start(url, lease_seconds=1)
     read_lines(process, 20)
-    os.kill(process.pid, signal.SIGSTOP)
+    suspend(process)
     while holds_lock(url):  # between two transactions, or a file's other writers would wait for it in vain
         os.kill(process.pid, signal.SIGCONT)
         time.sleep(0.02)
-        os.kill(process.pid, signal.SIGSTOP)
+        suspend(process)
     yield process
     if process.poll() is None:
         process.kill()

@@ -55,13 +55,19 @@ class ProgressTally:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Report each second how long something has taken that comes before all tokens; their rate leaves it out."""
+        """Report each second how long something has taken that comes before all tokens; their rate leaves it out.
+
+        What the observer raises meanwhile, in a thread of its own, is raised here afterwards.
+        """
         started, ended = time.perf_counter(), threading.Event()
+        raised: list[BaseException] = []
 
         def report() -> None:
-            while self._observe is not None:
-                self._observe(replace(self._now, note=f"{name}, {time.perf_counter() - started:.0f} s"))
-                if ended.wait(1.0):
+            while self._observe is not None and not ended.wait(1.0):
+                try:
+                    self._observe(replace(self._now, note=f"{name}, {time.perf_counter() - started:.0f} s"))
+                except BaseException as error:  # noqa: BLE001 - of another's code, for the caller
+                    raised.append(error)
                     return
 
         reporting = threading.Thread(target=report, daemon=True)
@@ -72,6 +78,8 @@ class ProgressTally:
             ended.set()
             reporting.join()
             self._started += time.perf_counter() - started
+        if raised:
+            raise raised[0]
 
     def read(self, n_outputs: int) -> None:
         """Count the outputs of a piece that begins now."""
