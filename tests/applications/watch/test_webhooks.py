@@ -196,13 +196,14 @@ def test_a_webhook_that_hangs_holds_no_alarm_up(tmp_path: Path) -> None:
 
     with hooked(200, before=hang) as hook:
         store = store_with_alarms(tmp_path, hook.url, 1)
+        TraceLog(store).add_project("other")
+        AlarmLog(store).add(2, new_alarm("later", ["helpful"], RATE, n_baseline=N_BASELINE))
+        # before anybody looks: values that come after a look at an alarm without any are late
+        fill(store, 2, helpful(drop(np.random.default_rng(1))))
         is_over = keep_watching(
             store, 0.05, None, lambda line: is_raised.set() if "ALARM 'later'" in line.text else None
         )
         assert is_called.wait(300)
-        TraceLog(store).add_project("other")
-        AlarmLog(store).add(2, new_alarm("later", ["helpful"], RATE, n_baseline=N_BASELINE))
-        fill(store, 2, helpful(drop(np.random.default_rng(1))))
         assert is_raised.wait(300)
         assert not may_answer.is_set()
         is_over.set()
