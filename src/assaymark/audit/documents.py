@@ -90,9 +90,8 @@ def _intervals(points: Sequence[IntervalPoint], caption: str, title: str) -> lis
     """Return a figure of one row per point, with a title where a document has several."""
     if not points or not can_draw():
         return []
-    specs = interval_charts(points)
-    titled = {"text": title, "anchor": "start", "color": INK, "fontSize": 12}
-    return [Figure("values", caption, tuple({**spec, "title": titled} for spec in specs) if title else tuple(specs))]
+    titled = {"title": {"text": title, "anchor": "start", "color": INK, "fontSize": 12}} if title else {}
+    return [Figure("values", caption, lambda: [{**spec, **titled} for spec in interval_charts(points)])]
 
 
 def spread_line(what: str, spread: PromptSpread) -> str:
@@ -276,7 +275,8 @@ def calibration_document(audits: Sequence[CalibrationAudit]) -> Document:
             "Share of right answers against confidence, in bins of equally many answers, with 95% Wilson "
             "intervals. The dashed line is perfect calibration."
         )
-        parts.append(Figure("calibration", caption, (calibration_chart([(one.task, one.error) for one in drawn]),)))
+        curves = [(one.task, one.error) for one in drawn]
+        parts.append(Figure("calibration", caption, lambda: [calibration_chart(curves)]))
     for audit in audits:
         parts += _curve(audit)
     return document(parts)

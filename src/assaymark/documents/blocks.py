@@ -4,8 +4,9 @@ A feature states its result once, as a function from its record to a `Document`,
 The writers show it: `terminal`, `html` and `markdown`. So a new section is one function, and a new format is one file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from assaymark.records import JsonValue
@@ -115,13 +116,18 @@ def table(columns: Iterable[str | Column], rows: Iterable[Cells], *, n_text: int
     return Table(kept, tuple(tuple(each if isinstance(each, Cell) else Cell(each) for each in row) for row in rows))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figure:
-    """A chart, in several parts if it is longer than a page."""
+    """A chart, in several parts if it is longer than a page; it is drawn by the writers that show it."""
 
     name: str  # of its file next to a Markdown report
     caption: str
-    specs: tuple[Mapping[str, JsonValue], ...]
+    draw: Callable[[], Sequence[Mapping[str, JsonValue]]]
+
+    @cached_property
+    def specs(self) -> tuple[Mapping[str, JsonValue], ...]:
+        """The parts, as Vega-Lite. Raises: MissingExtra without the extra `charts`."""
+        return tuple(self.draw())
 
 
 @dataclass(frozen=True, slots=True)

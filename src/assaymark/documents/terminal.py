@@ -207,13 +207,15 @@ def _tile(tile: Tile) -> Text:
 class _Layout:
     """How a table is laid out: the columns that are shown, their labels, and the columns of the terminal they have.
 
-    name: of the names, where they are the one column of text. beside: of each note that is beside its number; 0: below.
+    name: of the names, where they are the one column of text. is_whole: whether these fit. beside: of each note that is
+    beside its number; 0: below.
     """
 
     shown: list[int]
     columns: list[Column]
     legend: str
     name: int
+    is_whole: bool
     drawn: int
     beside: list[int]
 
@@ -243,7 +245,8 @@ def _layout(block: Table, width: int) -> _Layout:
         else:
             one_line += (min(sizes[index], LEAST_FOLDED) if index and column.kind == "text" else sizes[index]) + GAP
     beside = notes if one_line - GAP <= width else [0] * len(columns)
-    return _Layout(shown, columns, legend, max(MIN_NAME, sizes[0] + free + GAP) if names else WIDEST, drawn, beside)
+    name = max(MIN_NAME, sizes[0] + free + GAP) if names else WIDEST
+    return _Layout(shown, columns, legend, name, names and sizes[0] <= name, drawn, beside)
 
 
 def _table(block: Table, width: int) -> RenderableType:
@@ -256,7 +259,7 @@ def _table(block: Table, width: int) -> RenderableType:
             ends = f"{column.scale[2]}{column.scale[3]:>{layout.drawn - len(column.scale[2])}}"
             drawing.add_column(ends, no_wrap=True)
         elif column.kind == "text":
-            drawing.add_column(column.label, overflow="fold", no_wrap=layout.name < WIDEST)
+            drawing.add_column(column.label, overflow="fold", no_wrap=layout.is_whole)
         else:
             drawing.add_column(column.label, justify="right", no_wrap=True)
     for number, row in enumerate(block.rows):

@@ -94,7 +94,7 @@ def _figure(pair: PairComparison, lines: Sequence[tuple[Difference, int]], name:
         f"{pair.labels[1]} is better. Coloured if the difference is significant at 5%"
         + (", corrected for the number of tasks." if len(pair.tasks) > 1 else ".")
     )
-    return [Figure(name, caption, tuple(difference_charts(points)))]
+    return [Figure(name, caption, lambda: difference_charts(points))]
 
 
 def _gains(line: Difference) -> tuple[float, float]:

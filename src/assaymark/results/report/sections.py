@@ -1,6 +1,7 @@
 """The sections of a report with results: headline, table, changes, weakest tasks, calibration."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from assaymark.documents.blocks import (
     Block,
@@ -114,8 +115,8 @@ def calibration_section(curves: Sequence[CalibrationCurve]) -> list[Block]:
             "Accuracy against confidence, ten bins of equally many answers, with 95% Wilson intervals. "
             "The dashed line is perfect calibration."
         )
-        chart = calibration_chart([(curve.label, curve.error) for curve in curves])
-        blocks.append(Figure("calibration", caption, (chart,)))
+        drawn = [(curve.label, curve.error) for curve in curves]
+        blocks.append(Figure("calibration", caption, lambda: [calibration_chart(drawn)]))
     return blocks
 
 
@@ -220,17 +221,12 @@ def _subject_figures(views: Sequence[RunView]) -> list[Block]:
             point
             for estimate in order
             for view, own in by_view
-            if (
-                point := interval_point(
-                    str(estimate.details.get("alias") or estimate.task), view, own.get(estimate.task)
-                )
-            )
-            is not None
+            if (point := interval_point(_name(estimate), view, own.get(estimate.task))) is not None
         ]
         by = f", sorted by {views[0].label}" if len(views) > 1 else ""
         if points:
             caption = f"The {len(order)} tasks of {row.label} with 95% intervals{by}; the vertical bar marks chance."
-            figures.append(Figure(f"subjects-{len(figures) + 1}", caption, tuple(interval_charts(points))))
+            figures.append(Figure(f"subjects-{len(figures) + 1}", caption, partial(interval_charts, points)))
     return figures[:MOST_SUBJECT_CHARTS]
 
 

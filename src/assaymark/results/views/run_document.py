@@ -125,7 +125,7 @@ def _figure(views: Sequence[RunView], claims: Sequence[ClaimPoint]) -> list[Bloc
     hollow = [ClaimPoint(labels[claim.task], claim.model, claim.value) for claim in claims if claim.task in labels]
     if hollow:
         caption += " Hollow marks are values that others claim, without intervals; their sources are below."
-    return [Figure("values", caption, tuple(interval_charts(points, hollow)))]
+    return [Figure("values", caption, lambda: interval_charts(points, hollow))]
 
 
 def interval_point(name: str, view: RunView, cell: Estimate | None) -> IntervalPoint | None:
