@@ -218,6 +218,7 @@ class _Layout:
     is_whole: bool
     drawn: int
     beside: list[int]
+    marked: list[bool]  # columns in which a number without an arrow leaves the place of one
 
 
 def _layout(block: Table, width: int) -> _Layout:
@@ -245,8 +246,9 @@ def _layout(block: Table, width: int) -> _Layout:
         else:
             one_line += (min(sizes[index], LEAST_FOLDED) if index and column.kind == "text" else sizes[index]) + GAP
     beside = notes if one_line - GAP <= width else [0] * len(columns)
+    marked = [any(cell.mark for cell in own) for own in cells]
     name = max(MIN_NAME, sizes[0] + free + GAP) if names else WIDEST
-    return _Layout(shown, columns, legend, name, names and sizes[0] <= name, drawn, beside)
+    return _Layout(shown, columns, legend, name, names and sizes[0] <= name, drawn, beside, marked)
 
 
 def _table(block: Table, width: int) -> RenderableType:
@@ -292,6 +294,7 @@ def _cell(cell: Cell, index: int, layout: _Layout) -> Text:
     if column.kind == "drawn":
         return _strip(cell.drawn, column.scale, layout.drawn)
     arrow, style = MARKS[cell.mark]
+    arrow = arrow or "  " * layout.marked[index]
     indent = "  " * cell.depth
     name = indent + cell.text
     broken = _broken(name, layout.name) if index == 0 and len(name) > layout.name else name

@@ -11,8 +11,6 @@ from assaymark.cli.extras import has_web
 from assaymark.cli.output import echo, print_rich, store_option
 from assaymark.runs.progress import ProgressLine
 
-LINE = 52  # characters before a comment
-
 
 def command_here() -> str:
     """Return how to call this program: by its name, or as it was called if the name is not on PATH."""
@@ -24,12 +22,12 @@ def command_here() -> str:
     return str(path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path)
 
 
-def _serve_line(command: str, store: str | None) -> str:
+def _serving(command: str, store: str | None) -> dict[str, str]:
     """Return how to see the runs in the browser; the pip command where the extra is not installed."""
-    named = "" if store is None else f" --store {shlex.quote(store)}"
+    serve = command + " serve" + ("" if store is None else f" --store {shlex.quote(store)}")
     if has_web():
-        return f"{command} serve{named}".ljust(LINE) + "  # leaderboard in the browser"
-    return "pip install '.[web]'".ljust(LINE) + f"  # in the folder of Assaymark's source; then: {command} serve{named}"
+        return {serve: "leaderboard in the browser"}
+    return {"pip install '.[web]'": f"in the folder of Assaymark's source; then: {serve}"}
 
 
 @click.command()
@@ -51,13 +49,16 @@ def demo(store: str | None, quiet: bool) -> None:
     small, large = result.runs
     command = command_here()
     print_rich(run_document([run_view(run.store, run.id) for run in result.runs]), "", result.comparison.document())
+    steps = {
+        f"{command} show {large.short_id} --samples demo_facts --wrong": "its wrong answers",
+        f"{command} compare {small.short_id} {large.short_id} --flips": "which answers changed",
+        f"{command} explain demo_letters": "prompt and scores of a task",
+        f"{command} run --model_args pretrained=DIR --tasks demo": "your own model",
+        **_serving(command, store),
+    }
+    widest = max(map(len, steps))
+    lines = "\n".join(f"  {step:{widest}}   # {what}" for step, what in steps.items())
     echo(
         f"\nStored in {location_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
-        "Next:\n"
-        f"  {command} show {large.short_id} --samples demo_facts --wrong   # its wrong answers\n"
-        f"  {command} compare {small.short_id} {large.short_id} --flips       # which answers changed\n"
-        f"  {command} explain demo_letters                        # prompt and scores of a task\n"
-        f"  {command} run --model_args pretrained=DIR --tasks demo           # your own model\n"
-        f"  {_serve_line(command, store)}\n"
-        f"\nThe models are in {demo_model('small').parent}"
+        f"Next:\n{lines}\n\nThe models are in {demo_model('small').parent}"
     )
