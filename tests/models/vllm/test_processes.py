@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from assaymark.models.vllm.processes import OWNER, interruptible
+from assaymark.models.vllm.processes import OWNER, interruptible, own_processes
 
 FOLLOWER = """
 import sys, time
@@ -91,3 +91,16 @@ def test_ctrl_c_ends_a_start_that_passes_over_it() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_the_environment_is_as_it_was_after_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner is named only while vLLM starts, also where that fails; what was there before is there again."""
+    monkeypatch.delenv(OWNER, raising=False)
+    with suppress(ValueError), own_processes():
+        assert os.environ[OWNER].startswith(f"{os.getpid()}@")
+        raise ValueError
+    assert OWNER not in os.environ
+    monkeypatch.setenv(OWNER, "1@elsewhere")
+    with own_processes():
+        pass
+    assert os.environ[OWNER] == "1@elsewhere"

@@ -25,9 +25,18 @@ STANDARD_ERROR = 2
 _ERROR = re.compile(r"\b(\w+(?:Error|Exception): (?!.*root cause above).+)$", re.MULTILINE)  # the end of a traceback
 
 
-def own_processes() -> None:
-    """Let the processes that vLLM starts from now on belong to this one."""
+@contextmanager
+def own_processes() -> Iterator[None]:
+    """Let the processes that vLLM starts in the block belong to this one."""
+    before = os.environ.get(OWNER)
     os.environ[OWNER] = f"{os.getpid()}@{socket.gethostname()}"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(OWNER, None)
+        else:
+            os.environ[OWNER] = before
 
 
 def follow() -> None:

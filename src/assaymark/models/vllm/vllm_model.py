@@ -89,10 +89,9 @@ class VllmEngine:
         self._library = vllm
         self._folder = folders.model
         engine_arguments = _engine_arguments(arguments, identity, folders)
-        own_processes()
         self._aside = Aside()
         try:
-            with interruptible(), self._aside.starting():
+            with own_processes(), interruptible(), self._aside.starting():
                 self._llm: LLM | None = vllm.LLM(**engine_arguments)
         except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
