@@ -265,8 +265,12 @@ def test_boards_and_traces_are_served(worked: tuple[Path, list[dict[str, Any]]],
     assert b"\r" not in (folder / "traces.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_macos_runs_and_refuses(tmp_path: Path) -> None:
-    """Without what macOS lacks a fake model is run, exported and shown on a site; the warm process is refused."""
+    """Without what macOS lacks a fake model is run, exported and shown on a site; the warm process is refused.
+
+    Its process imports everything anew, which takes seven seconds.
+    """
     (tmp_path / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in QUESTIONS), encoding="utf-8")
     (tmp_path / "odd.yaml").write_text(TASK, encoding="utf-8")
     lines = [
