@@ -210,7 +210,6 @@ class TextStream:
         self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._think_end = think_end
-        self._n_held = max((len(stop) for stop in stops), default=1) - 1
         self._tokens: list[int] = []
         self._begin = self._read = 0  # tokens[begin:read] are decoded again for the sake of those after them
         self._text = ""
@@ -237,10 +236,16 @@ class TextStream:
         self._text += now[len(before) :]
         self._begin, self._read = self._read, len(self._tokens)
         ends = [at for stop in self._stops if (at := self._text.find(stop, max(0, self._n_sent - len(stop)))) >= 0]
-        certain = min([len(self._text) - self._n_held, *ends])
-        piece = self._text[self._n_sent : certain]
+        piece = self._text[self._n_sent : min([len(self._text) - self._n_held(), *ends])]
         self._n_sent += len(piece)
         return piece
+
+    def _n_held(self) -> int:
+        """The most characters at the end of the text that a stop text may begin with."""
+        for n in range(max((len(stop) for stop in self._stops), default=1) - 1, 0, -1):
+            if any(stop.startswith(self._text[-n:]) for stop in self._stops if len(stop) > n):
+                return n
+        return 0
 
     def finish(self, tokens: Sequence[int]) -> tuple[str, str, str | None]:
         """Return the last piece, the whole text, and the reasoning, from all tokens of the sequence."""

@@ -45,7 +45,7 @@ def _counted_in_tokens(model: "Progress") -> str:
         parts.append(f"{rate:,.0f} tokens/s")
     if left is not None:
         low, high = map(clock, left)
-        parts.append(f"{low} left" if left[1] < 1.2 * left[0] else f"{low} to {high} left")
+        parts.append(f"{low} left" if low == high or left[1] < 1.2 * left[0] else f"{low} to {high} left")
     return ", ".join(parts)
 
 

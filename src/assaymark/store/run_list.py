@@ -90,7 +90,7 @@ def _find(listed: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredRow
         back = int(match[1] or 0)
         if back < len(listed):
             return listed[back]
-        raise UnknownName("run", name, remedy=f"the store has {len(listed)} runs; see `assaymark ls runs`")
+        raise UnknownName("run", name, remedy=f"runs in the store: {len(listed)}; see `assaymark ls runs`")
     exact = [item for item in listed if item[0].run_id == name]
     matching = exact or [item for item in listed if name and item[0].run_id.startswith(name)]
     if len(matching) == 1:

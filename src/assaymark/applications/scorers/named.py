@@ -78,7 +78,11 @@ def _of_text(text: str) -> AnyScorer:
         return _made_scorer(name, {}, argument or None)
     if is_reference(text):
         return _scorer(load_named(text, "scorer")[0])
-    raise UnknownName("scorer", text, nearest(name, SCORERS), "or name a function: FILE.py:NAME")
+    raise UnknownName("scorer", text, nearest(name, SCORERS), f"{_known()}, or a function: FILE.py:NAME")
+
+
+def _known() -> str:
+    return f"scorers: {', '.join(SCORERS)}"
 
 
 def _of_mapping(value: object, text: str) -> AnyScorer:
@@ -88,7 +92,7 @@ def _of_mapping(value: object, text: str) -> AnyScorer:
     if settings is not None and not isinstance(settings, Mapping):
         return _of_text(f"{name}:{settings}")
     if name not in SCORERS:
-        raise UnknownName("scorer", str(name), nearest(str(name), SCORERS))
+        raise UnknownName("scorer", str(name), nearest(str(name), SCORERS), _known())
     return _made_scorer(name, dict(settings or {}), None)
 
 

@@ -73,6 +73,8 @@ def folder_of(
         if looks_local or path.is_file():
             kind = "is a file" if path.is_file() else "does not exist"
             other = "; a GGUF file is run by --model gguf" if path.is_file() and path.suffix == ".gguf" else ""
+            if re.search(r",\w+=", name):
+                other = "; arguments go behind a kind: hf:pretrained=" + name
             raise ModelUnavailable(
                 f"model '{name}': {path.absolute()} {kind}; expected a folder with config.json, or a Hub id{other}"
             )

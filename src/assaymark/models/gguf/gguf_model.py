@@ -2,8 +2,6 @@
 
 Texts are tokenised by llama.cpp, or by a transformers tokenizer that `tokenizer=` names; how a context and a
 continuation are split, cut and keyed is the same for every local model.
-
-llama.cpp's tokenizer with the methods of a transformers tokenizer that this package calls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class LlamaTokenizer:
-    """The tokenizer in a GGUF file. Text of special tokens becomes those tokens, as with transformers."""
+    """The tokenizer in a GGUF file, with the methods of a transformers tokenizer that this package calls.
+
+    Text of special tokens becomes those tokens, as with transformers.
+    """
 
     def __init__(self, file: LlamaFile, add_bos_token: bool | None = None) -> None:
         self._file = file

@@ -1,14 +1,9 @@
-"""llama.cpp through llama-cpp-python's binding of its C interface: load a file, compute logits of chosen positions.
+"""llama.cpp with the interface of our own engine: spans scored, prompts continued, token ids in and out.
 
-The binding's own class keeps the logits of all positions of a context, gigabytes for a large vocabulary, so passes are
-made with the C functions that it wraps. The keys and values of the last sequence stay, and the next one only computes
-what follows their common beginning.
-
-llama.cpp with the interface of our own engine: spans scored, prompts continued, token ids in and out.
-
-Spans are sorted, so that a sequence shares the keys and values of the one before it as far as both are equal.
-Log-probabilities are computed here from llama.cpp's logits, in float64. Texts are sampled and stopped by this package's
-rules, one after another.
+llama-cpp-python's own class keeps the logits of all positions of a context, gigabytes for a large vocabulary, so passes
+are made with the C functions that it wraps. The keys and values of the last sequence stay, and the next one computes
+what follows their common beginning; spans are sorted for that. Log-probabilities are computed here from llama.cpp's
+logits, in float64. Texts are sampled and stopped by this package's rules, one after another.
 """
 
 import ctypes
@@ -36,7 +31,7 @@ from assaymark.engine.generation import (
 )
 from assaymark.engine.options import EngineInfo
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
-from assaymark.engine.trie import sorted_order
+from assaymark.engine.trie import plan_trie, sorted_order
 from assaymark.errors import MissingExtra, ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong, UsageError
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, SpanResult, TextResult
@@ -154,6 +149,7 @@ class LlamaSession:
         self.n_parameters = int(self._llama._model.n_params())  # noqa: SLF001
         self._batch = library.llama_batch_init(n_batch, 0, 1)
         self._past: list[int] = []
+        self.n_computed = 0  # tokens that were no part of the sequence before
 
     def logits(self, tokens: Sequence[int], n_last: int) -> npt.NDArray[np.float32]:
         """Return the logits after each of the last `n_last` of these tokens.
@@ -162,6 +158,7 @@ class LlamaSession:
         Raises: ModelUnavailable if llama.cpp fails.
         """
         first = self._keep(tokens, len(tokens) - n_last)
+        self.n_computed += len(tokens) - first
         rows = np.empty((n_last, self.n_vocab), dtype=np.float32)
         wanted = len(tokens) - n_last  # the first position whose logits are needed
         for begin in range(first, len(tokens), self._n_batch):
@@ -252,6 +249,7 @@ class GgufEngine:
         session = self._open()
         self._check(spans.tokens)
         total, done = int(spans.tokens.size) - len(spans), 0
+        distinct, before = plan_trie(spans).n_distinct, session.n_computed
         started = reported = time.perf_counter()
         for index in sorted_order(spans).tolist():
             tokens, n_scored = spans.sequence(index).tolist(), int(spans.n_scored[index])
@@ -264,7 +262,9 @@ class GgufEngine:
             now = time.perf_counter()
             if on_window is not None and (now - reported > REPORT_SECONDS or done == total):
                 reported = now
-                on_window(WindowReport(done, total, done, total, now - started))
+                # the token before the first target is computed for each span, which the trie counts once
+                computed = distinct if done == total else min(distinct, session.n_computed - before)
+                on_window(WindowReport(done, total, computed, distinct, now - started))
 
     # --------------------------------------------------------------------------------------------- generation
 
