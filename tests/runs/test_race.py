@@ -174,25 +174,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "stopped by rule after 50 of 200 questions" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.slow
-def test_stored_models_forecast_a_race_against_a_stored_run(tmp_path: Path) -> None:
-    """The verdict is the same and says which models helped; without them it needs no fewer questions here."""
-    store = str(tmp_path / "s.sqlite")
-    base = assaymark.evaluate("fake", "demo_facts", model_args=B, store=store)
-    for other in (0.58, 0.66):
-        assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=store)
-    helped = race_models("fake", base.id, "demo_facts", first_args={"accuracy": 0.62}, store=store)
-    assert helped.state.verdict == "first"
-    assert any("forecasts from 3 stored models" in line for line in helped.remarks)
-    again = race_models("fake", base.id, "demo_facts", first_args={"accuracy": 0.62}, store=store)
-    assert again.state == helped.state
-    options = RaceOptions(forecasts=False)
-    plain = race_models("fake", base.id, "demo_facts", options, first_args={"accuracy": 0.62}, store=store)
-    assert plain.state.verdict == "first"
-    assert not any("forecasts" in line for line in plain.remarks)
-    assert helped.state.n_seen <= plain.state.n_seen
-
-
 def test_a_race_has_the_bills_of_what_it_asked(tmp_path: Path) -> None:
     """Both bills together are the server's own count, also of a race that goes on; a limit of the cost is refused."""
     rows = [{"prompt": f"What is {i} and {i}?", "reference": str(2 * i)} for i in range(120)]

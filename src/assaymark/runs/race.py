@@ -18,21 +18,19 @@ import numpy as np
 from assaymark.errors import PlanError, UsageError
 from assaymark.models.cost.bill import cost_line
 from assaymark.models.model import Model
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, turns_of
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.execute import open_checked
-from assaymark.runs.forecasting import Forecasts, fixed_forecasts, stored_values
 from assaymark.runs.opening import RunOpener, no_notice
 from assaymark.runs.plan import PreparedRun, TaskRegister, prepare, render_of
 from assaymark.runs.prepare import choose_tasks, model_of, open_store, run_options
 from assaymark.runs.run import Run
 from assaymark.runs.stored import run_in
 from assaymark.scoring.metrics import is_higher_better, may_be_share
-from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
 from assaymark.tasks.question_order import macro_weights, question_order
@@ -43,6 +41,7 @@ GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, s
 LARGEST_GROWTH = 0.5  # the same, while a verdict is far away: half of the questions that would still decide
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
+Metrics = Mapping[str, tuple[str, str]]  # task -> metric and filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ class RaceOptions:
         alpha: how often a verdict may be wrong about the benchmark.
         seed: of the order of the questions.
         most: questions at which to stop undecided; None: all.
-        forecasts: whether stored models forecast the scores of one that is raced against a stored run.
         macro: whether each task counts the same, so that the difference is one of means over tasks.
         fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of
             the chance that any is wrong (Bonferroni).
@@ -65,7 +63,6 @@ class RaceOptions:
     alpha: float = 0.05
     seed: int = 0
     most: int | None = None
-    forecasts: bool = True
     macro: bool = False
     fdr: bool = False
 
@@ -153,7 +150,7 @@ class Side(Protocol):
 class _StoredRun:
     """A run that is stored in full: nothing is asked."""
 
-    def __init__(self, run: Run, metrics: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, run: Run, metrics: Metrics) -> None:
         self.name, self.run_id = run.row.model, run.id
         self._values = stored_values(run.store, run.id, metrics)
 
@@ -171,7 +168,7 @@ class Answering:
     """A model that answers blocks of questions, stored as one run of all of them."""
 
     def __init__(
-        self, model: Model, prepared: PreparedRun, store: Store, metrics: Mapping[str, tuple[str, str]],
+        self, model: Model, prepared: PreparedRun, store: Store, metrics: Metrics,
         command: str | None, notify: Callable[[str], None], rule: str = "the rule of a race",
     ) -> None:  # fmt: skip
         self.name = model.identity.name
@@ -203,7 +200,7 @@ class Answering:
             self._attempt.stop_reason = self._attempt.stop_reason or f"stopped by {self._rule}"
         self._attempt.__exit__(kind, error, traceback)
 
-    def stored_scores(self, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
+    def stored_scores(self, metrics: Metrics) -> dict[Place, float | None]:
         """Return all stored scores of these tasks by the metrics named; None for a request that failed."""
         return stored_values(self._store, self.run_id, metrics)
 
@@ -286,20 +283,12 @@ def race_models(
         places = places_of(prepared, options.seed, macro=options.macro)
         for line in weighting_notes(prepared, macro=options.macro):
             notify(line)
-        paired = begin_race(places, options)
-        forecasts = None
-        if isinstance(sides[1], _StoredRun) and options.forecasts:
-            forecasts = fixed_forecasts(store, answering.run_id, prepared)
-            control = _control(forecasts, sides[1].values(places), places, metrics)
-            paired = begin_race(places, options, control)
-        state, n_failed = race(sides, places, metrics, options, observe, paired)
+        state, n_failed = race(sides, places, metrics, options, observe)
     names = sides[0].name, sides[1].name
     for run_id, of_run in prepared_runs:
         record_race(Run(store, run_id), of_run, state, options)
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
     remarks = (*remarks, *cost_lines(store, [run_id for run_id, _ in prepared_runs]))
-    if forecasts is not None and paired.variance_ratio is not None:
-        remarks = (*remarks, helped_line(forecasts, paired.variance_ratio))
     main = sorted({metric for metric, _ in metrics.values()})
     run_ids = sides[0].run_id, sides[1].run_id
     return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
@@ -372,10 +361,10 @@ def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
     return notes
 
 
-def begin_race(places: Sequence[Place], options: RaceOptions, control: Control | None = None) -> PairedRace:
-    """Return a race in which nothing is seen; `control`: what forecasts the differences."""
+def begin_race(places: Sequence[Place], options: RaceOptions) -> PairedRace:
+    """Return a race in which nothing is seen."""
     weights = np.array(macro_weights(places)) if options.macro else None
-    return PairedRace(len(places), options.alpha, options.margin, weights=weights, control=control)
+    return PairedRace(len(places), options.alpha, options.margin, weights=weights)
 
 
 def block_size(n_seen: int, n_more: int | None = None) -> int:
@@ -391,13 +380,12 @@ def block_size(n_seen: int, n_more: int | None = None) -> int:
 def race(
     sides: Sequence[Side],
     places: Sequence[Place],
-    metrics: Mapping[str, tuple[str, str]],
+    metrics: Metrics,
     options: RaceOptions,
     observe: Callable[[RaceState], None] | None = None,
-    paired: PairedRace | None = None,
 ) -> tuple[RaceState, int]:
     """Compare two sides block by block; return the last state and how many questions failed, at which it stops."""
-    paired = paired or begin_race(places, options)
+    paired = begin_race(places, options)
     most = len(places) if options.most is None else min(options.most, len(places))
     state = paired.state()
     while not state.is_decided and state.n_seen < most:
@@ -418,36 +406,10 @@ def race(
     return state, 0
 
 
-def _sign(metrics: Mapping[str, tuple[str, str]], place: Place) -> float:
-    return 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
-
-
-def score_difference(
-    metrics: Mapping[str, tuple[str, str]], place: Place, first: float | None, second: float | None
-) -> float:
+def score_difference(metrics: Metrics, place: Place, first: float | None, second: float | None) -> float:
     """Return by how much the first is better, of two scores that a model did give; neither is None."""
-    return _sign(metrics, place) * ((first or 0.0) - (second or 0.0))
-
-
-def _control(
-    forecasts: Forecasts, baseline: Mapping[Place, float | None], places: Sequence[Place],
-    metrics: Mapping[str, tuple[str, str]],
-) -> Control | None:  # fmt: skip
-    """Return the evidence on the differences from a stored run: its scores, and what forecasts the other's."""
-    others = forecasts.values(places, metrics)
-    if others is None or any(baseline[place] is None for place in places):
-        return None
-    signs = np.array([_sign(metrics, place) for place in places])
-    known = -signs * np.array([baseline[place] for place in places], dtype=np.float64)
-    return Control(signs * others, known, low=min(0.0, signs.min()), high=max(0.0, signs.max()))
-
-
-def helped_line(forecasts: Forecasts, variance_ratio: float) -> str:
-    """Return which stored models forecast the scores, and by how much that lowered the variance."""
-    names = ", ".join(forecasts.names[:3]) + (", ..." if len(forecasts.names) > 3 else "")
-    n = len(forecasts.names)
-    change = f"{variance_ratio:.2f} times smaller" if variance_ratio >= 1 else f"{1 / variance_ratio:.2f} times larger"
-    return f"forecasts from {n} stored {'model' if n == 1 else 'models'} ({names}) made the variance {change}"
+    sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+    return sign * ((first or 0.0) - (second or 0.0))
 
 
 def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
@@ -464,9 +426,7 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
     return metrics
 
 
-def stored_side(
-    store: Store, name: object, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]
-) -> Side | None:
+def stored_side(store: Store, name: object, prepared: PreparedRun, metrics: Metrics) -> Side | None:
     """Return the side of a stored run; None for anything that names a model. Raises: PlanError for other questions."""
     stored = _stored_run(store, name)
     if stored is None:
@@ -498,3 +458,19 @@ def record_race(run: Run, prepared: PreparedRun, state: RaceState, options: Race
     run.summarise(prepared)
     facts: dict[str, JsonValue] = {"n_seen": state.n_seen, "n": state.n, "rule": rule_of(options), **asdict(options)}
     run.store.save_estimates(run.id, run.estimates, {**run.row.extra, "race": facts})
+
+
+def stored_values(
+    store: Store, run_id: str, metrics: Metrics, indices: Mapping[str, Sequence[int]] | None = None
+) -> dict[Place, float | None]:
+    """Return the stored scores of each task by the metric named for it; None for a request that failed.
+
+    indices: of the samples of each task; None: all that are stored.
+    """
+    values: dict[Place, float | None] = {}
+    for task, wanted in metrics.items():
+        for score in store.scores(run_id, task, details=False, indices=None if indices is None else indices[task]):
+            if (score.metric, score.filter) == wanted:
+                failed = score.status is ScoreStatus.FAILED
+                values[task, score.sample_index] = None if failed else float(score.value or 0.0)
+    return values

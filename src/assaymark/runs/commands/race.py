@@ -50,11 +50,6 @@ EXAMPLES = examples(
 )
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
 @click.option(
-    "--no_forecasts",
-    is_flag=True,
-    help="Against a stored RUN: let no stored runs of other models forecast the scores.",
-)
-@click.option(
     "--fdr", is_flag=True, help="Of three or more models: --alpha is the expected share of wrong verdicts (e-BH)."
 )
 @click.option("--macro", is_flag=True, help="Each task counts the same, whatever its number of questions.")
@@ -70,7 +65,7 @@ EXAMPLES = examples(
 @json_option
 def race(
     first: str, second: str, others: tuple[str, ...], *, tasks: tuple[str, ...], margin: float | None, alpha: float,
-    race_seed: int, budget: int | None, no_forecasts: bool, fdr: bool, macro: bool, quiet: bool, as_json: bool,
+    race_seed: int, budget: int | None, fdr: bool, macro: bool, quiet: bool, as_json: bool,
     **evaluation: object,
 ) -> int:  # fmt: skip
     """Let models answer questions in one random order until it is decided which is better.
@@ -89,7 +84,7 @@ def race(
 
     is_quiet = quiet or as_json
     share = None if margin is None else margin / 100
-    race_options = RaceOptions(share, alpha, race_seed, budget, not no_forecasts, macro, fdr)
+    race_options = RaceOptions(share, alpha, race_seed, budget, macro, fdr)
     evaluation = {name: value for name, value in evaluation.items() if value not in (None, ())}
     if race_options.fdr and not others:
         raise UsageError("--fdr is about the verdicts of several pairs; name three or more models, or omit it")
