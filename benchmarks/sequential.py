@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assaymark.runs.race import LEAST_BLOCK, block_size
+from assaymark.runs.race_sides import LEAST_BLOCK, block_size
 from assaymark.runs.until import Goal, GoalState
 from assaymark.statistics.sequential import BettingSequence, MeanState, PairedRace, SequentialMean
 from assaymark.tasks.question_order import macro_weights, question_order

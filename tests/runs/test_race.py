@@ -13,7 +13,8 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, UsageError
-from assaymark.runs.race import Race, RaceOptions, block_size, race_models
+from assaymark.runs.race import Race, RaceOptions, race_models
+from assaymark.runs.race_sides import block_size
 from assaymark.runs.run import Run
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -142,7 +143,7 @@ def test_a_second_model_that_is_not_there_leaves_the_firsts_run_as_it_is(tmp_pat
 def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
     """The same model twice, a limit, a metric that is not a share."""
     store = str(tmp_path / "s.sqlite")
-    with pytest.raises(UsageError, match="both are the same model"):
+    with pytest.raises(UsageError, match="two of the models are the same"):
         race_models("fake", "fake", "demo_facts", first_args=A, second_args=A, store=store)
     with pytest.raises(UsageError, match="omit limit"):
         race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, limit=5, store=store)

@@ -15,17 +15,13 @@ from assaymark.models.training import TrainingCallback
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import (
+from assaymark.runs.race import Race, RaceOptions, begin_race, race, record_race
+from assaymark.runs.race_sides import (
     FIRST_BLOCK,
     Answering,
     Place,
-    Race,
-    RaceOptions,
-    begin_race,
     main_metrics,
     places_of,
-    race,
-    record_race,
     stored_side,
     stored_values,
 )
@@ -151,7 +147,8 @@ def _race_last(
         if row is not None and earlier is not None:
             n_known = _n_answered(stored_values(store, row.run_id, metrics), places)
             limited = replace(rule, most=min(n_most, n_known))
-            state, n_failed = race([own, earlier], places, metrics, limited)
+            states, n_failed = race([own, earlier], places, metrics, limited)
+            state = states[0, 1]
         # what the next checkpoint will be compared on, in blocks: a kill loses no more than one
         n_asked = state.n_seen
         while not n_failed and n_asked < min(at_least, n_most):

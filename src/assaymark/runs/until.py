@@ -21,7 +21,7 @@ from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import (
+from assaymark.runs.race_sides import (
     FIRST_BLOCK,
     LEAST_BLOCK,
     Answering,

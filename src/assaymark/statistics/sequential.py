@@ -157,15 +157,6 @@ class BettingSequence:
         """The least and the largest mean of all that the values which are left can make. Shapes: [orders]."""
         return self.weighted - self.left, self.weighted + self.left
 
-    def log_capitals(self, at: int) -> tuple[float, float]:
-        """Return the logs of the present capitals of bets upwards and downwards against a tested mean, of one order.
-
-        Unlike their maxima so far these are e-values, at whatever time one stops. Infinite: the mean is impossible.
-        """
-        ends = ((self._up, self.most_up), (self._down, self.most_down))
-        up, down = (math.inf if most[0, at] == math.inf else float(_log_sum(now)[0, at]) for now, most in ends)
-        return up, down
-
     @property
     def log_needed(self) -> float:
         """The log of the capital that refutes a mean."""
@@ -251,18 +242,6 @@ class PairedRace:
         means = np.union1d(np.linspace(-1.0, 1.0, GRID), [0.0] if margin is None else [-margin, 0.0, margin])
         self._bets = BettingSequence(n, alpha, planned=margin, means=means, weights=weights)
         self._zero = int(np.searchsorted(means, 0.0))
-        self._ends = None if margin is None else tuple(int(np.searchsorted(means, end)) for end in (-margin, margin))
-
-    def log_e_values(self) -> tuple[float, float, float]:
-        """Return logs of e-values against the contrary of: first better, second better, closer than the margin.
-
-        Of the last the smaller of two counts, since either end may be true; without a margin it is minus infinity.
-        """
-        first, second = self._bets.log_capitals(self._zero)
-        if self._ends is None:
-            return first, second, -math.inf
-        low, high = self._ends
-        return first, second, min(self._bets.log_capitals(low)[0], self._bets.log_capitals(high)[1])
 
     def add(self, differences: Floats) -> RaceState:
         """Add the next questions' differences, each in [-1, 1], and return what is known then."""

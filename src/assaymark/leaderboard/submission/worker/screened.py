@@ -16,7 +16,7 @@ from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, main_metrics, places_of, stored_values
+from assaymark.runs.race_sides import FIRST_BLOCK, GROWTH, Answering, Place, main_metrics, places_of, stored_values
 from assaymark.runs.run import Run
 from assaymark.statistics.sequential import SequentialMean
 from assaymark.store import Store
