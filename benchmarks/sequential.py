@@ -1,6 +1,6 @@
 """How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`, and stored scores.
 
-    python benchmarks/sequential.py [table|false|means|stored|macro|forecasts|limit|own] [--orders 1000] [--scores FILE]
+    python benchmarks/sequential.py [table|false|means|stored|macro|own] [--orders 1000] [--scores FILE]
 
 - table: for each size of a benchmark and each share of questions on which two models disagree, a true difference of 5
   points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
@@ -13,12 +13,7 @@
 - macro: the mean of those questions' categories, each of which counts the same: every third model to ± 2 points, and
   pairs whose macro averages are about 5 points apart, in the orders of `--macro`; beside it how often intervals for the
   mean over all questions, in their own order, ever exclude the macro average.
-- forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
-- limit: what the others can explain at most: for each of those models the variance that the best linear combination of
-  20 others leaves, chosen with all scores known, also with the categories and as a logistic regression; the share of
-  questions that a normal interval of a fixed size needs. Also of AlpacaEval's
-  preferences of each instruction (a Parquet file with columns annotator, model, instruction_idx, preference).
-- own: stored and forecasts for stored runs of ours: 25 copies of the large demo model, weakened by noise, on
+- own: stored for runs of ours: 25 copies of the large demo model, weakened by noise, on
   14,000 questions of the demo's generator, which are evaluated first (minutes a model on two cores); `--data` keeps
   task, models and store, so that it may be interrupted, and `--models` and `--questions` make it smaller.
 """
@@ -28,12 +23,12 @@ import itertools
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from assaymark.runs.race import LEAST_BLOCK, block_size
-from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
+from assaymark.runs.race_sides import LEAST_BLOCK, block_size
+from assaymark.runs.until import Goal, GoalState
+from assaymark.statistics.sequential import BettingSequence, MeanState, PairedRace, SequentialMean
 from assaymark.tasks.question_order import macro_weights, question_order
 from benchmarks.sequential_rules import RULES, fixed_size
 
@@ -78,10 +73,11 @@ def false_share(n: int, discordance: float, planned: float | None, n_orders: int
     return n_false / n_orders
 
 
-def until_next_look(n_seen: int, n_at_deadline: int | None = None, n_more: int | None = None) -> int:
-    """Return how many questions `assaymark race` and `--until` ask next."""
-    size = block_size(n_seen, n_more)
-    return size if n_at_deadline is None else min(size, max(LEAST_BLOCK, n_at_deadline - n_seen))
+def until_known(state: MeanState, half_width: float) -> int:
+    """Return how many questions `--until` asks next."""
+    n_more = GoalState(Goal("", half_width, None, ""), "", state).n_more
+    size = block_size(state.n_seen)
+    return size if n_more is None else max(LEAST_BLOCK, min(size, n_more))
 
 
 def known(n: int, accuracy: float, half_width: float, n_orders: int) -> tuple[np.ndarray, int]:
@@ -91,14 +87,11 @@ def known(n: int, accuracy: float, half_width: float, n_orders: int) -> tuple[np
     rng, when, n_missed = np.random.default_rng(0), np.full(n_orders, n), 0
     for i in range(n_orders):
         order, sequence, missed = rng.permutation(values), SequentialMean(n, half_width=half_width), False
-        n_seen = 0
-        while n_seen < n:
-            state = sequence.add(order[n_seen : n_seen + until_next_look(n_seen, sequence.n_at_deadline)])
-            n_seen = state.n_seen
+        state = sequence.state()
+        while not (state.n_seen and state.half_width <= half_width):
+            state = sequence.add(order[state.n_seen : state.n_seen + until_known(state, half_width)])
             missed |= not state.low - 1e-9 <= values.mean() <= state.high + 1e-9
-            if state.half_width <= half_width:
-                when[i] = n_seen
-                break
+        when[i] = state.n_seen
         n_missed += missed
     return when, n_missed
 
@@ -156,8 +149,6 @@ def stored_categories(path: Path) -> tuple[list[str], np.ndarray, list[str]]:
     import pyarrow.parquet
 
     answers = pyarrow.parquet.read_table(path).to_pydict()
-    if "preference" in answers:
-        return preferences(answers)
     category_of = dict(zip(answers["question_id"], answers["category"], strict=True))
     by_model: dict[str, dict[int, bool]] = {}
     for model, question, predicted, answer in zip(
@@ -169,20 +160,6 @@ def stored_categories(path: Path) -> tuple[list[str], np.ndarray, list[str]]:
     questions = sorted(set.intersection(*(set(by_model[model]) for model in models)))
     scores = np.array([[by_model[model][question] for question in questions] for model in models], dtype=float)
     return models, scores, [category_of[question] for question in questions]
-
-
-def preferences(answers: dict[str, list[Any]]) -> tuple[list[str], np.ndarray, list[str]]:
-    """Return models of AlpacaEval, how far each instruction's answer was preferred to the baseline's, no categories."""
-    by_model: dict[str, dict[int, float]] = {}
-    columns = (answers[name] for name in ("annotator", "model", "instruction_idx", "preference"))
-    for annotator, model, instruction, preference in zip(*columns, strict=True):
-        if annotator == "weighted_alpaca_eval_gpt4_turbo" and preference is not None:
-            by_model.setdefault(model, {})[instruction] = min(max(preference - 1, 0.0), 1.0)
-    most = max(len(own) for own in by_model.values())
-    models = sorted(model for model, own in by_model.items() if len(own) > 0.98 * most and model != "gpt4_1106_preview")
-    instructions = sorted(set.intersection(*(set(by_model[model]) for model in models)))
-    scores = np.array([[by_model[model][at] for at in instructions] for model in models])
-    return models, scores, [""] * len(instructions)
 
 
 def own_scores(data: Path, n_models: int, n_questions: int) -> tuple[list[str], np.ndarray]:
@@ -223,9 +200,7 @@ def print_stored(models: list[str], scores: np.ndarray, n_orders: int) -> None:
                     order, race = rng.permutation(differences), PairedRace(n, margin=planned)
                     state = race.state()
                     while not state.is_decided:  # looks as `assaymark race` does
-                        state = race.add(
-                            order[state.n_seen : state.n_seen + until_next_look(state.n_seen, n_more=state.n_more)]
-                        )
+                        state = race.add(order[state.n_seen : state.n_seen + block_size(state.n_seen, state.n_more)])
                     shares.append(100 * state.n_seen / n)
                     n_wrong += state.verdict == ("second" if differences.mean() > 0 else "first")
                     n_equivalent += state.verdict == "equivalent"
@@ -270,7 +245,7 @@ def print_macro(path: Path, n_orders: int) -> None:
             sequence, has_missed = SequentialMean(n, half_width=0.02, weights=weights), False
             state = sequence.state()
             while not (state.n_seen and state.half_width <= 0.02):
-                size = until_next_look(state.n_seen, sequence.n_at_deadline)
+                size = until_known(state, 0.02)
                 state = sequence.add(scores[at, order][state.n_seen : state.n_seen + size])
                 has_missed |= not state.low - 1e-9 <= macro[at] <= state.high + 1e-9
             shares.append(100 * state.n_seen / n)
@@ -286,9 +261,7 @@ def print_macro(path: Path, n_orders: int) -> None:
         race, differences = PairedRace(n, weights=weights), (scores[first] - scores[second])[order]
         result = race.state()
         while not result.is_decided:
-            result = race.add(
-                differences[result.n_seen : result.n_seen + until_next_look(result.n_seen, n_more=result.n_more)]
-            )
+            result = race.add(differences[result.n_seen : result.n_seen + block_size(result.n_seen, result.n_more)])
         shares.append(100 * result.n_seen / n)
         n_wrong += result.verdict == ("second" if macro[first] > macro[second] else "first")
     print(
@@ -298,85 +271,10 @@ def print_macro(path: Path, n_orders: int) -> None:
     )
 
 
-def print_forecasts(models: list[str], scores: np.ndarray, n_orders: int) -> None:
-    """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
-    n, needed, missed = scores.shape[1], [], np.zeros(2, dtype=int)
-    for at, seed in itertools.product(range(0, len(models), 3), range(n_orders)):
-        rng = np.random.default_rng((at, seed))
-        order = rng.permutation(n)
-        own = scores[at][order]
-        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, min(20, len(models) - 1), replace=False)][
-            :, order
-        ]
-        plain, helped = SequentialMean(n, half_width=0.02), SequentialMean(n, half_width=0.02, others=others)
-        asked, ratios = [], []
-        for kind, sequence in enumerate((plain, helped)):
-            state, has_missed = sequence.state(), False
-            while not (state.n_seen and state.half_width <= 0.02):
-                size = until_next_look(state.n_seen, sequence.n_at_deadline)
-                state = sequence.add(own[state.n_seen : state.n_seen + size])
-                has_missed |= not state.low - 1e-9 <= own.mean() <= state.high + 1e-9
-            asked.append(state.n_seen)
-            ratios.append(sequence.variance_ratio or 1.0)
-            missed[kind] += has_missed
-        needed.append(asked)
-        print(f"{models[at]}: {asked[0]} questions, {asked[1]} with forecasts (variance by {ratios[1]:.2f})",
-              flush=True)  # fmt: skip
-    plain_n = np.array(needed)[:, 0]
-    for name, asked_n, n_missed in zip(("plain", "forecasts"), np.array(needed).T, missed, strict=True):
-        share, by = 100 * np.median(asked_n) / n, np.quantile(asked_n, 0.8)
-        print(f"{name}: median {np.median(asked_n):.0f} of {n} ({share:.1f}%), 80% by {by:.0f}; median ratio to plain "
-              f"{np.median(asked_n / plain_n):.2f}; missed in {n_missed} of {len(asked_n)}",
-              flush=True)  # fmt: skip
-
-
-def least_squares(features: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the best linear combination's values. Shapes: [n, k], [n] -> [n]."""
-    columns = np.column_stack([np.ones(len(values)), features])
-    fitted: np.ndarray = columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
-    return fitted
-
-
-def logistic(features: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return probabilities of a logistic regression with a penalty of 1, by Newton's method. Shapes: as above."""
-    columns = np.column_stack([np.ones(len(values)), features])
-    penalty, coefficients = np.eye(columns.shape[1]), np.zeros(columns.shape[1])
-    penalty[0, 0] = 0.0
-    for _ in range(15):
-        shares = 1 / (1 + np.exp(-columns @ coefficients))
-        curvature = (columns * (shares * (1 - shares) + 1e-9)[:, None]).T @ columns + penalty
-        coefficients += np.linalg.solve(curvature, columns.T @ (values - shares) - penalty @ coefficients)
-    fitted: np.ndarray = 1 / (1 + np.exp(-columns @ coefficients))
-    return fitted
-
-
-def print_limit(models: list[str], scores: np.ndarray, categories: list[str] | None = None) -> None:
-    """Print which share of the variance forecasts leave in hindsight, and the questions that it stands for."""
-    n, rng, rows = scores.shape[1], np.random.default_rng(0), []
-    names = sorted(set(categories or []))[1:]
-    groups = np.array([[float(category == name) for name in names] for category in categories or [""] * n])
-    for at in range(len(models)):
-        own = scores[at]
-        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, 20, replace=False)].T
-        linear = least_squares(others, own)
-        grouped = least_squares(np.column_stack([others, groups]), own)
-        powers = np.column_stack([others, others.mean(axis=1) ** 2, others.mean(axis=1) ** 3, groups])
-        likely = logistic(powers, own)
-        left = [((own - fitted) ** 2).mean() / own.var() for fitted in (linear, grouped, likely)]
-        sizes = [1 / (0.02**2 / (1.959964**2 * own.var() * share) + 1 / n) for share in (1.0, *left)]
-        rows.append([*left, *(100 * size / n for size in sizes)])
-    linear, grouped, likely, *sizes = np.median(rows, axis=0)
-    print(f"{len(models)} models, {n} questions; medians of the variance left: linear {linear:.3f}, with categories "
-          f"{grouped:.3f}, logistic {likely:.3f}; of the questions of an interval of a "
-          f"fixed size: {', '.join(f'{size:.1f}%' for size in sizes)} (plain first)", flush=True)  # fmt: skip
-
-
 def main() -> None:
     """Print one part, or the first three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "part", nargs="?", choices=("table", "false", "means", "stored", "macro", "forecasts", "limit", "own")
-    )
+    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "macro", "own"))
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--scores", type=Path, default=SCORES)
     parser.add_argument("--data", type=Path, help="folder of task, models and runs of `own`")
@@ -393,15 +291,10 @@ def main() -> None:
         print_stored(*stored_scores(arguments.scores), arguments.orders)
     if arguments.part == "macro":
         print_macro(arguments.scores, arguments.orders)
-    if arguments.part == "forecasts":
-        print_forecasts(*stored_scores(arguments.scores), min(arguments.orders, 20))
-    if arguments.part == "limit":
-        print_limit(*stored_categories(arguments.scores))
     if arguments.part == "own":
         with tempfile.TemporaryDirectory() as folder:
             models, scores = own_scores(arguments.data or Path(folder), arguments.models, arguments.questions)
         print_stored(models, scores, arguments.orders)
-        print_forecasts(models, scores, 1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, UsageError
-from assaymark.runs.race import Race, RaceOptions, block_size, race_models
+from assaymark.runs.race import Race, RaceOptions, race_models
+from assaymark.runs.race_sides import block_size
 from assaymark.runs.run import Run
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -142,7 +143,7 @@ def test_a_second_model_that_is_not_there_leaves_the_firsts_run_as_it_is(tmp_pat
 def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
     """The same model twice, a limit, a metric that is not a share."""
     store = str(tmp_path / "s.sqlite")
-    with pytest.raises(UsageError, match="both are the same model"):
+    with pytest.raises(UsageError, match="two of the models are the same"):
         race_models("fake", "fake", "demo_facts", first_args=A, second_args=A, store=store)
     with pytest.raises(UsageError, match="omit limit"):
         race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, limit=5, store=store)
@@ -172,25 +173,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Not decided" in capsys.readouterr().out
     assert main(["show", "last", *store]) == 0
     assert "stopped by rule after 50 of 200 questions" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.slow
-def test_stored_models_forecast_a_race_against_a_stored_run(tmp_path: Path) -> None:
-    """The verdict is the same and says which models helped; without them it needs no fewer questions here."""
-    store = str(tmp_path / "s.sqlite")
-    base = assaymark.evaluate("fake", "demo_facts", model_args=B, store=store)
-    for other in (0.58, 0.66):
-        assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=store)
-    helped = race_models("fake", base.id, "demo_facts", first_args={"accuracy": 0.62}, store=store)
-    assert helped.state.verdict == "first"
-    assert any("forecasts from 3 stored models" in line for line in helped.remarks)
-    again = race_models("fake", base.id, "demo_facts", first_args={"accuracy": 0.62}, store=store)
-    assert again.state == helped.state
-    options = RaceOptions(forecasts=False)
-    plain = race_models("fake", base.id, "demo_facts", options, first_args={"accuracy": 0.62}, store=store)
-    assert plain.state.verdict == "first"
-    assert not any("forecasts" in line for line in plain.remarks)
-    assert helped.state.n_seen <= plain.state.n_seen
 
 
 def test_a_race_has_the_bills_of_what_it_asked(tmp_path: Path) -> None:

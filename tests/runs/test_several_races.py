@@ -8,8 +8,7 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
-from assaymark.runs.race import RaceOptions, race_models
-from assaymark.runs.several_races import race_several
+from assaymark.runs.race import RaceOptions, race_models, race_several
 from assaymark.store import Store
 
 MODELS = [
@@ -71,26 +70,3 @@ def test_the_command_prints_each_pair(tmp_path: Path, capsys: pytest.CaptureFixt
     words[1] += ",fail=0.05"
     assert main([*words, *store, "--quiet"]) == 5
     assert "could not be answered" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_with_fdr_thresholds_fall_with_each_verdict(tmp_path: Path) -> None:
-    """Verdicts are those of e-BH over all pairs, which need no more questions here than with shares of alpha."""
-    store, other = str(tmp_path / "s.sqlite"), str(tmp_path / "other.sqlite")
-    whole = race_several(MODELS, "demo_facts", RaceOptions(fdr=True), store=store)
-    strict = race_several(MODELS, "demo_facts", RaceOptions(), store=other)
-    assert whole.fdr
-    for pair, of_strict in zip(whole.pairs, strict.pairs, strict=True):
-        if of_strict.state.verdict != "undecided":
-            assert pair.state.verdict == of_strict.state.verdict
-    assert sum(pair.state.n_seen for pair in whole.pairs) <= sum(pair.state.n_seen for pair in strict.pairs)
-    assert "at most 5% are expected to be wrong" in whole.lines()[-1]
-    again = race_several(MODELS, "demo_facts", RaceOptions(fdr=True), store=store)
-    assert [pair.state for pair in again.pairs] == [pair.state for pair in whole.pairs]
-
-
-def test_fdr_needs_several_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two models have one verdict; one line says what to do."""
-    words = ["race", "fake:accuracy=0.85", "fake:accuracy=0.6,seed=2", "-t", "demo_facts", "--fdr"]
-    assert main([*words, "--store", str(tmp_path / "s.sqlite")]) == 2
-    assert "name three or more models" in capsys.readouterr().err

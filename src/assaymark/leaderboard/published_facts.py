@@ -5,7 +5,7 @@ The scrape of the first table has inverted `merged`, `flagged` and `moe`, that o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, precision_name
 from assaymark.leaderboard.rows import Fact
@@ -28,55 +28,20 @@ def is_hub_id(text: str) -> bool:
 
 def facts_v1(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of the first table, of July 2024."""
-    return _known(
-        {
-            "type": next(
-                (model_type.key for model_type in MODEL_TYPES if record.get("t", "").startswith(model_type.symbol)),
-                "unknown",
-            ),
-            "architecture": _text(record, "architecture"),
-            "weight": _text(record, "weight_type").lower(),
-            "precision": precision_name(_text(record, "precision")),
-            "merged": _negated(_flag(record, "merged")),
-            "flagged": _negated(_flag(record, "flagged")),
-            "moe": _negated(_flag(record, "moe")),
-            "available": _flag(record, "available_on_the_hub"),
-            "licence": _text(record, "hub_license"),
-            "params": _positive(record, "params_b"),
-            "likes": _float(record, "hub_hearts"),
-            "sha": _text(record, "model_sha"),
-            "date": _text(record, "date")[:10],
-        }
-    )
+    symbol, stated = record.get("t", ""), _stated(record, 0)
+    kind = next((kind.key for kind in MODEL_TYPES if symbol.startswith(kind.symbol)), "unknown")
+    return {"type": kind, **stated, **{key: not stated[key] for key in ("merged", "flagged", "moe") if key in stated}}
 
 
 def facts_v2(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of the second table, of March 2025."""
-    has_template = _flag(record, "model_has_chat_template")
-    return _known(
-        {
-            "type": _TYPES_V2.get(_text(record, "model_type").replace(" ", ""), "unknown"),
-            "architecture": _text(record, "model_architecture"),
-            "weight": _text(record, "model_weight_type").lower(),
-            "precision": precision_name(_text(record, "model_precision")),
-            "sha": _text(record, "model_sha"),
-            "chat_template": has_template,
-            "prompts": "chat template" if has_template else "plain text",
-            "merged": _flag(record, "features_is_merged"),
-            "moe": _flag(record, "features_is_moe"),
-            "flagged": _flag(record, "features_is_flagged"),
-            "official": _flag(record, "features_is_official_provider"),
-            "available": _flag(record, "features_is_not_available_on_hub"),
-            "date": _text(record, "metadata_submission_date")[:10],
-            "uploaded": _text(record, "metadata_upload_date")[:10],
-            "generation": _float(record, "metadata_generation"),
-            "base": _text(record, "metadata_base_model"),
-            "licence": _text(record, "metadata_hub_license"),
-            "likes": _float(record, "metadata_hub_hearts"),
-            "params": _positive(record, "metadata_params_billions"),
-            "co2": _float(record, "metadata_co2_cost"),
-        }
-    )
+    kind, stated = _TYPES_V2.get(_text(record, "model_type").replace(" ", ""), "unknown"), _stated(record, 1)
+    return {"type": kind, **stated, "prompts": "chat template" if stated.get("chat_template") else "plain text"}
+
+
+def _stated(record: Mapping[str, str], table: int) -> dict[str, Fact]:
+    """Return what a row says of a model, as it says it; table: 0 the first, 1 the second."""
+    return _known({key: read(record, at[table]) for key, (read, *at) in _STATED.items() if at[table]})
 
 
 def facts_of_csv(record: Mapping[str, str]) -> dict[str, Fact]:
@@ -114,8 +79,8 @@ def _flag(record: Mapping[str, str], heading: str) -> bool | None:
     return {"true": True, "false": False}.get(record.get(heading, "").strip().lower())
 
 
-def _negated(flag: bool | None) -> bool | None:
-    return None if flag is None else not flag
+def _day(record: Mapping[str, str], heading: str) -> str:
+    return _text(record, heading)[:10]
 
 
 def _float(record: Mapping[str, str], heading: str) -> float | None:
@@ -130,3 +95,25 @@ def _positive(record: Mapping[str, str], heading: str) -> float | None:
     """Return a number of parameters; the tables write 0 or -1 where they do not know it."""
     value = _float(record, heading)
     return value if value is not None and value > 0 else None
+
+
+_STATED: dict[str, tuple[Callable[[Mapping[str, str], str], Fact], str, str]] = {  # with the headings of both tables
+    "architecture": (_text, "architecture", "model_architecture"),
+    "weight": (lambda record, heading: _text(record, heading).lower(), "weight_type", "model_weight_type"),
+    "precision": (lambda record, heading: precision_name(_text(record, heading)), "precision", "model_precision"),
+    "sha": (_text, "model_sha", "model_sha"),
+    "chat_template": (_flag, "", "model_has_chat_template"),
+    "merged": (_flag, "merged", "features_is_merged"),
+    "moe": (_flag, "moe", "features_is_moe"),
+    "flagged": (_flag, "flagged", "features_is_flagged"),
+    "official": (_flag, "", "features_is_official_provider"),
+    "available": (_flag, "available_on_the_hub", "features_is_not_available_on_hub"),
+    "date": (_day, "date", "metadata_submission_date"),
+    "uploaded": (_day, "", "metadata_upload_date"),
+    "generation": (_float, "", "metadata_generation"),
+    "base": (_text, "", "metadata_base_model"),
+    "licence": (_text, "hub_license", "metadata_hub_license"),
+    "likes": (_float, "hub_hearts", "metadata_hub_hearts"),
+    "params": (_positive, "params_b", "metadata_params_billions"),
+    "co2": (_float, "", "metadata_co2_cost"),
+}

@@ -172,8 +172,6 @@ class ResultFacts(TypedDict, total=False):
     screening: StopFacts
     until: StopFacts
     race: StopFacts
-    forecasts: Sequence[str]  # ids of the runs that forecast this one
-    draws: str  # "active" in runs of earlier versions, whose order followed the answers
     claims: Sequence[Mapping[str, JsonValue]]
     beside_people: Sequence[Mapping[str, JsonValue]]  # with "line", to show
     contaminated: Sequence[Mapping[str, JsonValue]]  # with "line", to show

@@ -13,21 +13,17 @@ from assaymark.errors import UsageError
 from assaymark.models.lending import lent
 from assaymark.models.training import TrainingCallback
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.forecasting import stored_values
 from assaymark.runs.opening import no_notice
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import (
+from assaymark.runs.race import Race, RaceOptions, begin_race, race, record_race
+from assaymark.runs.race_sides import (
     FIRST_BLOCK,
     Answering,
     Place,
-    Race,
-    RaceOptions,
-    begin_race,
     main_metrics,
     places_of,
-    race,
-    record_race,
     stored_side,
+    stored_values,
 )
 from assaymark.runs.run import Run
 from assaymark.runs.trainer_callback import options_at
@@ -147,12 +143,12 @@ def _race_last(
     ) as own:
         row = _earlier(store, store.run(own.run_id), last)
         earlier = None if row is None else stored_side(store, Run(store, row.run_id), prepared, metrics)
-        paired = begin_race(places, rule)
-        state, n_failed, n_known = paired.state(), 0, 0
+        state, n_failed, n_known = begin_race(places, rule).state(), 0, 0
         if row is not None and earlier is not None:
             n_known = _n_answered(stored_values(store, row.run_id, metrics), places)
             limited = replace(rule, most=min(n_most, n_known))
-            state, n_failed = race([own, earlier], places, metrics, limited, None, paired)
+            states, n_failed = race([own, earlier], places, metrics, limited)
+            state = states[0, 1]
         # what the next checkpoint will be compared on, in blocks: a kill loses no more than one
         n_asked = state.n_seen
         while not n_failed and n_asked < min(at_least, n_most):

@@ -1,48 +1,46 @@
-"""A race: two models answer a benchmark's questions in one random order until it is decided which is better.
+"""A race: models answer a benchmark's questions in one random order until it is decided which of each pair is better.
 
 The order follows from the benchmark's hash and a seed, so all races have the same one, and evidence counts in it alone.
-Both models' answers are stored as runs of the whole benchmark that are incomplete: the same command after a kill goes
-on where it was, a race with other settings begins with what is stored, and `assaymark run` evaluates the rest.
+Answers are stored as runs of the whole benchmark that are incomplete: the same command after a kill goes on where it
+was, a race with other settings begins with what is stored, and `assaymark run` evaluates the rest. Of three or more
+models each answer counts for all pairs, each pair has its share of alpha (Bonferroni), and a model whose pairs are all
+decided is asked nothing more.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from itertools import combinations
 
 import numpy as np
 
-from assaymark.errors import PlanError, UsageError
+from assaymark.errors import UsageError
 from assaymark.models.cost.bill import cost_line
 from assaymark.models.model import Model
 from assaymark.records import JsonValue
-from assaymark.results.evidence.task_facts import facts_of, tasks_from
-from assaymark.runs.attempt import Attempt, ChunkScorer
-from assaymark.runs.chunks import Chunk, turns_of
-from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.execute import open_checked
-from assaymark.runs.forecasting import Forecasts, fixed_forecasts, stored_values
-from assaymark.runs.opening import RunOpener, no_notice
-from assaymark.runs.plan import PreparedRun, TaskRegister, prepare, render_of
-from assaymark.runs.prepare import choose_tasks, model_of, open_store, run_options
+from assaymark.runs.opening import no_notice
+from assaymark.runs.plan import PreparedRun
+from assaymark.runs.prepare import open_store
+from assaymark.runs.race_sides import (
+    Answering,
+    Metrics,
+    Place,
+    RacedTasks,
+    Side,
+    block_size,
+    main_metrics,
+    places_of,
+    stored_side,
+    weighting_notes,
+)
 from assaymark.runs.run import Run
-from assaymark.runs.stored import run_in
-from assaymark.scoring.metrics import is_higher_better, may_be_share
-from assaymark.statistics.forecasts import Control
+from assaymark.scoring.metrics import is_higher_better
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
-from assaymark.tasks.question_order import macro_weights, question_order
+from assaymark.tasks.question_order import macro_weights
 
-FIRST_BLOCK = 50  # questions before the first look
-LEAST_BLOCK = 16  # questions between two looks
-GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
-LARGEST_GROWTH = 0.5  # the same, while a verdict is far away: half of the questions that would still decide
-RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
-Place = tuple[str, int]  # a task and the index of one of its samples
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +50,20 @@ class RaceOptions:
     Attributes:
         margin: smallest difference of interest, as a share (0.05 is 5 points): models that are surely closer are
             equivalent. None: any difference counts, until it is certain.
-        alpha: how often a verdict may be wrong about the benchmark.
+        alpha: how often any of the verdicts may be wrong about the benchmark.
         seed: of the order of the questions.
         most: questions at which to stop undecided; None: all.
-        forecasts: whether stored models forecast the scores of one that is raced against a stored run.
         macro: whether each task counts the same, so that the difference is one of means over tasks.
-        fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of
-            the chance that any is wrong (Bonferroni).
     """
 
     margin: float | None = None
     alpha: float = 0.05
     seed: int = 0
     most: int | None = None
-    forecasts: bool = True
     macro: bool = False
-    fdr: bool = False
+
+
+_DEFAULTS = RaceOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,357 +136,172 @@ def rule_of(options: RaceOptions) -> str:
     return f"betting, planned for differences of {100 * options.margin:g} points"
 
 
-class Side(Protocol):
-    """One model of a race."""
+@dataclass(frozen=True, slots=True)
+class SeveralRaces:
+    """The pairs of a race of several models, in the order in which the models were named."""
 
-    name: str
-    run_id: str
-
-    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
-        """Return the scores at these places, after answering what is not stored; None for one that failed."""
-
-
-class _StoredRun:
-    """A run that is stored in full: nothing is asked."""
-
-    def __init__(self, run: Run, metrics: Mapping[str, tuple[str, str]]) -> None:
-        self.name, self.run_id = run.row.model, run.id
-        self._values = stored_values(run.store, run.id, metrics)
-
-    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
-        """Return the stored scores at these places. Raises: PlanError where one is missing."""
-        missing = [place for place in places if place not in self._values]
-        if missing:
-            task, index = missing[0]
-            where = f"run {self.run_id[:8]} has no score of {task}, sample {index}"
-            raise PlanError(f"{where}; name a run of all its samples")
-        return {place: self._values[place] for place in places}
-
-
-class Answering:
-    """A model that answers blocks of questions, stored as one run of all of them."""
-
-    def __init__(
-        self, model: Model, prepared: PreparedRun, store: Store, metrics: Mapping[str, tuple[str, str]],
-        command: str | None, notify: Callable[[str], None], rule: str = "the rule of a race",
-    ) -> None:  # fmt: skip
-        self.name = model.identity.name
-        self._rule = rule
-        self._model, self._prepared, self._store, self._metrics = model, prepared, store, metrics
-        opener = RunOpener(store, prepared.plan, True, notify, bound=prepared.bound)
-        opened = open_checked(opener, prepared, model, command)
-        self.run_id = opened.run_id
-        self._attempt = Attempt(store, model, opened, prepared.options.bill)
-        self._bound = {bound.plan.name: bound for bound in prepared.bound}
-        self._positions = {
-            name: {index: position for position, index in enumerate(bound.indices)}
-            for name, bound in self._bound.items()
-        }
-        self._render = render_of(model)
-        self._seen: set[Place] = set()
-
-    def __enter__(self) -> Self:
-        self._attempt.__enter__()
-        self._attempt.charge_stored(list(self._bound))  # a bill, and its limit, is one of the whole run
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        n_left = sum(map(len, self._positions.values())) - len(self._seen)
-        if error is None and n_left:
-            self._attempt.n_to_retry += n_left
-            self._attempt.stop_reason = self._attempt.stop_reason or f"stopped by {self._rule}"
-        self._attempt.__exit__(kind, error, traceback)
-
-    def stored_scores(self, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
-        """Return all stored scores of these tasks by the metrics named; None for a request that failed."""
-        return stored_values(self._store, self.run_id, metrics)
+    pairs: tuple[Race, ...]
+    alpha: float  # of all verdicts together
+    n_failed: int
 
     @property
-    def stop_reason(self) -> str | None:
-        """Why nothing more can be sent: the limit of the cost; None while more can."""
-        return self._attempt.stop_reason
+    def is_decided(self) -> bool:
+        """Whether every pair is."""
+        return all(pair.state.is_decided for pair in self.pairs)
 
-    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
-        """Answer what is not stored, and return the scores at these places; None for a request that failed."""
-        by_task: dict[str, list[int]] = {}
-        for task, index in places:
-            by_task.setdefault(task, []).append(index)
-        for task, indices in by_task.items():
-            bound = self._bound[task]
-            # a limit of the cost is reached in the order in which evidence counts
-            is_limited = self._attempt.bill is not None and self._attempt.bill.most is not None
-            own = bound.samples()
-            samples = [own[self._positions[task][index]] for index in (indices if is_limited else sorted(indices))]
-            requests = [bound.request(sample, self._render) for sample in samples]
-            of_request = {request.id: sample for request, sample in zip(requests, samples, strict=True)}
-            chunk = Chunk((bound,), requests, of_request)
-            for turn in turns_of(chunk, self._attempt.stored, self._render):
-                pending = self._attempt.unanswered(turn.requests, turn.samples_of_requests)
-                scorer = ChunkScorer(self._store, self.run_id, turn, pending)
-                for output in self._attempt.answer(pending):
-                    scorer.take(output)
-                scorer.finish()
-        self._seen.update(places)
-        stored = stored_values(self._store, self.run_id, {task: self._metrics[task] for task in by_task}, by_task)
-        return {place: stored.get(place) for place in places}
+    def lines(self) -> list[str]:
+        """Return a line for each pair, and what they are about."""
+        lines = []
+        for pair in self.pairs:
+            state = pair.state
+            interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
+            lines.append(f"{pair.verdict} Interval at any time {interval}.")
+        lines.append(
+            f"The chance that any of the {len(self.pairs)} verdicts is wrong about this benchmark is at most "
+            f"{self.alpha:.0%}. Which is better on new questions of this kind is another question (assaymark compare)."
+        )
+        return lines
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return it with stable names."""
+        return {
+            "pairs": [pair.to_json() for pair in self.pairs], "alpha": self.alpha, "n_failed": self.n_failed,
+            "is_decided": self.is_decided,
+        }  # fmt: skip
 
 
 def race_models(
     first: object,
     second: object,
     tasks: str | Sequence[str],
-    options: RaceOptions = RaceOptions(),
+    options: RaceOptions = _DEFAULTS,
     *,
-    observe: Callable[[RaceState], None] | None = None,
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
     first_args: str | Mapping[str, object] = "",
     second_args: str | Mapping[str, object] = "",
     **evaluation: object,
 ) -> Race:
-    """Let two models answer questions until it is decided which is better on a benchmark, and return the result.
+    """Let two models answer questions until it is decided which is better: `race_several` of two."""
+    models = [(first, first_args), (second, second_args)]
+    return race_several(models, tasks, options, observe=observe, **evaluation).pairs[0]
+
+
+def race_several(
+    models: Sequence[tuple[object, str | Mapping[str, object]]],
+    tasks: str | Sequence[str],
+    options: RaceOptions = _DEFAULTS,
+    *,
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
+    **evaluation: object,
+) -> SeveralRaces:
+    """Let models answer questions until every pair of them is decided.
 
     Args:
-        first: a model, as `evaluate` takes it.
-        second: another one, or the id of a stored run of all questions, of which nothing is asked again.
-        tasks: as `evaluate` takes them. All questions count the same; their order mixes the tasks.
-        options: when it ends.
-        observe: called after each block.
-        first_args: `model_args` of the first model.
-        second_args: of the second.
-        evaluation: other options of `evaluate`, for both models.
+        models: model and `model_args` of each, as `evaluate` takes them; from the second on a model may be the id of a
+            stored run of all questions, of which nothing is asked again.
+        tasks: as `evaluate` takes them.
+        options: when it ends; `alpha` is that of all pairs together.
+        observe: called after each block with the state of each pair, by the models' names.
+        evaluation: other options of `evaluate`, for all models.
 
-    Raises: UsageError for metrics that are no shares; PlanError for a stored run that lacks questions; as `evaluate`.
+    Raises: UsageError for fewer than two models, for one named twice, and for metrics that are no shares; PlanError for
+        a stored run that lacks questions; as `evaluate`.
     """
+    if len(models) < 2:
+        raise UsageError(f"a race needs two models or more; {len(models)} was named")
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
     store, notify = open_store(shared), shared.get("notify") or no_notice
     raced = RacedTasks(tasks, shared)
-    opened, prepared = raced.prepare(first, first_args)
+    opened, prepared = raced.prepare(*models[0])
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
-    metrics = main_metrics(prepared)
-    stored = stored_side(store, second, prepared, metrics)
-    other = raced.prepare(second, second_args) if stored is None else None
-    if other is not None and other[1].plan.key == prepared.plan.key:
-        raise UsageError("both are the same model; name two that differ")
-    with ExitStack() as stack:  # no run is opened before both models are known to be usable
-        answering = stack.enter_context(Answering(opened, prepared, store, metrics, shared.get("command"), notify))
-        sides: list[Side] = [answering]
-        prepared_runs = [(answering.run_id, prepared)]
-        if stored is not None:
-            sides.append(stored)
-        if other is not None:
-            side = stack.enter_context(Answering(*other, store, metrics, shared.get("command"), notify))
-            sides.append(side)
-            prepared_runs.append((side.run_id, other[1]))
-        places = places_of(prepared, options.seed, macro=options.macro)
-        for line in weighting_notes(prepared, macro=options.macro):
-            notify(line)
-        paired = begin_race(places, options)
-        forecasts = None
-        if isinstance(sides[1], _StoredRun) and options.forecasts:
-            forecasts = fixed_forecasts(store, answering.run_id, prepared)
-            control = _control(forecasts, sides[1].values(places), places, metrics)
-            paired = begin_race(places, options, control)
-        state, n_failed = race(sides, places, metrics, options, observe, paired)
-    names = sides[0].name, sides[1].name
-    for run_id, of_run in prepared_runs:
-        record_race(Run(store, run_id), of_run, state, options)
-    remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
-    remarks = (*remarks, *cost_lines(store, [run_id for run_id, _ in prepared_runs]))
-    if forecasts is not None and paired.variance_ratio is not None:
-        remarks = (*remarks, helped_line(forecasts, paired.variance_ratio))
-    main = sorted({metric for metric, _ in metrics.values()})
-    run_ids = sides[0].run_id, sides[1].run_id
-    return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
+    metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
+    for line in weighting_notes(prepared, macro=options.macro):
+        notify(line)
+    ready: list[Side | tuple[Model, PreparedRun]] = [(opened, prepared)]
+    for model, arguments in models[1:]:
+        ready.append(stored_side(store, model, prepared, metrics) or raced.prepare(model, arguments))
+    keys = [each[1].plan.key for each in ready if isinstance(each, tuple)]
+    if len(set(keys)) < len(keys):
+        raise UsageError("two of the models are the same; name models that differ")
+    with ExitStack() as stack:  # no run is opened before all models are known to be usable
+        sides: list[Side] = []
+        prepared_runs: dict[str, PreparedRun] = {}
+        for each in ready:
+            if isinstance(each, tuple):
+                answering = Answering(*each, store, metrics, shared.get("command"), notify)
+                prepared_runs[answering.run_id] = each[1]
+                sides.append(stack.enter_context(answering))
+            else:
+                sides.append(each)
+        states, n_failed = race(sides, places, metrics, options, observe)
+    for at, side in enumerate(sides):
+        if side.run_id in prepared_runs:
+            furthest = max((states[pair] for pair in states if at in pair), key=lambda state: state.n_seen)
+            record_race(Run(store, side.run_id), prepared_runs[side.run_id], furthest, options)
+    failed = [f"{n_failed} questions could not be answered; the same command asks them again"] if n_failed else []
+    main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
+    of_pair = replace(options, alpha=options.alpha / len(states))
+    pairs = []
+    for (first, second), state in states.items():
+        names, run_ids = (sides[first].name, sides[second].name), (sides[first].run_id, sides[second].run_id)
+        remarks = (*failed, *_cost_lines(store, [run_id for run_id in run_ids if run_id in prepared_runs]))
+        pairs.append(Race(names, run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks))
+    return SeveralRaces(tuple(pairs), options.alpha, n_failed)
 
 
-class RacedTasks:
-    """What the models of a race have in common: the tasks, chosen and bound to their data once, and the options.
-
-    Raises: UsageError for a limit of the cost, which would leave the race undecided with one model ahead; as
-        `choose_tasks`.
-    """
-
-    def __init__(self, tasks: str | Sequence[str], options: EvaluateOptions) -> None:
-        if options.get("max_cost") is not None:
-            raise UsageError("a race has no limit of its cost; omit max_cost, or limit the questions (--budget N)")
-        self._selection, self._options = choose_tasks(tasks, options)
-        self._register = TaskRegister()
-
-    def prepare(self, model: object, model_args: str | Mapping[str, object]) -> tuple[Model, PreparedRun]:
-        """Return a model and its plan, with a bill where its price is known. Raises: as `prepare_run`."""
-        options: EvaluateOptions = {**self._options, "model_args": model_args}
-        opened = model_of(model, options)
-        bill = bill_for(opened, options.get("price"), options.get("prices"), None)
-        return opened, prepare(self._selection, opened, replace(run_options(options), bill=bill), self._register)
-
-
-def cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
+def _cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
     """Return the cost of each run so far, for those with a known price."""
     runs = [Run(store, run_id) for run_id in run_ids]
     return [f"{run.row.model}: {cost_line(run.cost)}" for run in runs if run.cost is not None]
 
 
-def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[Place]:
-    """Return all questions in the order of a race, which depends on the benchmark's data and the seed alone.
-
-    macro: whether each task counts the same.
-    """
-    return question_order(
-        {bound.plan.name: bound.indices for bound in prepared.bound},
-        {bound.plan.name: bound.plan.dataset_hash for bound in prepared.bound},
-        seed,
-        macro=macro,
-    )
-
-
-def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
-    """Return a line for each chosen group whose own score weights its tasks otherwise than the questions drawn do.
-
-    A group of tasks of one size has none, since both means are then equal.
-
-    macro: whether each task counts the same in the draw.
-    """
-    sizes = {bound.plan.name: len(bound.indices) for bound in prepared.bound}
-    groups = {group.name: group for group in prepared.selection.groups}
-
-    def tasks_of(name: str) -> set[str]:
-        children = groups[name].children if name in groups else ()
-        return {name} & sizes.keys() | {task for child in children for task in tasks_of(child)}
-
-    notes = []
-    for name in prepared.selection.names:
-        group = groups.get(name)
-        if group is None or not group.metrics or len({sizes[task] for task in tasks_of(name)}) < 2:
-            continue
-        if any(metric.weight_by_size == macro for metric in group.metrics):
-            own = "over all of its questions" if macro else "of its parts' means (a macro average)"
-            here = "each task counts the same here (--macro)" if macro else "all questions count the same here"
-            remedy = "omit --macro" if macro else "use --macro"
-            notes.append(f"note: the score of {name} is the mean {own}, and {here}; {remedy} to draw for that one")
-    return notes
-
-
-def begin_race(places: Sequence[Place], options: RaceOptions, control: Control | None = None) -> PairedRace:
-    """Return a race in which nothing is seen; `control`: what forecasts the differences."""
+def begin_race(places: Sequence[Place], options: RaceOptions) -> PairedRace:
+    """Return a race in which nothing is seen."""
     weights = np.array(macro_weights(places)) if options.macro else None
-    return PairedRace(len(places), options.alpha, options.margin, weights=weights, control=control)
-
-
-def block_size(n_seen: int, n_more: int | None = None) -> int:
-    """Return how many questions to ask until the next look; `n_more`: about how many would decide, where it is known.
-
-    A rule that is valid at any time is so at looks that depend on what was seen before.
-    """
-    if not n_seen:
-        return FIRST_BLOCK
-    return max(LEAST_BLOCK, int(GROWTH * n_seen), min((n_more or 0) // 2, int(LARGEST_GROWTH * n_seen)))
+    return PairedRace(len(places), options.alpha, options.margin, weights=weights)
 
 
 def race(
     sides: Sequence[Side],
     places: Sequence[Place],
-    metrics: Mapping[str, tuple[str, str]],
+    metrics: Metrics,
     options: RaceOptions,
-    observe: Callable[[RaceState], None] | None = None,
-    paired: PairedRace | None = None,
-) -> tuple[RaceState, int]:
-    """Compare two sides block by block; return the last state and how many questions failed, at which it stops."""
-    paired = paired or begin_race(places, options)
-    most = len(places) if options.most is None else min(options.most, len(places))
-    state = paired.state()
-    while not state.is_decided and state.n_seen < most:
-        block = places[state.n_seen : min(state.n_seen + block_size(state.n_seen, state.n_more), most)]
-        first, second = (side.values(block) for side in sides)
-        differences: list[float] = []
-        for place in block:
-            values = first[place], second[place]
-            if values[0] is None or values[1] is None:
-                break  # evidence counts in the order alone, so that what follows a failed question has to wait
-            differences.append(score_difference(metrics, place, *values))
-        if differences:
-            state = paired.add(np.array(differences))
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
+) -> tuple[dict[Pair, RaceState], int]:
+    """Ask block by block; return each pair's last state, and how many questions failed, at which it stops."""
+    pairs = list(combinations(range(len(sides)), 2))
+    of_pair = replace(options, alpha=options.alpha / len(pairs))
+    paired = {pair: begin_race(places, of_pair) for pair in pairs}
+    states = {pair: paired[pair].state() for pair in pairs}
+    most, n_seen = len(places) if options.most is None else min(options.most, len(places)), 0
+    while n_seen < most:
+        undecided = [pair for pair in pairs if not states[pair].is_decided]
+        if not undecided:
+            break
+        n_more = min(states[pair].n_more or 0 for pair in undecided)
+        block = places[n_seen : min(n_seen + block_size(n_seen, n_more), most)]
+        asked = sorted({at for pair in undecided for at in pair})
+        values = {at: sides[at].values(block) for at in asked}
+        # evidence counts in the order alone, so that what follows a failed question has to wait
+        failed = [place for place in block if any(values[at][place] is None for at in asked)]
+        answered = block[: block.index(failed[0])] if failed else block
+        for pair in undecided if answered else ():
+            first, second = (values[at] for at in pair)
+            differences = [_score_difference(metrics, place, first[place], second[place]) for place in answered]
+            states[pair] = paired[pair].add(np.array(differences))
         if observe is not None:
-            observe(state)
-        if len(differences) < len(block):
-            return state, sum(first[place] is None or second[place] is None for place in block)
-    return state, 0
+            observe({(sides[first].name, sides[second].name): states[first, second] for first, second in pairs})
+        if failed:
+            return states, len(failed)
+        n_seen += len(block)
+    return states, 0
 
 
-def _sign(metrics: Mapping[str, tuple[str, str]], place: Place) -> float:
-    return 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
-
-
-def score_difference(
-    metrics: Mapping[str, tuple[str, str]], place: Place, first: float | None, second: float | None
-) -> float:
+def _score_difference(metrics: Metrics, place: Place, first: float | None, second: float | None) -> float:
     """Return by how much the first is better, of two scores that a model did give; neither is None."""
-    return _sign(metrics, place) * ((first or 0.0) - (second or 0.0))
-
-
-def _control(
-    forecasts: Forecasts, baseline: Mapping[Place, float | None], places: Sequence[Place],
-    metrics: Mapping[str, tuple[str, str]],
-) -> Control | None:  # fmt: skip
-    """Return the evidence on the differences from a stored run: its scores, and what forecasts the other's."""
-    others = forecasts.values(places, metrics)
-    if others is None or any(baseline[place] is None for place in places):
-        return None
-    signs = np.array([_sign(metrics, place) for place in places])
-    known = -signs * np.array([baseline[place] for place in places], dtype=np.float64)
-    return Control(signs * others, known, low=min(0.0, signs.min()), high=max(0.0, signs.max()))
-
-
-def helped_line(forecasts: Forecasts, variance_ratio: float) -> str:
-    """Return which stored models forecast the scores, and by how much that lowered the variance."""
-    names = ", ".join(forecasts.names[:3]) + (", ..." if len(forecasts.names) > 3 else "")
-    n = len(forecasts.names)
-    change = f"{variance_ratio:.2f} times smaller" if variance_ratio >= 1 else f"{1 / variance_ratio:.2f} times larger"
-    return f"forecasts from {n} stored {'model' if n == 1 else 'models'} ({names}) made the variance {change}"
-
-
-def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
-    """Return metric and filter of each task. Raises: UsageError for a metric whose values are not shares."""
-    metrics: dict[str, tuple[str, str]] = {}
-    for task in tasks_from(facts_of(prepared.selection, prepared.bound)):
-        if task.primary is None or not may_be_share(task.primary[0]):
-            measure = task.primary[0] if task.primary else "nothing"
-            raise UsageError(
-                f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each question, "
-                "such as acc or exact_match"
-            )
-        metrics[task.name] = task.primary
-    return metrics
-
-
-def stored_side(
-    store: Store, name: object, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]
-) -> Side | None:
-    """Return the side of a stored run; None for anything that names a model. Raises: PlanError for other questions."""
-    stored = _stored_run(store, name)
-    if stored is None:
-        return None
-    _refuse_other_questions(stored, prepared)
-    return _StoredRun(stored, metrics)
-
-
-def _stored_run(store: Store, name: object) -> Run | None:
-    """Return the stored run of an id, the beginning of one, or `last`; None for anything else, which names a model."""
-    if isinstance(name, Run):
-        return name
-    if not isinstance(name, str) or not RUN_ID.fullmatch(name) or Path(name).exists():
-        return None
-    return run_in(store, name)
-
-
-def _refuse_other_questions(run: Run, prepared: PreparedRun) -> None:
-    stored = {task.name: task for task in run.row.plan.tasks}
-    for task in prepared.plan.tasks:
-        own = stored.get(task.name)
-        if own is None or own.dataset_hash != task.dataset_hash:
-            what = "has no task" if own is None else "has other questions of task"
-            raise PlanError(f"run {run.row.short_id} {what} {task.name}; name a run of the same tasks")
+    sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+    return sign * ((first or 0.0) - (second or 0.0))
 
 
 def record_race(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:

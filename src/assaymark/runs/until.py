@@ -7,7 +7,7 @@ incomplete: the same command continues it, a stricter goal goes on from there, a
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Unpack
 
@@ -18,17 +18,16 @@ from assaymark.records import JsonValue
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.forecasting import Forecasts, fixed_forecasts
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import (
+from assaymark.runs.race_sides import (
     FIRST_BLOCK,
     LEAST_BLOCK,
     Answering,
+    Metrics,
     Place,
     block_size,
-    helped_line,
     main_metrics,
     places_of,
     weighting_notes,
@@ -77,7 +76,7 @@ class Goal:
         """How bets are sized."""
         if self.half_width is None:
             return "betting, a portfolio of bets"
-        return f"betting towards ± {100 * self.half_width:g} points"
+        return f"betting, planned for ± {100 * self.half_width:g} points"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +131,7 @@ class GoalState:
     goal: Goal
     metric: str
     state: MeanState
-    variance_ratio: float | None = None  # by what factor forecasts lowered the variance
-    helped: str = ""  # the same in words
     macro: bool = False  # each task counts the same
-    n_at_deadline: int | None = None  # after how many questions the half-width is expected
 
     @property
     def answer(self) -> Answer:
@@ -155,8 +151,6 @@ class GoalState:
         n_left = state.n - state.n_seen
         if self.answer != "undecided" or not n_left or state.n_seen < FIRST_BLOCK:
             return None
-        if self.n_at_deadline is not None and self.n_at_deadline > state.n_seen:
-            return self.n_at_deadline - state.n_seen
         wanted = self.goal.half_width or abs(state.mean - (self.goal.bound or 0.0))
         if wanted <= 0:
             return n_left
@@ -190,7 +184,7 @@ class GoalState:
         return {
             "goal": goal.text, "name": goal.name, "half_width": goal.half_width, "bound": goal.bound,
             "rule": goal.rule, "metric": self.metric, "answer": self.answer, "n_more": self.n_more,
-            "variance_ratio": self.variance_ratio, "macro": self.macro, **asdict(self.state),
+            "macro": self.macro, **asdict(self.state),
         }  # fmt: skip
 
 
@@ -205,7 +199,6 @@ class Until:
     n: int
     n_failed: int = 0
     spent: str | None = None  # which part of the budget ended it
-    forecasts: tuple[str, ...] = ()  # models whose stored scores forecast these
 
     @property
     def is_decided(self) -> bool:
@@ -224,7 +217,6 @@ class Until:
     def lines(self) -> list[str]:
         """Return the lines to print below the run's table."""
         lines = [goal.sentence for goal in self.goals]
-        lines += [goal.helped for goal in self.goals if goal.helped]
         if self.spent:
             lines.append(f"stopped after {self.n_seen:,} of {self.n:,} questions: the budget of {self.spent} is spent")
         if self.n_failed:
@@ -236,26 +228,19 @@ class Until:
         return {
             "goals": [goal.to_json() for goal in self.goals], "is_decided": self.is_decided, "alpha": self.alpha,
             "n_seen": self.n_seen, "n": self.n, "n_failed": self.n_failed, "spent": self.spent, "about": self.about,
-            "forecasts": list(self.forecasts),
         }  # fmt: skip
-
-
-Metrics = Mapping[str, tuple[str, str]]  # task -> metric and filter
 
 
 class _Followed:
     """A goal, the metric of each task whose questions count for it, and the evidence so far."""
 
-    def __init__(
-        self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, forecasts: Forecasts, *, macro: bool
-    ) -> None:
-        self.goal, self.metrics, self._forecasts = goal, metrics, forecasts
+    def __init__(self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, *, macro: bool) -> None:
+        self.goal, self.metrics = goal, metrics
         metric = ", ".join(sorted({metric for metric, _ in metrics.values()}))
         self.places = [place for place in places if place[0] in metrics]
-        others = forecasts.values(self.places, metrics) if forecasts.runs else None
         weights = np.array(macro_weights(self.places)) if macro else None
         self._mean = SequentialMean(
-            len(self.places), alpha, half_width=goal.half_width, threshold=goal.bound, weights=weights, others=others
+            len(self.places), alpha, half_width=goal.half_width, threshold=goal.bound, weights=weights
         )
         self.state = GoalState(goal, metric, self._mean.state(), macro=macro)
 
@@ -270,11 +255,7 @@ class _Followed:
         if own and self.is_open:
             scores = answering.stored_scores({task: self.metrics[task] for task, _ in own})
             state = self._mean.add(np.array([scores[place] or 0.0 for place in own]))
-            ratio = self._mean.variance_ratio
-            helped = "" if ratio is None else f"{self.goal.text}: {helped_line(self._forecasts, ratio)}"
-            self.state = replace(
-                self.state, state=state, variance_ratio=ratio, helped=helped, n_at_deadline=self._mean.n_at_deadline
-            )
+            self.state = replace(self.state, state=state)
 
 
 def evaluate_until(
@@ -285,7 +266,6 @@ def evaluate_until(
     budget: Budget = Budget(),
     alpha: float = 0.05,
     order_seed: int = 0,
-    forecasts: bool = True,
     macro: bool = False,
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Unpack[EvaluateOptions],
@@ -299,15 +279,12 @@ def evaluate_until(
         budget: what may be spent.
         alpha: how often a statement may be wrong about the benchmark, all goals together.
         order_seed: seed of the order of the questions.
-        forecasts: whether finished runs of other models in the store forecast the scores, which narrows the intervals.
-            They are fixed before the first question is asked, and recorded with the run.
         macro: whether each task of a goal counts the same, whatever its number of questions.
         observe_goals: called after each block.
         evaluation: other options of `evaluate`.
 
     Raises: UsageError for a goal that names nothing selected, for metrics that are not shares, for `limit` and
-        `samples`, and where neither goals nor a budget are named; PlanError for a run that cannot be continued by a
-        rule (`fixed_forecasts`); as `evaluate`.
+        `samples`, and where neither goals nor a budget are named; as `evaluate`.
     """
     wanted = [parse_goal(goal) if isinstance(goal, str) else goal for goal in goals]
     if not wanted and budget == Budget():
@@ -332,16 +309,15 @@ def evaluate_until(
         notify(line)
     answering = Answering(opened, prepared, store, metrics, evaluation.get("command"), notify, "the rule of --until")
     with answering:
-        stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts)
         followed = [
-            _Followed(goal, of_goal, places, alpha / len(wanted), stored, macro=macro)
+            _Followed(goal, of_goal, places, alpha / len(wanted), macro=macro)
             for goal, of_goal in zip(wanted, metrics_of_goals, strict=True)
         ]
         spent, n_failed, n_seen = _ask(answering, followed, places, budget, began, observe_goals)
     run = Run(store, answering.run_id)
     run.summarise(prepared)
     states = tuple(each.state for each in followed)
-    done = Until(run, states, alpha, n_seen, len(places), n_failed, spent, stored.names)
+    done = Until(run, states, alpha, n_seen, len(places), n_failed, spent)
     facts = {
         **done.to_json(),
         "rule": "; ".join(goal.rule for goal in wanted) or "the budget",

@@ -27,32 +27,6 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
     return adjusted
 
 
-def e_bh(log_e_values: Sequence[float] | Floats, alpha: float) -> NDArray[np.bool_]:
-    """Return which hypotheses are rejected so that of all rejections at most a share alpha is expected to be wrong.
-
-    The k largest of K e-values are rejected, for the largest k with which all of them are at least K / (alpha k). This
-    holds under any dependence, and for capitals of bets that stopped at any time.
-
-    Args:
-        log_e_values: natural logarithms; an e-value has an expectation of at most 1 under its hypothesis.
-        alpha: the false discovery rate.
-
-    Source: Wang and Ramdas 2022, "False discovery rate control with e-values" (arXiv 2009.02824).
-    """
-    values = np.asarray(log_e_values, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or np.isnan(values).any() or not 0 < alpha < 1:
-        raise DataError(
-            f"log e-values {log_e_values!r:.200}, alpha {alpha}; expected numbers and a share between 0 and 1"
-        )
-    ordered = np.sort(values)[::-1]
-    needed = np.log(len(values) / (alpha * np.arange(1, len(values) + 1)))
-    enough = np.flatnonzero(ordered >= needed)
-    if not len(enough):
-        return np.zeros(len(values), dtype=bool)
-    rejected: NDArray[np.bool_] = values >= ordered[enough[-1]]
-    return rejected
-
-
 @dataclass(frozen=True, slots=True)
 class RankSet:
     """The possible ranks of a model, given which differences are significant; 1 is best."""

@@ -10,7 +10,6 @@ Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +17,6 @@ import numpy as np
 
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.deadline_bets import SHARES, DeadlineBets, Moments
-from assaymark.statistics.forecasts import Control, ForecastDraws
 
 Verdict = Literal["first", "second", "equivalent", "undecided"]
 PORTFOLIO = (
@@ -52,11 +49,9 @@ class BettingSequence:
         alpha: float = 0.05,
         *,
         planned: float | None = None,
-        half_width: float | None = None,
         means: Floats | None = None,
         n_orders: int = 1,
         weights: Floats | None = None,
-        control: Control | Sequence[Control] | None = None,
         prunes: bool = False,
     ) -> None:
         """Begin with nothing seen.
@@ -65,42 +60,22 @@ class BettingSequence:
             n: the number of values in the whole list.
             alpha: how often the interval may miss the mean, over all times together.
             planned: the smallest distance from a mean that is of interest, for which bets are sized; None: a portfolio.
-            half_width: of the interval that is wanted, for which bets are sized in place of `planned`.
             means: those that are tested, sorted, in [-1, 1]; None: a grid.
             n_orders: the number of orders that are followed side by side.
             weights: of the values in their order, for a weighted mean; each value was drawn with a probability
                 proportional to its weight among those left. Shape: [n] or [orders, n]. None: all equal.
-            control: what forecasts the values of an order; one for each of several orders.
             prunes: whether capitals against means that are refuted may stay what they are, which saves time.
         """
         if n < 1 or not 0 < alpha < 1 or (planned is not None and not 0 < planned <= 2):
             expected = "expected n >= 1, 0 < alpha < 1 and 0 < planned <= 2"
             raise UsageError(f"n={n}, alpha={alpha}, planned={planned}; {expected}")
-        if half_width is not None and (planned is not None or not 0 < half_width <= 2):
-            raise UsageError(f"half_width={half_width}, planned={planned}; expected one of them, up to 2")
-        controls = [] if control is None else [control] if isinstance(control, Control) else control
-        if controls and len(controls) != n_orders:
-            raise UsageError(f"{len(controls)} forecasts for {n_orders} orders; expected one for each")
-        for own in controls:
-            if own.others.shape[1] != n:
-                raise UsageError(f"forecasts of {own.others.shape[1]} values for an order of {n}")
         self._weights = None if weights is None else _shares(weights, n_orders, n)
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
         self._planned, self._prunes = planned, prunes
-        self._draws = [
-            ForecastDraws(own, None if self._weights is None else self._weights[at]) for at, own in enumerate(controls)
-        ]
-        self._deadline = None if half_width is None else DeadlineBets(half_width, self.log_needed)
-        self._information = np.zeros(n_orders)  # the sum of 1 / (share left)^2 before each draw
-        self._estimates = np.zeros(n_orders)  # of the mean, one for each draw, in proportion to that
-        self._informed_squares, self._late_squares = np.zeros(n_orders), np.zeros(n_orders)
-        self._plain_squares = self._residual_squares = 0.0  # of draws with a forecast
-        shares = SHARES if half_width is not None else np.full(1 if planned is not None else len(PORTFOLIO), 1.0)
-        logs = np.log(np.asarray(shares) / np.sum(shares))[:, None, None]
-        shape = (len(logs), n_orders, len(self.means))
-        self._up, self._down = np.tile(logs, (1, *shape[1:])), np.tile(logs, (1, *shape[1:]))  # logs of capitals
-        self._bounds = np.full(n_orders, -1.0), np.full(n_orders, 1.0)
+        n_bets = 1 if planned is not None else len(PORTFOLIO)
+        shape = (n_bets, n_orders, len(self.means))
+        self._up, self._down = np.full(shape, -math.log(n_bets)), np.full(shape, -math.log(n_bets))  # logs of capitals
         self._tested = slice(0, len(self.means))  # of the means, in sequences that leave out refuted ones
         self.most_up = np.full(shape[1:], -np.inf)  # log of the largest capital against each mean, so far
         self.most_down = np.full(shape[1:], -np.inf)
@@ -130,44 +105,21 @@ class BettingSequence:
         tested = self._tested
         expected = (self.means[None, tested] - self.weighted[:, None]) / self.left[:, None]  # [orders, means]
         weight = 1 / self.n if self._weights is None else self._weights[:, self.n_seen]
-        # a forecast moves a value by what is known beforehand and has an expectation of 0 among the values left
-        moved = own
-        if self._draws:
-            upcoming = [draws.next_draw(left) for draws, left in zip(self._draws, self.left.tolist(), strict=True)]
-            forecast, rest, low, high = np.array(upcoming).T  # each [orders]
-            for draws, value in zip(self._draws, own.tolist(), strict=True):
-                draws.take(value)
-            self._bounds = rest + low, rest + high
-            moved = rest + (own - forecast)
-            if self._draws[0].is_forecasting:
-                before = self.weighted / np.maximum(1.0 - self.left, 1e-12)
-                self._plain_squares += float(((own - before) ** 2).sum())
-                self._residual_squares += float(((own - forecast) ** 2).sum())
-        lowest, highest = (bound[:, None] for bound in self._bounds)
-        possible = np.clip(expected, lowest, highest)
-        surprise = moved[:, None] - possible
-        most_bet_up = SHARE_AT_RISK / np.maximum(possible - lowest, 1e-12)  # [orders, means]
-        most_bet_down = SHARE_AT_RISK / np.maximum(highest - possible, 1e-12)
-        bets, scales = self._bets(), None
-        if self._deadline is not None:
-            scales = self._deadline.scales(possible, self._moments, self.left)
+        possible = np.clip(expected, -1.0, 1.0)
+        surprise = own[:, None] - possible
+        most_bet_up = SHARE_AT_RISK / np.maximum(possible + 1.0, 1e-12)  # [orders, means]
+        most_bet_down = SHARE_AT_RISK / np.maximum(1.0 - possible, 1e-12)
+        bets = self._bets()
         for capitals, most, impossible, most_bet, sign in (
-            (self._up, self.most_up, expected < lowest - ROUNDING, most_bet_up, 1.0),
-            (self._down, self.most_down, expected > highest + ROUNDING, most_bet_down, -1.0),
+            (self._up, self.most_up, expected < -1.0 - ROUNDING, most_bet_up, 1.0),
+            (self._down, self.most_down, expected > 1.0 + ROUNDING, most_bet_down, -1.0),
         ):
-            if self._deadline is not None and scales is not None:
-                bets = self._deadline.sizes(capitals[..., tested], scales)
             change = np.minimum(bets, most_bet) * (sign * surprise)  # [bets, orders, means]
             capitals[..., tested] += np.log1p(np.maximum(change, -SHARE_AT_RISK))
             now = np.where(impossible, np.inf, _log_sum(capitals[..., tested]))
             most[:, tested] = np.maximum(most[:, tested], now)
-        self._information += 1 / self.left**2
-        self._estimates += (self.weighted + self.left * moved) / self.left**2
-        square = (moved - self._sum / max(self.n_seen, 1)) ** 2
-        self._squares += square
-        self._informed_squares += square / self.left**2
-        self._late_squares += (self.n_seen + 1) * square
-        self._sum += moved
+        self._squares += (own - self._sum / max(self.n_seen, 1)) ** 2
+        self._sum += own
         self.weighted += weight * own
         self.n_seen += 1
         # a count has no rounding errors; a sum of weights has, so that a last one is not left of them
@@ -193,36 +145,9 @@ class BettingSequence:
         return (self._planned / (variance * self.left))[None, :, None]
 
     @property
-    def _moments(self) -> Moments:
-        """What is known of the moved values; one more value than there are is supposed."""
-        # later values count more, since forecasts get better
-        ranks = self.n_seen * (self.n_seen + 1) / 2 + 1
-        variance = (1.0 + self._late_squares) / ranks
-        mean = self._sum / (self.n_seen + 1)
-        return Moments(mean, variance, self._bounds, self._information, self._informed_squares)
-
-    @property
-    def n_at_deadline(self) -> int | None:
-        """About after how many values an interval of the half-width is expected; None where none is wanted."""
-        if self._deadline is None or self.n_seen == self.n:
-            return None
-        needed = float(self._deadline.information(self._moments)[0] - self._information[0])
-        left, n_left = float(self.left[0]), self.n - self.n_seen
-        # if each value takes the same share of what is left, the sum of 1 / left^2 is a difference of 1 / left
-        step = left / n_left
-        after = 1 / (max(needed, 0.0) * step + 1 / left)
-        return min(self.n, self.n_seen + math.ceil((left - after) / step))
-
-    @property
     def mean(self) -> Floats:
-        """An estimate of the mean of all: of the values so far, and of forecasts for the rest. Shape: [orders].
-
-        With forecasts each draw gives an estimate, of what was seen before it and of the moved value for the rest. They
-        count in proportion to one over the square of the share that was left, as they do in the bets.
-        """
+        """An estimate of the mean of all, from the values so far. Shape: [orders]."""
         n_seen = max(self.n_seen, 1)
-        if self._draws and self._draws[0].is_forecasting:
-            return self._estimates / self._information
         if self._weights is None:
             return self.weighted * (self.n / n_seen)
         return self.weighted + self.left * self._sum / n_seen
@@ -230,26 +155,7 @@ class BettingSequence:
     @property
     def certain(self) -> tuple[Floats, Floats]:
         """The least and the largest mean of all that the values which are left can make. Shapes: [orders]."""
-        if not self._draws:
-            return self.weighted - self.left, self.weighted + self.left
-        least, most = np.array([draws.bounds_left for draws in self._draws]).T
-        return self.weighted + least, self.weighted + most
-
-    @property
-    def variance_ratio(self) -> float | None:
-        """By what factor forecasts lowered the variance, over the draws that had one; None without such a draw."""
-        if not self._residual_squares:
-            return None
-        return self._plain_squares / self._residual_squares
-
-    def log_capitals(self, at: int) -> tuple[float, float]:
-        """Return the logs of the present capitals of bets upwards and downwards against a tested mean, of one order.
-
-        Unlike their maxima so far these are e-values, at whatever time one stops. Infinite: the mean is impossible.
-        """
-        ends = ((self._up, self.most_up), (self._down, self.most_down))
-        up, down = (math.inf if most[0, at] == math.inf else float(_log_sum(now)[0, at]) for now, most in ends)
-        return up, down
+        return self.weighted - self.left, self.weighted + self.left
 
     @property
     def log_needed(self) -> float:
@@ -302,7 +208,7 @@ class RaceState:
 
     n_seen: int
     n: int
-    difference: float  # over the questions so far, and forecasts for the rest; after a stop it is biased away from 0
+    difference: float  # over the questions so far; after a stop it is biased away from 0
     low: float  # of the interval for the difference on the whole benchmark, valid at any time
     high: float
     verdict: Verdict
@@ -319,9 +225,8 @@ class PairedRace:
     """Which of two models is better on a benchmark, from the differences of their scores in a random order."""
 
     def __init__(
-        self, n: int, alpha: float = 0.05, margin: float | None = None, *,
-        weights: Floats | None = None, control: Control | None = None,
-    ) -> None:  # fmt: skip
+        self, n: int, alpha: float = 0.05, margin: float | None = None, *, weights: Floats | None = None
+    ) -> None:
         """Begin a race.
 
         Args:
@@ -330,26 +235,13 @@ class PairedRace:
             margin: the smallest difference of interest, in (0, 1]: bets are sized for it, and a difference that is
                 surely smaller is "equivalent". None: any difference, until it is certain.
             weights: of the questions in their order, as in `BettingSequence`.
-            control: what forecasts their differences.
         """
         if margin is not None and not 0 < margin <= 1:
             raise UsageError(f"the margin is {margin}; expected a share above 0 and up to 1, such as 0.05 for 5 points")
         self.margin = margin
         means = np.union1d(np.linspace(-1.0, 1.0, GRID), [0.0] if margin is None else [-margin, 0.0, margin])
-        self._bets = BettingSequence(n, alpha, planned=margin, means=means, weights=weights, control=control)
+        self._bets = BettingSequence(n, alpha, planned=margin, means=means, weights=weights)
         self._zero = int(np.searchsorted(means, 0.0))
-        self._ends = None if margin is None else tuple(int(np.searchsorted(means, end)) for end in (-margin, margin))
-
-    def log_e_values(self) -> tuple[float, float, float]:
-        """Return logs of e-values against the contrary of: first better, second better, closer than the margin.
-
-        Of the last the smaller of two counts, since either end may be true; without a margin it is minus infinity.
-        """
-        first, second = self._bets.log_capitals(self._zero)
-        if self._ends is None:
-            return first, second, -math.inf
-        low, high = self._ends
-        return first, second, min(self._bets.log_capitals(low)[0], self._bets.log_capitals(high)[1])
 
     def add(self, differences: Floats) -> RaceState:
         """Add the next questions' differences, each in [-1, 1], and return what is known then."""
@@ -384,11 +276,6 @@ class PairedRace:
         low, high = max(low, least), min(high, most)
         return RaceState(bets.n_seen, bets.n, mean, low, high, verdict, is_certain, n_more)
 
-    @property
-    def variance_ratio(self) -> float | None:
-        """By what factor forecasts lowered the variance; None without them."""
-        return self._bets.variance_ratio
-
 
 @dataclass(frozen=True, slots=True)
 class MeanState:
@@ -396,9 +283,7 @@ class MeanState:
 
     n_seen: int
     n: int
-    mean: (
-        float  # of the values so far, and of forecasts for the rest; after a stop it is biased away from the threshold
-    )
+    mean: float  # of the values so far; after a stop it is biased away from the threshold
     low: float  # of the interval for the mean of all N values, valid at any time
     high: float
 
@@ -413,17 +298,16 @@ class SequentialMean:
 
     def __init__(
         self, n: int, alpha: float = 0.05, *, half_width: float | None = None, threshold: float | None = None,
-        weights: Floats | None = None, others: Floats | None = None,
+        weights: Floats | None = None,
     ) -> None:  # fmt: skip
         """Begin with nothing seen.
 
         Args:
             n: the number of values in the whole list.
             alpha: how often the interval may miss the mean of all, over all times together.
-            half_width: bets are sized for an interval of this half-width; None: a portfolio of bets.
+            half_width: of the interval that is wanted, for which bets are sized; None: a portfolio of bets.
             threshold: a mean that is tested exactly, besides a grid of `MEAN_GRID` means.
             weights: of the values in their order, as in `BettingSequence`.
-            others: other models' values of the same questions in their order, which forecast these. Shape: [k, n].
         """
         n_means = MEAN_GRID
         if half_width is not None:
@@ -435,10 +319,9 @@ class SequentialMean:
         self._bets = BettingSequence(
             n,
             alpha,
-            half_width=None if half_width is None else 2 * half_width,
+            planned=None if half_width is None else 2 * half_width,
             means=2 * means - 1,
             weights=weights,
-            control=None if others is None else Control(2 * others - 1),
             prunes=True,
         )
 
@@ -457,13 +340,3 @@ class SequentialMean:
         least, most = ((float(end[0]) + 1) / 2 for end in bets.certain)
         low, high = max(low, least, 0.0), min(high, most, 1.0)
         return MeanState(bets.n_seen, bets.n, min(max(mean, low), high), low, high)
-
-    @property
-    def variance_ratio(self) -> float | None:
-        """By what factor forecasts lowered the variance; None without them."""
-        return self._bets.variance_ratio
-
-    @property
-    def n_at_deadline(self) -> int | None:
-        """About after how many values the half-width is expected; None where none is wanted."""
-        return self._bets.n_at_deadline

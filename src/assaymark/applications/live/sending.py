@@ -1,13 +1,11 @@
 """`assaymark.feedback` and `assaymark.feedback_link`: what a program says of its own traces.
 
-They go where the program's spans go, with the same token, and use no package but Python's own.
+They go where the program's spans go, with the same token.
 """
 
 import hashlib
 import json
 import time
-import urllib.error
-import urllib.request
 
 from assaymark.applications.live.links import DAYS, signed_link
 from assaymark.applications.traces.spans import Destination, current_trace_id, destination
@@ -121,24 +119,17 @@ def _where(endpoint: str | None, token: str | None) -> Destination | None:
     return Destination(endpoint.rstrip("/"), headers)
 
 
-class _RefusedRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Follow no redirect: the token is for this server."""
-
-
-_OPENER = urllib.request.build_opener(_RefusedRedirects)
-
-
 def _post(address: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-    """Return status and body of the answer. Raises: ConnectionLost."""
-    request = urllib.request.Request(address, body, headers, method="POST")  # noqa: S310 - http or https, checked
+    """Return status and body of the answer; no redirect is followed: the token is for this server.
+
+    Raises: ConnectionLost.
+    """
+    import httpx
+
     try:
-        with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
-            return answer.status, answer.read(LONGEST_ANSWER)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read(LONGEST_ANSWER)
-    except OSError as error:
+        with httpx.stream("POST", address, content=body, headers=headers, timeout=TIMEOUT_SECONDS) as answer:
+            return answer.status_code, next(answer.iter_bytes(LONGEST_ANSWER), b"")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConnectionLost(f"feedback could not be sent to {address}: {error}") from error
 
 

@@ -1,11 +1,11 @@
 """Sending a submission to a leaderboard's server, as `assaymark submit` does."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import httpx
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.submission.choices import SubmissionProblem
@@ -24,13 +24,6 @@ class Sent:
     passed: tuple[str, ...] = ()
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection, which would send the token to another server."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        """Refuse."""
-
-
 def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Sent:
     """Send values to a path of a leaderboard's server.
 
@@ -44,22 +37,15 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     if address.scheme == "http" and not is_local:
         raise UsageError(f"'{server}' is not encrypted, and the token would be readable on the way; use https://")
     root = f"{address.scheme}://{address.netloc}"
-    request = urllib.request.Request(  # noqa: S310 - the scheme was checked
-        root + path,
-        json.dumps(dict(values)).encode(),
-        {"content-type": "application/json", "authorization": f"Bearer {token}"},
-    )
-    try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=SECONDS) as response:
-            answer = _object(response.read(LARGEST_ANSWER))
-    except urllib.error.HTTPError as error:
-        answer = _object(error.read(LARGEST_ANSWER))
-        if error.code != 422 or "problems" not in answer:
-            cause = answer.get("error") or error.reason
-            raise UsageError(f"{root} refused with {error.code}: {cause}") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
+    headers = {"authorization": f"Bearer {token}"}
+    try:  # no redirect is followed, which would send the token to another server
+        with httpx.stream("POST", root + path, json=dict(values), headers=headers, timeout=SECONDS) as response:
+            answer = _object(next(response.iter_bytes(LARGEST_ANSWER), b""))
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise UsageError(f"{root} cannot be reached: {error}; check the address") from error
+    if not response.is_success and (response.status_code != 422 or "problems" not in answer):
+        cause = answer.get("error") or response.reason_phrase
+        raise UsageError(f"{root} refused with {response.status_code}: {cause}")
     listed, passed = answer.get("problems", []), answer.get("passed", [])
     keys = ("field", "what", "remedy")
     if (

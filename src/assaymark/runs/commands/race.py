@@ -1,17 +1,16 @@
 """`assaymark race A B`: which of two models is better, with as few questions as that needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.cli.typed import typed_command
-from assaymark.errors import ModelError, UsageError
+from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
 
 if TYPE_CHECKING:
-    from assaymark.runs.race import RaceOptions
     from assaymark.statistics.sequential import RaceState
 
 EXAMPLES = examples(
@@ -49,14 +48,6 @@ EXAMPLES = examples(
     help="When it ends; --budget may end it before.",
 )
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
-@click.option(
-    "--no_forecasts",
-    is_flag=True,
-    help="Against a stored RUN: let no stored runs of other models forecast the scores.",
-)
-@click.option(
-    "--fdr", is_flag=True, help="Of three or more models: --alpha is the expected share of wrong verdicts (e-BH)."
-)
 @click.option("--macro", is_flag=True, help="Each task counts the same, whatever its number of questions.")
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)
 @declared_option("apply_chat_template")
@@ -70,7 +61,7 @@ EXAMPLES = examples(
 @json_option
 def race(
     first: str, second: str, others: tuple[str, ...], *, tasks: tuple[str, ...], margin: float | None, alpha: float,
-    race_seed: int, budget: int | None, no_forecasts: bool, fdr: bool, macro: bool, quiet: bool, as_json: bool,
+    race_seed: int, budget: int | None, macro: bool, quiet: bool, as_json: bool,
     **evaluation: object,
 ) -> int:  # fmt: skip
     """Let models answer questions in one random order until it is decided which is better.
@@ -80,90 +71,52 @@ def race(
     stored as incomplete ones, and the same command continues them. Exit code 0 if it is decided, 1 if not, 5 if
     requests failed.
     """
-    from assaymark.runs.race import RaceOptions, race_models
+    from assaymark.runs.race import RaceOptions, race_several
 
-    def shown(state: "RaceState") -> None:
-        interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
-        more = f", about {state.n_more:,} more" if state.n_more else ""
-        echo(f"{state.n_seen:,} of {state.n:,}: {100 * state.difference:+.1f} ({interval}){more}", err=True)
+    def shown(states: "Mapping[tuple[str, str], RaceState]") -> None:
+        state = max(states.values(), key=lambda each: each.n_seen)
+        if others:
+            n_open = sum(not each.is_decided for each in states.values())
+            so_far = f"{n_open} of {len(states)} pairs undecided"
+        else:
+            interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
+            more = f", about {state.n_more:,} more" if state.n_more else ""
+            so_far = f"{100 * state.difference:+.1f} ({interval}){more}"
+        echo(f"{state.n_seen:,} of {state.n:,}: {so_far}", err=True)
 
     is_quiet = quiet or as_json
-    share = None if margin is None else margin / 100
-    race_options = RaceOptions(share, alpha, race_seed, budget, not no_forecasts, macro, fdr)
-    evaluation = {name: value for name, value in evaluation.items() if value not in (None, ())}
-    if race_options.fdr and not others:
-        raise UsageError("--fdr is about the verdicts of several pairs; name three or more models, or omit it")
-    if others:
-        models = [first, second, *others]
-        return _race_several(models, tasks, race_options, evaluation, is_quiet=is_quiet, as_json=as_json)
-    (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
-    outcome = race_models(
-        first_kind,
-        second_kind,
+    outcome = race_several(
+        [_model(text) for text in (first, second, *others)],
         tasks,
-        race_options,
+        RaceOptions(None if margin is None else margin / 100, alpha, race_seed, budget, macro),
         observe=None if is_quiet else shown,
-        first_args=first_args,
-        second_args=second_args,
         command=typed_command(),
         notify=lambda line: None if is_quiet else echo(line, err=True),
-        **evaluation,
+        **{name: value for name, value in evaluation.items() if value not in (None, ())},
     )
+    pair = outcome.pairs[0]
     if as_json:
-        print_json(outcome.to_json())
+        print_json(outcome.to_json() if others else pair.to_json())
+    elif others:
+        for line in outcome.lines():
+            echo(line)
+        if outcome.n_failed:
+            echo(pair.remarks[0], err=True)
     else:
-        state = outcome.state
-        echo(outcome.verdict)
+        state = pair.state
+        echo(pair.verdict)
         # what decided between two models refutes a difference of 0, at which the interval may still begin
         refuted = ", 0 excluded" if state.verdict in ("first", "second") and 0.0 in (state.low, state.high) else ""
         echo(
-            f"{outcome.metric}, first minus second: {100 * state.difference:+.1f} points, {1 - alpha:.0%} interval at "
+            f"{pair.metric}, first minus second: {100 * state.difference:+.1f} points, {1 - alpha:.0%} interval at "
             f"any time {100 * state.low:+.1f} to {100 * state.high:+.1f}{refuted}, {state.n_seen:,} of {state.n:,} "
             "questions"
         )
-        echo(outcome.about)
-        for remark in outcome.remarks:
+        echo(pair.about)
+        for remark in pair.remarks:
             echo(remark, err=True)
-        echo(f"runs {outcome.run_ids[0][:8]} and {outcome.run_ids[1][:8]}")
+        echo(f"runs {pair.run_ids[0][:8]} and {pair.run_ids[1][:8]}")
     if outcome.n_failed:
-        return ModelError.exit_code
-    return 0 if outcome.state.is_decided else 1
-
-
-def _race_several(
-    models: Sequence[str],
-    tasks: Sequence[str],
-    race_options: "RaceOptions",
-    evaluation: Mapping[str, object],
-    *,
-    is_quiet: bool,
-    as_json: bool,
-) -> int:
-    """Race three or more models and print each pair's verdict."""
-    from assaymark.runs.several_races import race_several
-
-    def report(states: "Mapping[tuple[str, str], RaceState]") -> None:
-        n_open = sum(not state.is_decided for state in states.values())
-        n_seen = max(state.n_seen for state in states.values())
-        n = next(iter(states.values())).n
-        echo(f"{n_seen:,} of {n:,}: {n_open} of {len(states)} pairs undecided", err=True)
-
-    outcome = race_several(
-        [_model(text) for text in models],
-        tasks,
-        race_options,
-        observe=None if is_quiet else report,
-        command=typed_command(),
-        notify=lambda line: None if is_quiet else echo(line, err=True),
-        **evaluation,
-    )
-    if as_json:
-        print_json(outcome.to_json())
-    else:
-        for line in outcome.lines():
-            echo(line)
-    if outcome.n_failed:
-        echo(outcome.pairs[0].remarks[0], err=True)
         return ModelError.exit_code
     return 0 if outcome.is_decided else 1
 

@@ -52,7 +52,6 @@ class RunParameters(EvaluationParameters, WandbParameters):
     details: bool
     until: tuple[str, ...]
     budget: tuple[str, ...]
-    no_forecasts: bool
     macro: bool
 
 
@@ -153,9 +152,6 @@ EXAMPLES = examples(
     metavar="AMOUNT",
     help="Ask no more than '500 samples', '10 minutes' or '$5' allow, in random order. Repeatable.",
 )
-@click.option(
-    "--no_forecasts", is_flag=True, help="With --until: let no stored runs of other models forecast the scores."
-)
 @click.option("--macro", is_flag=True, help="With --until: each task counts the same, whatever its size.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
@@ -186,8 +182,6 @@ def run(as_json: bool, quiet: bool, **parameters: Unpack[RunParameters]) -> int:
             "--until and --budget are for one run of a model; omit --target, --prompt_style, --question_blind, and "
             "name one number of shots"
         )
-    if parameters["no_forecasts"] and not parameters["until"]:
-        raise UsageError("--no_forecasts is about the intervals of --until; give that option too")
     if parameters["macro"] and not is_sequential:
         raise UsageError("--macro is about the order of --until and --budget; give one of them too")
     if parameters["prompt_style"] or (several_shots and target is None):
@@ -257,7 +251,6 @@ def _run_until(
         parameters["tasks"],
         parameters["until"],
         budget=parse_budget(parameters["budget"]),
-        forecasts=not parameters["no_forecasts"],
         macro=parameters["macro"],
         observe_goals=None if is_quiet else report,
         **options,

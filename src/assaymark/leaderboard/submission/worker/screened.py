@@ -13,11 +13,10 @@ from assaymark.leaderboard.screening import Rivals
 from assaymark.leaderboard.submission.worker.job_steps import ScreeningSpec
 from assaymark.results.comparison.stopped_runs import ALPHA
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.forecasting import stored_values
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, main_metrics, places_of
+from assaymark.runs.race_sides import FIRST_BLOCK, GROWTH, Answering, Place, main_metrics, places_of, stored_values
 from assaymark.runs.run import Run
 from assaymark.statistics.sequential import SequentialMean
 from assaymark.store import Store
