@@ -18,6 +18,25 @@ def names_apart(names: Collection[str]) -> dict[str, str]:
     return short_names
 
 
+def labels_apart(runs: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Return the labels of runs; one that several share gets the precision that tells them apart, else the run's id.
+
+    Args:
+        runs: label, precision (empty if unknown) and id (empty if there is none) of each.
+    """
+    labels = [label for label, _, _ in runs]
+    precisions = {label: [precision for other, precision, _ in runs if other == label] for label in labels}
+    distinct = []
+    for label, precision, run_id in runs:
+        alike = precisions[label]
+        if len(alike) == 1 or not run_id:
+            distinct.append(label)
+        else:
+            tells = all(alike) and len(set(alike)) == len(alike)
+            distinct.append(f"{label} ({precision if tells else run_id})")
+    return distinct
+
+
 def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:
     """Return names of at most `longest` characters, cut where that leaves different names different, if it can.
 

@@ -12,6 +12,7 @@ from typing import Unpack
 from assaymark.errors import UsageError
 from assaymark.models.lending import lent
 from assaymark.models.training import TrainingCallback
+from assaymark.results.model_names import short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.prepare import open_store, prepare_run
@@ -161,12 +162,12 @@ def _race_last(
     run = Run(store, run.id)
     if row is None or earlier is None:
         return CheckpointRace(run, n_asked, None)
-    remarks = []
+    remarks, before = [], short_model_name(row.model)
     if n_failed:
         remarks.append(f"{n_failed} questions could not be answered; the same step again asks them again.")
     elif not state.is_decided and n_known < n_most:
-        remarks.append(f"{row.model} answered {n_known:,} questions; a larger at_least lets the next race go on.")
-    names, run_ids = (run.row.model, row.model), (run.id, row.run_id)
+        remarks.append(f"{before} answered {n_known:,} questions; a larger at_least lets the next race go on.")
+    names, run_ids = (short_model_name(run.row.model), before), (run.id, row.run_id)
     main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
     return CheckpointRace(
         run, n_asked, Race(names, run_ids, tuple(metrics), main, state, rule, n_failed, tuple(remarks))

@@ -18,6 +18,7 @@ from assaymark.errors import UsageError
 from assaymark.models.cost.bill import cost_line
 from assaymark.models.model import Model
 from assaymark.records import JsonValue
+from assaymark.results.model_names import labels_apart, short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
@@ -234,7 +235,9 @@ def race_several(
                 sides.append(stack.enter_context(answering))
             else:
                 sides.append(each)
-        states, n_failed = race(sides, places, metrics, options, observe)
+        rows = [store.run(side.run_id) for side in sides]
+        names = labels_apart([(short_model_name(row.model), row.plan.model.dtype, row.short_id) for row in rows])
+        states, n_failed = race(sides, places, metrics, options, observe and _by_name(observe, names))
     for at, side in enumerate(sides):
         if side.run_id in prepared_runs:
             furthest = max((states[pair] for pair in states if at in pair), key=lambda state: state.n_seen)
@@ -244,16 +247,24 @@ def race_several(
     of_pair = replace(options, alpha=options.alpha / len(states))
     pairs = []
     for (first, second), state in states.items():
-        names, run_ids = (sides[first].name, sides[second].name), (sides[first].run_id, sides[second].run_id)
+        run_ids = (sides[first].run_id, sides[second].run_id)
         remarks = (*failed, *_cost_lines(store, [run_id for run_id in run_ids if run_id in prepared_runs]))
-        pairs.append(Race(names, run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks))
+        pairs.append(
+            Race((names[first], names[second]), run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks)
+        )
     return SeveralRaces(tuple(pairs), options.alpha, n_failed)
+
+
+def _by_name(
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None], names: Sequence[str]
+) -> Callable[[Mapping[Pair, RaceState]], None]:
+    return lambda states: observe({(names[one], names[other]): state for (one, other), state in states.items()})
 
 
 def _cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
     """Return the cost of each run so far, for those with a known price."""
     runs = [Run(store, run_id) for run_id in run_ids]
-    return [f"{run.row.model}: {cost_line(run.cost)}" for run in runs if run.cost is not None]
+    return [f"{short_model_name(run.row.model)}: {cost_line(run.cost)}" for run in runs if run.cost is not None]
 
 
 def begin_race(places: Sequence[Place], options: RaceOptions) -> PairedRace:
@@ -267,7 +278,7 @@ def race(
     places: Sequence[Place],
     metrics: Metrics,
     options: RaceOptions,
-    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
+    observe: Callable[[Mapping[Pair, RaceState]], None] | None = None,
 ) -> tuple[dict[Pair, RaceState], int]:
     """Ask block by block; return each pair's last state, and how many questions failed, at which it stops."""
     pairs = list(combinations(range(len(sides)), 2))
@@ -291,7 +302,7 @@ def race(
             differences = [_score_difference(metrics, place, first[place], second[place]) for place in answered]
             states[pair] = paired[pair].add(np.array(differences))
         if observe is not None:
-            observe({(sides[first].name, sides[second].name): states[first, second] for first, second in pairs})
+            observe(states)
         if failed:
             return states, len(failed)
         n_seen += len(block)

@@ -40,7 +40,6 @@ Metrics = Mapping[str, tuple[str, str]]  # task -> metric and filter
 class Side(Protocol):
     """One model of a race."""
 
-    name: str
     run_id: str
 
     def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
@@ -51,7 +50,7 @@ class _StoredRun:
     """A run that is stored in full: nothing is asked."""
 
     def __init__(self, run: Run, metrics: Metrics) -> None:
-        self.name, self.run_id = run.row.model, run.id
+        self.run_id = run.id
         self._values = stored_values(run.store, run.id, metrics)
 
     def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
@@ -71,7 +70,6 @@ class Answering:
         self, model: Model, prepared: PreparedRun, store: Store, metrics: Metrics,
         command: str | None, notify: Callable[[str], None], rule: str = "the rule of a race",
     ) -> None:  # fmt: skip
-        self.name = model.identity.name
         self._rule = rule
         self._model, self._prepared, self._store, self._metrics = model, prepared, store, metrics
         opener = RunOpener(store, prepared.plan, True, notify, bound=prepared.bound)

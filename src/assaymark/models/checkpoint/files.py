@@ -84,9 +84,10 @@ def folder_of(
         has_gguf = next(path.glob("*.gguf"), None) if path.is_dir() else None
         files = ", ".join(sorted(p.name for p in path.iterdir())[:5]) if path.is_dir() else "no such folder"
         if weights and has_gguf is None:
+            inside = min(path.glob("*/*config.json"), default=None)
             raise ModelUnavailable(
                 f"model '{name}': no config.json in {path.absolute()} (found: {files or 'nothing'}); "
-                "expected a folder written by save_pretrained"
+                f"expected a folder written by save_pretrained{f', such as {inside.parent}' if inside else ''}"
             )
     return path
 

@@ -32,6 +32,7 @@ from assaymark.results.comparison.stopped_runs import stopped_lines
 from assaymark.results.comparison.verdict import sentence
 from assaymark.results.evidence.groups import GroupCell, Name, group_cells
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
+from assaymark.results.model_names import labels_apart
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import is_higher_better
 from assaymark.statistics.aggregate import traits_of
@@ -148,19 +149,8 @@ def _by_circular(runs: Sequence[RunEvidence]) -> list[RunEvidence]:
 
 
 def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
-    """Return the runs' labels; one that several share gets the precision that tells them apart, else the run's id."""
-    labels = [run.label for run in runs]
-    precise = [f"{run.label} ({run.settings['dtype']})" if "dtype" in run.settings else "" for run in runs]
-    distinct = []
-    for run, with_dtype in zip(runs, precise, strict=True):
-        alike = [other for other, label in zip(precise, labels, strict=True) if label == run.label]
-        if len(alike) == 1 or not run.run_id:
-            distinct.append(run.label)
-        else:
-            distinct.append(
-                with_dtype if all(alike) and len(set(alike)) == len(alike) else f"{run.label} ({run.run_id})"
-            )
-    return distinct
+    """Return the runs' labels, told apart."""
+    return labels_apart([(run.label, str(run.settings.get("dtype", "")), run.run_id) for run in runs])
 
 
 def _compare(
