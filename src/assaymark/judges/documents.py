@@ -6,7 +6,6 @@ A stored judging: its results, and its judgements shown as the samples of a run 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from assaymark.documents.blocks import Block, Bullets, Cell, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
@@ -36,18 +35,15 @@ from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, SampleRecord, Store
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 class JudgingRun(Run):
     """A judging: each sample is a judgement, with the judge's texts in both orders of two answers."""
 
-    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
-        """Return a panel for each judgement: what the judge was shown and wrote, and what follows."""
-        from assaymark.judges.samples import judgement_view, judgements_of
+    def samples_document(self, records: Sequence[SampleRecord]) -> Document:
+        """Return each judgement: what the judge was shown and wrote, and what follows."""
+        from assaymark.judges.samples import judgement_example, judgements_of
 
-        return [judgement_view(judgement) for judgement in judgements_of(self.store, self.row, records)]
+        return document(map(judgement_example, judgements_of(self.store, self.row, records)))
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return the judgements with stable names; the other order of two answers is `swapped`."""

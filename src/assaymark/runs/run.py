@@ -16,7 +16,6 @@ from assaymark.store import AttemptRow, Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
-    from rich.console import RenderableType
 
     from assaymark.documents.document import Document
     from assaymark.results.evidence.generated_texts import TurnAnswers
@@ -396,15 +395,16 @@ class Run:
         """
         return self.store.index_samples(self.id)
 
-    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
-        """Return a panel for each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+    def samples_document(self, records: Sequence[SampleRecord]) -> "Document":
+        """Return each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+        from assaymark.documents.document import document
         from assaymark.results.evidence.broken_samples import original_of
-        from assaymark.results.views.samples import conversations, dialogue_view
+        from assaymark.results.views.samples import conversations, sample_example
 
         plan = self.row.plan
-        return [
-            dialogue_view(turns, original_of(self.store, self.id, plan, turns[0])) for turns in conversations(records)
-        ]
+        return document(
+            sample_example(turns, original_of(self.store, self.id, plan, turns[0])) for turns in conversations(records)
+        )
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""

@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option
-from assaymark.swe.commands.printed_reports import (
-    print_agreement,
-    print_comparison,
-    print_efforts,
-    print_repeats,
-    print_report,
-    print_split,
-)
 
 if sys.platform == "win32":
     raise not_here("`assaymark swe`")
@@ -407,7 +399,10 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
             }
         )  # fmt: skip
     else:
-        print_report(report)
+        from assaymark.documents.document import document
+        from assaymark.swe.report_documents import report_blocks
+
+        print_rich(document(report_blocks(report)))
 
 
 @swe.command(
@@ -510,18 +505,19 @@ def report_command(
         }
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
         return
-    for report in reports:
-        print_report(report)
-    if repeats is not None and len(reports) > 1:
-        print_repeats(repeats, len(reports))
-    if efforts is not None:
-        print_efforts(efforts)
-    if split is not None:
-        print_split(split)
-    if compared is not None:
-        print_comparison(others[0].model, reports[0].model, *compared)
-    if agreement is not None:
-        print_agreement(agreement)
+    from assaymark.documents.document import document
+    from assaymark.swe import report_documents as shown
+
+    print_rich(
+        document(
+            *map(shown.report_blocks, reports),
+            [] if repeats is None or len(reports) == 1 else shown.repeats_blocks(repeats, len(reports)),
+            [] if efforts is None else shown.effort_blocks(efforts),
+            [] if split is None else shown.split_blocks(split),
+            [] if compared is None else shown.comparison_blocks(others[0].model, reports[0].model, *compared),
+            [] if agreement is None else shown.agreement_blocks(agreement),
+        )
+    )
     for line in lines:
         echo(line)
 
