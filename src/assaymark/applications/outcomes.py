@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from assaymark.applications.rows import placed_rows
 from assaymark.errors import DataError, UsageError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.registry import nearest
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.clustered_experiment import (
@@ -100,7 +101,7 @@ class OutcomeReport:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return all of it with stable names."""
-        outcomes, ratio = self.outcomes, self.ratio
+        outcomes = self.outcomes
         arms: list[JsonValue] = [
             {"variant": arm.name, "assigned_users": arm.n_assigned, **({} if mean is None else asdict(mean))}
             for arm, mean in zip(outcomes.arms, self.means, strict=True)
@@ -117,13 +118,7 @@ class OutcomeReport:
             "arms": arms,
             "differences": differences,
             "anytime_users": self.planned,
-            "sample_ratio": {
-                "observed": list(ratio.observed),
-                "expected": list(ratio.expected),
-                "chi_square": ratio.chi_square,
-                "p": ratio.p,
-                "is_broken": ratio.is_broken,
-            },
+            "sample_ratio": json_fields(self.ratio, "is_broken"),
             "rows": outcomes.n_rows,
             "rows_without_outcome": outcomes.n_without_outcome,
             "users_in_several_variants": outcomes.n_in_several,

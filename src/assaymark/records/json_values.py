@@ -1,16 +1,47 @@
-"""JSON that another program wrote, by type: each function returns a value that has it, or raises TypeError.
+"""Records as JSON, and JSON that another program wrote, by type: each function returns a value that has it, or raises.
 
-The error names the value's key. Readers add the file to it, as they do for a key that is missing.
+The TypeError names the value's key. Readers add the file to it, as they do for a key that is missing.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from assaymark.records.plans import JsonValue
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+
+
+def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonValue:
+    """Return records as JSON: dataclasses as objects of their fields, an enum as its value, NaN as null.
+
+    other: what values of further types, such as paths and dates, become.
+    """
+    if isinstance(value, Enum):
+        return json_of(value.value, other)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_of(getattr(value, field.name), other) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_of(each, other) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_of(each, other) for each in value]
+    return other(value)
+
+
+def json_fields(record: "DataclassInstance", *properties: str) -> dict[str, JsonValue]:
+    """Return a record as a JSON object of its fields, and of some of its properties."""
+    return {name: json_of(getattr(record, name)) for name in (*(field.name for field in fields(record)), *properties)}
 
 
 def object_of(value: JsonValue, name: str) -> Mapping[str, JsonValue]:

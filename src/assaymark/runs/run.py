@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.runs.execute import RunResult
 from assaymark.runs.plan import PreparedRun
 from assaymark.store import AttemptRow, Problem, RunRow, SampleRecord, Store
@@ -295,7 +296,6 @@ class Run:
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
         from assaymark.results.estimate_texts import reported_count
-        from assaymark.results.evidence.generated_texts import answers_to_json
 
         row = self.row
         return {
@@ -309,7 +309,7 @@ class Run:
             **({"perturbed": row.extra["perturbed"]} if "perturbed" in row.extra else {}),
             "beside_people": list(row.extra.get("beside_people", ())),
             "contaminated": list(row.extra.get("contaminated", ())),
-            "answers": answers_to_json(self.answers),
+            "answers": [json_fields(each, "mean_tokens") for each in self.answers],
             **({"statistics": self._statistics()} if self._statistics() else {}),
             **({} if self.cost is None else {"cost": dict(self.cost)}),
         }

@@ -7,6 +7,7 @@ import click
 
 from assaymark.cli.output import examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
+from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
     from assaymark.applications.offline_beside_online import OfflineScorer, ScorerCorrelation
@@ -52,9 +53,8 @@ def outcomes(file: str, *, store: str | None, as_json: bool, **options: Any) -> 
     report = outcome_report(read, control=options["control"], shares=shares, planned=options["anytime"])
     lines, correlated = _offline(store, report, options["offline"], lower_is_better=options["lower_is_better"])
     if as_json:
-        from assaymark.applications.offline_beside_online import offline_json
-
-        print_json({**report.to_json(), **(offline_json(lines, correlated) if options["offline"] else {})})
+        spearman = [{"scorer": each.scorer, **json_fields(each.spearman)} for each in correlated]
+        print_json(report.to_json() | ({"offline": lines, "spearman": spearman} if options["offline"] else {}))
     else:
         from assaymark.applications.outcome_documents import offline_blocks, outcome_blocks
         from assaymark.documents.document import document

@@ -139,7 +139,7 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
     with open_store(store) as opened:
         board = alarm_board(opened, project_of(opened, project))
     if as_json:
-        print_json(board.to_json())
+        print_json(board)
         return
     if not board.alarms:
         echo("there is no alarm; `assaymark traces alarm add NAME` makes one")

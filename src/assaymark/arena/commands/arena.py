@@ -183,7 +183,6 @@ def erase(battle: str, store: str | None) -> None:
 @json_option
 def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_json: bool) -> None:
     """Write all votes as JSON lines, which `assaymark arena rate` reads, and the head of their chain beside it."""
-    from dataclasses import asdict
     from pathlib import Path
 
     from assaymark.arena.export import export_votes, head_file
@@ -193,7 +192,7 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
     with Store.open_to_read(store) as opened:
         head = export_votes(opened, path, texts=texts, live_texts=live_texts)
     if as_json:
-        print_json({"file": str(path), "head": asdict(head)})
+        print_json({"file": str(path), "head": head})
     else:
         echo(f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}")
 

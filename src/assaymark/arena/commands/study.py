@@ -168,14 +168,12 @@ def serve(file: str, *, store: str | None, **options: object) -> None:
 @json_option
 def results(name: str, *, store: str | None, as_json: bool) -> None:
     """Show which models were preferred, with intervals, and how far the raters agree."""
-    from dataclasses import asdict
-
     from assaymark.arena.studies.results import results_document, results_of
     from assaymark.cli.output import print_rich
 
     study_results = results_of(name, store)
     if as_json:
-        print_json(asdict(study_results))
+        print_json(study_results)
     else:
         print_rich(results_document(study_results))
 

@@ -144,8 +144,6 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
     requested again.
     """
-    from dataclasses import asdict
-
     from assaymark.audit import auditing
     from assaymark.audit.documents import prompts_document
     from assaymark.audit.prompts import rank_changes
@@ -160,8 +158,8 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     )
     changes = rank_changes(audits)
     content = {
-        "audits": [asdict(prompt_audit) for prompt_audit in audits],
-        "ranks": [asdict(change) for change in changes],
+        "audits": audits,
+        "ranks": changes,
     }
     _print(options, content, prompts_document(audits, changes))
 
@@ -186,8 +184,6 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
     the generated text, as in HELM, for which the model must score texts. That audit is stored; the same command
     continues it.
     """
-    from dataclasses import asdict
-
     from assaymark.audit import auditing
     from assaymark.audit.answer_calibration import audit_answer_calibration
     from assaymark.audit.documents import calibration_document
@@ -206,7 +202,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
         audits = audit_answer_calibration(found_run, tasks, announce=_announcer(options), **again)
     else:
         audits = auditing.audit_calibration(found_run, tasks)
-    _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_document(audits))
+    _print(options, audits, calibration_document(audits))
 
 
 @audit.command()
@@ -216,8 +212,6 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
 @json_option
 def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
     """Measure how unequally a stored RUN's generated answers name genders and races, by HELM's lists and rule."""
-    from dataclasses import asdict
-
     from assaymark.audit.bias import audit_bias
     from assaymark.audit.documents import bias_document
     from assaymark.runs.stored import open_run
@@ -225,7 +219,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
     opened = open_run(store, run)
     audits = audit_bias(opened.store, opened.id, tasks)
     if as_json:
-        print_json([asdict(each) for each in audits])
+        print_json(audits)
     else:
         print_rich(bias_document(audits))
 
@@ -249,8 +243,6 @@ def toxicity(
 
     Numbers of different scorers are not comparable, so the scorer is a part of each name.
     """
-    from dataclasses import asdict
-
     from assaymark.audit.documents import toxicity_document
     from assaymark.audit.toxicity import audit_toxicity, profanity_scorer, scored_toxicity
     from assaymark.runs.stored import open_run
@@ -269,7 +261,7 @@ def toxicity(
         name = f"{Path(scorer).name} {classifier.label} {classifier.digest}"
         audits = audit_toxicity(opened.store, opened.id, tasks, classifier.probabilities, name)
     if as_json:
-        print_json([asdict(each) for each in audits])
+        print_json(audits)
     else:
         print_rich(toxicity_document(audits))
 
@@ -329,7 +321,7 @@ def _announcer(options: Mapping[str, object]) -> Callable[[str], None]:
     return lambda line: None if quiet else echo(line, err=True)
 
 
-def _print(options: Mapping[str, Any], content: JsonValue, view: "Document") -> None:
+def _print(options: Mapping[str, Any], content: object, view: "Document") -> None:
     from assaymark.audit.auditing import write_json
 
     if options["output"] is not None:

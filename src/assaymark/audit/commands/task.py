@@ -48,7 +48,7 @@ def check(
         name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers, store=store
     )
     if as_json:
-        print_json(checked.to_json())
+        print_json(checked)
     else:
         for fact, value in checked.facts.items():
             echo(f"{fact:<22} {value}")
@@ -103,7 +103,7 @@ def init(source: str, *, as_json: bool, **options: Any) -> None:
 
     written = init_task(source, InitOptions(**options))
     if as_json:
-        print_json(written.to_json())
+        print_json(written)
     else:
         for line in written.lines():
             echo(line)

@@ -138,12 +138,11 @@ class _Lines:
 
 
 def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool) -> None:
-    from dataclasses import asdict
 
     from assaymark.judges.documents import forecast_lines
 
     if as_json:
-        print_json(asdict(work))
+        print_json(work)
         return
     for line in forecast_lines(work, options.price):
         echo(line)
@@ -169,17 +168,17 @@ def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> 
     are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
     """
     from assaymark.arena.rate_votes import columns_of
-    from assaymark.judges.grades import are_grades, grade_report_document, grade_report_json, judge_grade_agreement
-    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_document, report_json
+    from assaymark.judges.grades import are_grades, grade_report_document, judge_grade_agreement
+    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_document
 
     columns, human_columns = (columns_of(parameters[name]) or None for name in ("columns", "human_columns"))
     options = VoteFileOptions(columns, human_columns, parameters["missing"], parameters["without"])
     if are_grades(judging, options, store=parameters["store"]):
         grades = judge_grade_agreement(judging, human, options, store=parameters["store"])
-        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_document(grades))
+        print_json(grades) if as_json else print_rich(grade_report_document(grades))
         return
     report = judge_agreement(judging, human, options, judge_model=parameters["judge_model"], store=parameters["store"])
-    print_json(report_json(report)) if as_json else print_rich(report_document(report))
+    print_json(report) if as_json else print_rich(report_document(report))
 
 
 @judge.command()
@@ -195,8 +194,6 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
     Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,
     beside an honest answer.
     """
-    from dataclasses import asdict
-
     from assaymark.judges.documents import injection_document
     from assaymark.judges.injections import judge_injections, n_injections
 
@@ -211,7 +208,7 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
         seed=parameters["seed"],
         max_tokens=parameters["max_tokens"],
     )
-    print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_document(rates))
+    print_json(rates) if as_json else print_rich(injection_document(rates))
 
 
 @judge.command()
@@ -220,10 +217,8 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
 @json_option
 def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
     """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
-    from dataclasses import asdict
-
     from assaymark.judges.documents import panel_document
     from assaymark.judges.panel import judge_panel
 
     rows, summaries = judge_panel(judgings, store)
-    print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_document(rows, summaries))
+    print_json(summaries) if as_json else print_rich(panel_document(rows, summaries))

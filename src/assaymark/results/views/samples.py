@@ -12,7 +12,6 @@ from assaymark.documents.blocks import Example, ExampleChoice, Mark, Piece
 from assaymark.records import (
     BOUND,
     IN_REASONING,
-    ImagePart,
     JsonValue,
     LoglikelihoodQuery,
     Output,
@@ -129,8 +128,27 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
         "prompt": request.prompt,
         "target": request.target,
         **({"tools": request.tools} if request.tools is not None else {}),
-        **({"images": [_image_json(image) for image in request.images]} if request.images else {}),
-        **({"original": _original_json(original)} if original is not None else {}),
+        **(
+            {
+                "images": [
+                    {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
+                    for image in request.images
+                ]
+            }
+            if request.images
+            else {}
+        ),
+        **(
+            {
+                "original": {
+                    "task": original.request.task,
+                    "prompt": original.request.prompt,
+                    "wrong": is_wrong(original),
+                }
+            }
+            if original is not None
+            else {}
+        ),
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
         "wrong": is_wrong(record),
@@ -148,14 +166,6 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
             for score in record.scores
         ],
     }
-
-
-def _original_json(original: SampleRecord) -> dict[str, JsonValue]:
-    return {"task": original.request.task, "prompt": original.request.prompt, "wrong": is_wrong(original)}
-
-
-def _image_json(image: ImagePart) -> dict[str, JsonValue]:
-    return {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
 
 
 def _query_json(query: Query) -> dict[str, JsonValue]:

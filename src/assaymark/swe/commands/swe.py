@@ -10,7 +10,7 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
-from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.runs.run_options import declared_option
 
 if sys.platform == "win32":
@@ -488,20 +488,18 @@ def report_command(
         paths = [report_file(report, run_id, options["output"]) for report, run_id in zip(reports, ids, strict=True)]
         lines += [f"written: {path}" for path in paths]
     if as_json:
-        from dataclasses import asdict
-
-        content: dict[str, JsonValue] = (
+        content: dict[str, object] = (
             reports[0].to_json() if len(reports) == 1 else {"attempts": [each.to_json() for each in reports]}
         )
         if compared is not None:
             names = {"first": others[0].model, "second": reports[0].model}
-            content["comparison"] = {**names, **asdict(compared[0]), **compared[1]}
+            content["comparison"] = {**names, **json_fields(compared[0]), **compared[1]}
         content |= {
-            "repeats": None if repeats is None or len(reports) == 1 else asdict(repeats),
-            "per_resolved": None if efforts is None else asdict(efforts),
-            "cutoff": None if split is None else asdict(split) | {"cutoff": split.cutoff.isoformat()},
+            "repeats": repeats if len(reports) > 1 else None,
+            "per_resolved": efforts,
+            "cutoff": split,
             "run": run,
-            "official": None if agreement is None else asdict(agreement),
+            "official": agreement,
         }
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
         return
