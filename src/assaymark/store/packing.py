@@ -113,12 +113,12 @@ def unpack_optional(packed: bytes | None) -> str | None:
     return None if packed is None else unpack_text(packed)
 
 
-def pack_json(value: JsonValue) -> bytes:
+def pack_json(value: object) -> bytes:
     """Return the stored form of a JSON value."""
     return pack_text(to_json(value))
 
 
-def pack_optional_json(value: JsonValue) -> bytes | None:
+def pack_optional_json(value: object) -> bytes | None:
     """Return the stored form of a JSON value; None stays None."""
     return None if value is None else pack_text(to_json(value))
 
