@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self, TextIO
+from typing import IO, Any, Literal, Self, TextIO
 
 from rich import box
 from rich import text as rich_text
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
+from rich.style import Style
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 
@@ -44,12 +45,12 @@ NARROWEST = 40
 class Text(rich_text.Text):
     """Rich's text without control characters, so that columns are measured by what is printed."""
 
-    def __init__(self, text: str = "", *args: Any, **options: Any) -> None:
-        super().__init__(printable(text), *args, **options)
+    def __init__(self, text: str = "", style: str | Style = "") -> None:
+        super().__init__(printable(text), style)
 
-    def append(self, text: "str | rich_text.Text", *args: Any, **options: Any) -> Self:
+    def append(self, text: "str | rich_text.Text", style: str | Style | None = None) -> Self:
         """Add text at the end; see `rich.text.Text.append`."""
-        super().append(printable(text) if isinstance(text, str) else text, *args, **options)
+        super().append(printable(text) if isinstance(text, str) else text, style)
         return self
 
 
@@ -59,8 +60,16 @@ class SafeConsole(Console):
     A closed pipe (`| head`) raises BrokenPipeError, which the command line ends quietly with the usual code.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"highlight": False, "soft_wrap": False, "markup": False, "emoji": False, **options})
+    def __init__(
+        self,
+        file: IO[str] | None = None,
+        width: int | None = None,
+        color_system: Literal["auto"] | None = "auto",
+    ) -> None:
+        super().__init__(
+            file=file, width=width, color_system=color_system,
+            highlight=False, soft_wrap=False, markup=False, emoji=False,
+        )  # fmt: skip
 
     def on_broken_pipe(self) -> None:
         """Leave it to the caller."""
@@ -358,7 +367,10 @@ def _example(block: Example) -> RenderableType:
         title.append(f"  {block.note}", style=f"not bold {MARKS[block.mark][1] or 'dim'}")
     parts: list[RenderableType] = []
     if block.prompt:
-        parts.append(Text.assemble(*(Text(piece.written, style=CHANGES[piece.change]) for piece in block.prompt)))
+        prompt = Text()
+        for piece in block.prompt:
+            prompt.append(piece.written, style=CHANGES[piece.change])
+        parts.append(prompt)
     if block.choices:
         table = _plain_table()
         table.show_header = False

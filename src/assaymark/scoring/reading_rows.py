@@ -35,7 +35,7 @@ def squad_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, A
     return scores | {f"best_{name}": [scores[name], *chosen_by] for name in ("exact", "f1")}
 
 
-def _drop_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_row(row: Mapping[str, object]) -> dict[str, object]:
     return {
         "id": row["query_id"],
         "passage": row["passage"],

@@ -13,7 +13,6 @@ from binascii import hexlify, unhexlify
 from typing import Any
 
 from assaymark.errors import HashMismatch, StoreError
-from assaymark.records import JsonValue
 
 PLAIN, ZLIB = b"\x00", b"\x01"
 OTHER_KEY, SHA256 = b"\x00", b"\x01"

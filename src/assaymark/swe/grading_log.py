@@ -4,9 +4,9 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from sqlalchemy import ColumnElement, Table, insert, select
+from sqlalchemy import ColumnElement, Row, Table, insert, select
 
 from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
@@ -171,7 +171,7 @@ class GradingLog:
                 insert_rows(connection, _INSERTS[table], [with_checksum(table, row)])
 
 
-def _grading(row: Any) -> Grading:
+def _grading(row: Row[object]) -> Grading:
     return Grading(
         *(row.instance_sha, row.patch_sha, row.environment_sha, row.instance_id, row.outcome, row.reason, row.seconds),
         *(unpack_text(row.patch), unpack_json(row.details), unpack_text(row.log), row.graded),

@@ -1,7 +1,7 @@
 """`assaymark outcomes FILE`: which variant did better with its users."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -39,7 +39,21 @@ EXAMPLES = examples(
               help="Stored runs of the variants, by version or name, or as VARIANT=RUN.")  # fmt: skip
 @store_option
 @json_option
-def outcomes(file: str, *, store: str | None, as_json: bool, **options: Any) -> int:
+def outcomes(
+    file: str,
+    *,
+    store: str | None,
+    as_json: bool,
+    variant: str,
+    user: str,
+    outcome: str,
+    covariate: str | None,
+    control: str | None,
+    expected_ratio: str | None,
+    anytime: int | None,
+    lower_is_better: bool,
+    offline: tuple[str, ...],
+) -> int:
     """Compare variants by what their users did: a file with a row for each outcome (CSV, JSON lines, Parquet).
 
     Users count, not rows: those of one user depend on each other. Exit code 1 if the users did not come to the variants
@@ -47,20 +61,19 @@ def outcomes(file: str, *, store: str | None, as_json: bool, **options: Any) -> 
     """
     from assaymark.applications.outcomes import OutcomeColumns, outcome_report, parse_ratio, read_outcomes
 
-    columns = OutcomeColumns(options["variant"], options["user"], options["outcome"], options["covariate"])
+    columns = OutcomeColumns(variant, user, outcome, covariate)
     read = read_outcomes(file, columns)
-    shares = None if options["expected_ratio"] is None else parse_ratio(options["expected_ratio"], len(read.arms))
-    report = outcome_report(read, control=options["control"], shares=shares, planned=options["anytime"])
-    lines, correlated = _offline(store, report, options["offline"], lower_is_better=options["lower_is_better"])
+    shares = None if expected_ratio is None else parse_ratio(expected_ratio, len(read.arms))
+    report = outcome_report(read, control=control, shares=shares, planned=anytime)
+    lines, correlated = _offline(store, report, offline, lower_is_better=lower_is_better)
     if as_json:
         spearman = [{"scorer": each.scorer, **json_fields(each.spearman)} for each in correlated]
-        print_json(report.to_json() | ({"offline": lines, "spearman": spearman} if options["offline"] else {}))
+        print_json(report.to_json() | ({"offline": lines, "spearman": spearman} if offline else {}))
     else:
         from assaymark.applications.outcome_documents import offline_blocks, outcome_blocks
         from assaymark.documents.document import document
 
-        offline = offline_blocks(lines, correlated, len(read.arms)) if lines else []
-        print_rich(document(outcome_blocks(report), offline))
+        print_rich(document(outcome_blocks(report), offline_blocks(lines, correlated, len(read.arms)) if lines else []))
     return BROKEN_RATIO if report.ratio.is_broken else 0
 
 

@@ -198,7 +198,7 @@ class TraceQuality:
             cells.append(ScoreCell(name, bucket, version, int(n_failed), sums))
         return cells
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+    def _rows(self, statement: Select[object]) -> Sequence[Row[object]]:
         with self._database.reading() as connection:
             if not self._database.is_sqlite:  # the default of 4 MB has a month's rows sorted on the disk
                 connection.execute(sql("SET LOCAL work_mem = '64MB'"))

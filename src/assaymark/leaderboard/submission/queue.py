@@ -13,7 +13,6 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
 
@@ -158,7 +157,7 @@ class SubmissionQueue:
         return n_votes
 
     @staticmethod
-    def _locked(connection: Connection, submission: str) -> Row[Any]:
+    def _locked(connection: Connection, submission: str) -> Row[object]:
         row = connection.execute(
             select(submissions).where(submissions.c.id == submission).with_for_update()
         ).one_or_none()
@@ -322,7 +321,7 @@ def _advance(n_votes: int) -> float:
     return min(MOST_ADVANCE, math.log2(1 + n_votes))
 
 
-def _submission(row: Any) -> SubmissionRow:
+def _submission(row: Row[object]) -> SubmissionRow:
     values = {name: getattr(row, name) for name in _NEW}
     values["facts"] = json.loads(row.facts)
     return SubmissionRow(
