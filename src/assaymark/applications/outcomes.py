@@ -7,14 +7,13 @@ it is trusted: each cell is checked, and errors name the file and the row. What 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.applications.rows import placed_rows
 from assaymark.errors import DataError, UsageError
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, Row
 from assaymark.records.json_values import json_fields
 from assaymark.registry import nearest
 from assaymark.statistics.arrays import Floats
@@ -199,7 +198,7 @@ class _Reader:
             raise DataError(f"{self._where}, {place}: column '{column}' is {value!r:.40}; expected a name or an id")
         return text
 
-    def _number(self, place: str, row: Mapping[str, Any], column: str) -> float | None:
+    def _number(self, place: str, row: Row, column: str) -> float | None:
         value = row.get(column)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None

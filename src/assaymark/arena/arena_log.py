@@ -22,7 +22,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Row,
     Select,
     Table,
     bindparam,
@@ -50,7 +49,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
 from assaymark.store.runs import change_row, next_id, now
-from assaymark.store.schema import insert_rows, with_checksum
+from assaymark.store.schema import StoredRow, insert_rows, with_checksum
 
 FIRST = bytes(32)
 """The hash before the first vote."""
@@ -432,7 +431,7 @@ def _text_number(connection: Connection, text: str, is_private: bool) -> int:
     return number
 
 
-def _is_committed(row: Row[object]) -> bool:
+def _is_committed(row: StoredRow) -> bool:
     return row.salt is not None and commitment(row.salt, unpack_text(row.content)) == row.commitment
 
 
@@ -464,7 +463,7 @@ def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 
-def _battle_row(row: Row[object]) -> BattleRow:
+def _battle_row(row: StoredRow) -> BattleRow:
     values = row._asdict()
     values |= {name: None if values[name] is None else unpack_text(values[name]) for name in TEXTS}
     values |= {"number": values.pop("id"), "is_swapped": bool(values["is_swapped"])}

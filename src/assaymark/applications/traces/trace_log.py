@@ -13,7 +13,6 @@ from dataclasses import fields
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     bindparam,
@@ -61,7 +60,7 @@ from assaymark.store.leases import now
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
-from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
+from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL, StoredRow
 from assaymark.store.search import phrases_of
 
 MOST_MATCHES = 2000  # spans that a search looks at, the latest
@@ -417,7 +416,7 @@ def _matching_traces(connection: Connection, project: int, phrases: Sequence[str
     return (list(ids), len(keys) == MOST_MATCHES) if ids else None
 
 
-def _trace_row(row: Row[object]) -> TraceRow:
+def _trace_row(row: StoredRow) -> TraceRow:
     values = row._asdict()
     values["trace_id"] = bytes(values["trace_id"])
     values["n_unpriced"] = values["n_unpriced"] or 0
@@ -425,7 +424,7 @@ def _trace_row(row: Row[object]) -> TraceRow:
     return TraceRow(**values)
 
 
-def _span_row(row: Row[*tuple[object, ...]], sources: dict[bytes, bytes]) -> SpanRow:
+def _span_row(row: StoredRow, sources: dict[bytes, bytes]) -> SpanRow:
     values = row._asdict()
     body = unpack_message(bytes(values["body"]))
     if message_digest(body) != bytes(values.pop("digest")):

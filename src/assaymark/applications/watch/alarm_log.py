@@ -14,7 +14,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     case,
@@ -49,6 +48,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.runs import next_id
+from assaymark.store.schema import StoredRow
 
 QUIET_SECONDS = 30.0  # after its last span, a trace whose spans have all ended and whose root is there is complete
 LONGEST_SECONDS = 300.0  # and any other
@@ -382,14 +382,14 @@ def _delete(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(table).where(column.in_(ids)))
 
 
-def _stream(row: Row[object]) -> AlarmStream:
+def _stream(row: StoredRow) -> AlarmStream:
     columns = row._asdict()
     values = {field.name: columns[field.name] for field in fields(AlarmStream)}
     flags = {name: bool(values[name]) for name in ("is_two_sided", "lower_is_better", "allow_private")}
     return AlarmStream(**{**values, **flags})
 
 
-def _event(row: Row[object]) -> AlarmEvent:
+def _event(row: StoredRow) -> AlarmEvent:
     values = row._asdict()
     values["stream"], values["trace_id"] = values.pop("alarm"), bytes(values["trace_id"])
     return AlarmEvent(**{**values, "is_drop": bool(values["is_drop"])})

@@ -5,9 +5,9 @@ the last line or both, each with and without asterisks.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from assaymark.errors import MalformedSample, UnknownName
+from assaymark.records import Row
 from assaymark.registry import nearest
 from assaymark.scoring.instructions.checks import CHECKS
 from assaymark.scoring.values import ScoreValue
@@ -31,7 +31,7 @@ def follows(instruction: str, arguments: Mapping[str, object], answers: Sequence
     return any(check(answer, arguments) for answer in answers if answer.strip())
 
 
-def score_ifeval(row: Mapping[str, Any], answer: str) -> dict[str, ScoreValue]:
+def score_ifeval(row: Row, answer: str) -> dict[str, ScoreValue]:
     """Score one answer to one row of google/IFEval (`instruction_id_list`, `kwargs`).
 
     The per-instruction metrics have one True or False per instruction as parts; lm-eval averages them over all
