@@ -39,7 +39,6 @@ from assaymark.store import Store, migrate
 from assaymark.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
 from assaymark.store.request_texts import TextDigests, hash_of, split_request
 from assaymark.store.run_facts import facts_row
-from assaymark.store.runs import plan_to_json
 from assaymark.store.schema import (
     attempts,
     checksum_of,
@@ -173,7 +172,7 @@ class LargeStore:
         n = n_samples * len(names)
         seal = to_json({"n_requests": n, "n_outputs": 4 * n, "n_failed": 0, "n_scores": 2 * n})
         with self._writing() as connection:
-            row = {"id": number, "run_id": run_id, "key": pack_hash(plan.key), "plan": pack_text(plan_to_json(plan)),
+            row = {"id": number, "run_id": run_id, "key": pack_hash(plan.key), "plan": pack_text(to_json(plan.content)),
                    "status": "finished", "created_at": NOW, "updated_at": NOW, "summary": None, "extra": None,
                    "seal": seal, "visibility": None}  # fmt: skip
             row = with_checksum(runs, row)

@@ -1,7 +1,12 @@
-"""JSON of other programs by type: values of the right type are returned as they are, others name their key."""
+"""Records as JSON, and JSON of other programs by type: values of the right type are returned, others name their key."""
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -14,6 +19,8 @@ from assaymark.records.json_values import (
     float_of,
     int_at,
     int_of,
+    json_fields,
+    json_of,
     list_at,
     list_of,
     object_at,
@@ -121,3 +128,54 @@ def test_model_arguments_of_a_wrong_type_are_usage_errors() -> None:
         local_arguments({"pretrained": "model", "think_end_token": 1.5})
     with pytest.raises(UsageError, match=r"^attention='fast' is unknown; expected one of auto, trie, plain"):
         local_arguments({"pretrained": "model", "attention": "fast"})
+
+
+class Colour(StrEnum):
+    """A value of a record."""
+
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A record in a record."""
+
+    share: float
+    colours: frozenset[Colour] = frozenset({Colour.RED})
+
+    @property
+    def percent(self) -> float:
+        """What is computed of a record."""
+        return 100 * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """A record with all kinds of values."""
+
+    inner: tuple[Inner, ...]
+    by_number: Mapping[int, Colour]
+    day: date
+    file: Path
+    is_new: bool
+
+
+def test_a_record_is_json_as_it_is() -> None:
+    """Fields in their order, enums by value, undefined numbers as null, days and paths as text."""
+    record = Outer((Inner(0.5), Inner(math.nan)), {3: Colour.RED}, date(2026, 1, 2), Path("a/b"), is_new=True)
+    expected = (
+        '{"inner": [{"share": 0.5, "colours": ["red"]}, {"share": null, "colours": ["red"]}], '
+        '"by_number": {"3": "red"}, "day": "2026-01-02", "file": "a/b", "is_new": true}'
+    )
+    assert json.dumps(json_of(record), allow_nan=False) == expected
+    assert json.dumps(json_fields(record)) == expected
+
+
+def test_a_property_follows_the_fields_where_it_is_named() -> None:
+    """What is computed of a record is in its JSON only where the caller says so."""
+    assert json_fields(Inner(0.5), "percent") == {"share": 0.5, "colours": ["red"], "percent": 50.0}
+
+
+def test_further_types_are_the_callers() -> None:
+    """A page shows of a path only its name."""
+    assert json_of([Path("a/b"), 1], lambda value: f"<{value}>") == ["<a/b>", 1]

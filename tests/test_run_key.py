@@ -9,7 +9,8 @@ import pytest
 from assaymark.errors import HashMismatch
 from assaymark.records import AuditPlan, ModelIdentity, PresetPlan, RunPlan, TaskPlan, plans
 from assaymark.records.plans import FIRST_FIELDS, plan_content
-from assaymark.store.runs import plan_from_json, plan_to_json
+from assaymark.store.packing import to_json
+from assaymark.store.runs import plan_from_json
 
 GOLDEN = "sha256:eedef5ff42f04f0f681679d3da26f965e1017347cce1849a47d0d2065b2cb6e9"
 MODEL = ModelIdentity(
@@ -42,14 +43,14 @@ def test_a_later_field_counts_only_where_it_is_used(monkeypatch: pytest.MonkeyPa
 
 def test_fields_of_a_later_version_are_kept() -> None:
     """What this version does not know is read, hashed and written back, in the plan, its model and its tasks."""
-    content = json.loads(plan_to_json(PLAN))
+    content = json.loads(to_json(PLAN.content))
     content["judge"] = "x"
     content["model"]["parts"] = [1, 2]
     content["tasks"][0]["visibility"] = "hidden"
     plan = plan_from_json(json.dumps(content))
     assert plan.key != PLAN.key
-    assert json.loads(plan_to_json(plan)) == content
-    assert plan_from_json(plan_to_json(plan)).key == plan.key
+    assert json.loads(to_json(plan.content)) == content
+    assert plan_from_json(to_json(plan.content)).key == plan.key
 
 
 def test_the_first_fields_are_those_that_have_no_default_to_leave_out() -> None:
@@ -83,8 +84,8 @@ def test_a_setting_with_a_field_has_the_key_it_had_as_a_pair(fields: list[str]) 
     old = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), extra=pairs)
     new = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), **{name: SETTINGS[name][0] for name in fields})
     assert new.key == old.key
-    assert plan_to_json(new) == plan_to_json(old)
-    assert plan_from_json(plan_to_json(old)) == new
+    assert to_json(new.content) == to_json(old.content)
+    assert plan_from_json(to_json(old.content)) == new
 
 
 @pytest.mark.parametrize(
@@ -99,21 +100,21 @@ def test_a_setting_with_a_field_has_the_key_it_had_as_a_pair(fields: list[str]) 
 )
 def test_settings_of_another_form_keep_their_key(pairs: list[Any]) -> None:
     """What has no field, or not this form, is kept as it was stored."""
-    content = {**json.loads(plan_to_json(PLAN)), "extra": pairs}
+    content = {**json.loads(to_json(PLAN.content)), "extra": pairs}
     plan = plan_from_json(json.dumps(content))
-    assert json.loads(plan_to_json(plan)) == content
-    assert plan_from_json(plan_to_json(plan)) == plan
+    assert json.loads(to_json(plan.content)) == content
+    assert plan_from_json(to_json(plan.content)) == plan
 
 
 def test_a_preset_without_its_content_is_read() -> None:
     """Runs made before the format itself was kept have its name and hash."""
-    content = {**json.loads(plan_to_json(PLAN)), "extra": [["prompt_preset", {"name": "a", "template_hash": "b"}]]}
+    content = {**json.loads(to_json(PLAN.content)), "extra": [["prompt_preset", {"name": "a", "template_hash": "b"}]]}
     assert plan_from_json(json.dumps(content)).prompt_preset == PresetPlan("a", "b")
 
 
 @pytest.mark.parametrize("setting", [["prompt_preset", {"name": "a"}], ["audit", {"kind": "x", "version": "new"}]])
 def test_a_setting_that_is_damaged_is_named(setting: list[object]) -> None:
     """The error of a plan that cannot be read says which value."""
-    content = {**json.loads(plan_to_json(PLAN)), "extra": [setting]}
+    content = {**json.loads(to_json(PLAN.content)), "extra": [setting]}
     with pytest.raises(HashMismatch, match=r"cannot be read.*'(name|kind)'"):
         plan_from_json(json.dumps(content))

@@ -18,9 +18,10 @@ from assaymark.applications.scorer import Answered, JudgedScorer, Result, Scorer
 from assaymark.applications.scorers import SCORERS, check_needs, scorers_of
 from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.applications.scorers.similarity import best_match, json_similarity, levenshtein, number_similarity
+from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
-from assaymark.results.views.samples import sample_view
+from assaymark.results.views.samples import sample_example
 
 
 def scored(scorer: Any, output: Any, expected: Any = None, **of_call: Any) -> Result:
@@ -126,7 +127,7 @@ def test_what_was_ignored_stands_below_the_table_and_the_comment_with_the_sample
     estimate = run.estimate("rows", "exact")
     assert (estimate.value, estimate.details["equal_by"]) == (0.5, {"kind": 1})
     assert "1 right answer not the reference to the letter: 1 in kind, such as a number" in " ".join(str(run).split())
-    shown = as_text(sample_view(list(run.samples("rows"))[1]), width=120)
+    shown = as_text(document(sample_example([list(run.samples("rows"))[1]])), width=120)
     assert "exact: the answer is a number, the expected value a string" in shown
 
 

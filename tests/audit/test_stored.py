@@ -12,12 +12,13 @@ from assaymark.audit.auditing import audit_contamination, audit_prompts
 from assaymark.audit.contamination import ContaminationSettings
 from assaymark.audit.option_orders import OrderSettings
 from assaymark.audit.prompts import PromptAudit
-from assaymark.audit.stored import plain, restored
+from assaymark.audit.stored import restored
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
 from assaymark.models.create import create_model
 from assaymark.models.fake import FakeModel
 from assaymark.records import LoglikelihoodQuery, Output, Request
+from assaymark.records.json_values import json_of
 from assaymark.store import Store
 from tests.tasks.folders import task_spec, write_rows, write_task
 
@@ -188,7 +189,7 @@ def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Pat
 
 def test_results_survive_storage_as_json() -> None:
     """`restored` returns tuples and None as they were."""
-    stored = json.loads(json.dumps(plain(((1, None), ("a", 2.5)))))
+    stored = json.loads(json.dumps(json_of(((1, None), ("a", 2.5)))))
     assert restored(tuple[tuple[Any, Any], ...], stored) == ((1, None), ("a", 2.5))
 
 

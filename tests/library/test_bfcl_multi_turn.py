@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import httpx
 import pytest
-from rich.console import Group
 
+from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, PlanError
 from assaymark.interop.lm_eval_files import write_lm_eval_files
@@ -28,7 +28,7 @@ from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.records import Message, Output, Request, ResultPart, Sample, ScoreStatus
-from assaymark.results.views.samples import conversations, dialogue_view
+from assaymark.results.views.samples import conversations, sample_example
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.rescoring import RescoreOptions, rescore_run
@@ -328,7 +328,7 @@ def test_a_run_through_a_server_scores_as_bfcl(category: str, mode: Mode, shared
     assert [task.n_scored for task in rescored.tasks] == [n]
     assert verdicts(rescored.run, name) == found
     records = conversations(list(run.samples(name)))
-    shown = as_text(Group(*map(dialogue_view, records)), width=200)
+    shown = as_text(document(map(sample_example, records)), width=200)
     assert shown.count("state_match 1") == sum(error is None for error in expected)
     assert "missing_result: turn " in shown or "wrong_state: turn " in shown
     write_lm_eval_files(run.store, run.id, tmp_path / "out", log_samples=True)

@@ -6,7 +6,7 @@ from assaymark.errors import MalformedSample, PlanError
 from assaymark.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, styled_description, styled_layout
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import read_question
-from assaymark.prompts.templates import Row
+from assaymark.records import Row
 
 LISTED = "What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer:"
 PLAIN = "Question: What barks?\nAnswer:"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Group, RenderableType
+from rich.console import Group
 
 from assaymark.audit.task_check import check_task
+from assaymark.documents.document import Document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
@@ -207,8 +208,8 @@ def test_explaining_a_conversation_needs_no_model(task_file: Path) -> None:
     assert planned.chunks[0].n_samples == len(ROWS)
 
 
-def _views(run: Run, limit: int) -> RenderableType:
-    return Group(*run.sample_views(run.sample_records("talk", limit=limit)))
+def _views(run: Run, limit: int) -> Document:
+    return run.samples_document(run.sample_records("talk", limit=limit))
 
 
 def test_a_model_without_a_chat_template_is_refused(task_file: Path, shared_dir: Path) -> None:

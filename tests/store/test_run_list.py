@@ -11,7 +11,7 @@ from sqlalchemy import text
 from assaymark.documents.terminal import as_text
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import Output
-from assaymark.results.views.run_list import run_list_table
+from assaymark.results.views.run_list import run_list
 from assaymark.store import Store
 from assaymark.store.run_list import _find
 from tests.store import examples
@@ -44,7 +44,7 @@ def test_turns_of_a_conversation_are_one_sample(store: Store) -> None:
     store.close_run(run.run_id, run.attempt_id, "finished")
     (listed,) = store.runs()
     assert (listed.n_samples, listed.n_requests) == (8, 13)
-    assert " 8 " in as_text(run_list_table([listed]), 100)
+    assert " 8 " in as_text(run_list([listed]), 100)
 
 
 def test_runs_are_found_by_words(store: Store) -> None:

@@ -17,11 +17,12 @@ from PIL import Image
 
 from assaymark.audit.auditing import audit_contamination, audit_prompts
 from assaymark.cli.main import main
+from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import DataError, HashMismatch, MalformedSample, PlanError
 from assaymark.interop.export_tables import wrong_rows
 from assaymark.records import ImagePart, Message, Request
-from assaymark.results.views.samples import sample_to_json, sample_view
+from assaymark.results.views.samples import sample_example, sample_to_json
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.rescoring import RescoreOptions, rescore_run
 from assaymark.store import Store
@@ -242,7 +243,7 @@ def test_stored_once_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFi
     assert store.unanswered(first.id, requests) == []
     assert main(["verify", "--store", place]) == 0
     (record, *_) = first.samples("rows")
-    result = as_text(sample_view(record), width=120)
+    result = as_text(document(sample_example([record])), width=120)
     assert str(record.request.images[0]) in result
     content = sample_to_json(record)
     assert content["images"] == [

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.results.comparison.records import Comparison
 from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 from assaymark.runs.comparison import compare_runs, differences_by_part, rows_of_pairs
@@ -42,15 +43,10 @@ class Experiment:
 
     def to_json(self) -> JsonValue:
         """Return differences and rows with stable names."""
-        from assaymark.results.views.row_tables import rows_to_json
         from assaymark.runs.comparison import comparison_to_json
 
-        content = comparison_to_json(self.comparison)
-        return (
-            {**dict(content), "rows": [rows_to_json(rows) for rows in self.rows]}
-            if isinstance(content, dict)
-            else content
-        )
+        rows: list[JsonValue] = [[json_fields(row, "is_new_failure") for row in rows] for rows in self.rows]
+        return {**comparison_to_json(self.comparison), "rows": rows}
 
     def document(self) -> "Document":
         """Return the differences and the first rows."""

@@ -4,7 +4,7 @@ Answers do not exist yet, so a judge's prompts are made with the expected values
 prompts are taken to be as long as its first. What is stored already is not counted again.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assaymark.applications.evaluate import PreparedApplication, prepare_application
@@ -18,6 +18,7 @@ from assaymark.models.cost.prices import find_price
 from assaymark.models.lending import lent
 from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, JsonValue, Message, Request
+from assaymark.records.json_values import json_fields
 from assaymark.runs.stored import existing_store
 from assaymark.runs.targets import TargetForecast
 from assaymark.settings import store_location
@@ -68,6 +69,10 @@ def plan_application(target: object, rows: object, **keywords: Any) -> TargetFor
         lines.append(ASSUMED)
         if total.price is None:
             lines.append(f"the price of {judge_name} is not known, so neither is the cost")
+    judged: list[JsonValue] = []
+    for each in forecasts:
+        price = None if each.cost.price is None else str(each.cost.price)
+        judged.append({**json_fields(each), "cost": {**json_fields(each.cost), "price": price}})
     content: dict[str, JsonValue] = {
         "target": name,
         "run_key": ready.prepared.plan.key,
@@ -76,13 +81,9 @@ def plan_application(target: object, rows: object, **keywords: Any) -> TargetFor
         "n_stored": n_stored,
         "scorers": [*ready.scored],
         "judge": judge_name,
-        "judged": [{**asdict(each), "cost": _cost_json(each.cost)} for each in forecasts],
+        "judged": judged,
     }
     return TargetForecast(content, (*lines, f"run key {ready.prepared.plan.key}"))
-
-
-def _cost_json(cost: CostForecast) -> dict[str, JsonValue]:
-    return {**asdict(cost), "price": None if cost.price is None else str(cost.price)}
 
 
 def _pending(ready: PreparedApplication, requests: list[Request], store: str | None) -> list[Request]:

@@ -16,8 +16,9 @@ from assaymark.datasets.files import read_files
 from assaymark.documents.blocks import Block, Bullets, Heading
 from assaymark.documents.numbers import NOTHING, counted
 from assaymark.errors import DataError, UsageError
-from assaymark.judges.grades import GivenGrade, GradeReport, JudgeGrades, grade_report, grade_report_json
+from assaymark.judges.grades import GivenGrade, GradeReport, JudgeGrades, grade_report
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import nearest
 from assaymark.results.report.contents import ReportContents
@@ -149,7 +150,7 @@ def add_human_labels(run: Run, path: str | Path, scorers: Sequence[str]) -> dict
         if {each.question for each in labels} & {each.question for each in grades.get(name, ())}:
             reports[name] = grade_report(JudgeGrades(name, grades[name]), labels)
     entries: list[JsonValue] = [
-        {"task": task, "metric": name, "line": agreement_line(name, report), **grade_report_json(report)}
+        {"task": task, "metric": name, "line": agreement_line(name, report), **json_fields(report)}
         for name, report in reports.items()
     ]
     extra = {**run.row.extra, BESIDE_PEOPLE: entries}

@@ -5,14 +5,13 @@ variants on, Spearman's correlation over them has an interval.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from assaymark.applications.outcomes import ArmAgainstControl, OutcomeReport
 from assaymark.errors import UsageError
-from assaymark.records import JsonValue
 from assaymark.results.comparison.records import Difference
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
@@ -129,11 +128,3 @@ def _correlated(report: OutcomeReport, values: dict[str, dict[str, float]], sign
             offline, online = (np.array([each[name] for name in names]) for each in (by_variant, means))
             correlated.append(ScorerCorrelation(scorer, correlations(offline, online)[0]))
     return correlated
-
-
-def offline_json(lines: Sequence[OfflineScorer], correlated: Sequence[ScorerCorrelation]) -> dict[str, JsonValue]:
-    """Return both with stable names."""
-    return {
-        "offline": [asdict(line) for line in lines],
-        "spearman": [{"scorer": each.scorer, **asdict(each.spearman)} for each in correlated],
-    }

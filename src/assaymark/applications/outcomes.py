@@ -7,14 +7,14 @@ it is trusted: each cell is checked, and errors name the file and the row. What 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.applications.rows import placed_rows
 from assaymark.errors import DataError, UsageError
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, Row
+from assaymark.records.json_values import json_fields
 from assaymark.registry import nearest
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.clustered_experiment import (
@@ -100,7 +100,7 @@ class OutcomeReport:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return all of it with stable names."""
-        outcomes, ratio = self.outcomes, self.ratio
+        outcomes = self.outcomes
         arms: list[JsonValue] = [
             {"variant": arm.name, "assigned_users": arm.n_assigned, **({} if mean is None else asdict(mean))}
             for arm, mean in zip(outcomes.arms, self.means, strict=True)
@@ -117,13 +117,7 @@ class OutcomeReport:
             "arms": arms,
             "differences": differences,
             "anytime_users": self.planned,
-            "sample_ratio": {
-                "observed": list(ratio.observed),
-                "expected": list(ratio.expected),
-                "chi_square": ratio.chi_square,
-                "p": ratio.p,
-                "is_broken": ratio.is_broken,
-            },
+            "sample_ratio": json_fields(self.ratio, "is_broken"),
             "rows": outcomes.n_rows,
             "rows_without_outcome": outcomes.n_without_outcome,
             "users_in_several_variants": outcomes.n_in_several,
@@ -204,7 +198,7 @@ class _Reader:
             raise DataError(f"{self._where}, {place}: column '{column}' is {value!r:.40}; expected a name or an id")
         return text
 
-    def _number(self, place: str, row: Mapping[str, Any], column: str) -> float | None:
+    def _number(self, place: str, row: Row, column: str) -> float | None:
         value = row.get(column)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None

@@ -49,7 +49,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
 from assaymark.store.runs import change_row, next_id, now
-from assaymark.store.schema import insert_rows, with_checksum
+from assaymark.store.schema import StoredRow, insert_rows, with_checksum
 
 FIRST = bytes(32)
 """The hash before the first vote."""
@@ -116,19 +116,19 @@ def _joined() -> FromClause:
     return joined
 
 
-def _facts() -> list[ColumnElement[Any]]:
+def _facts() -> list[ColumnElement[object]]:
     columns = [battles.c[name] for name in (*BATTLE_FACTS, "is_swapped") if name != "token"]
     names = [model.c.name.label(side) for side, model in _models.items()]
     return [*columns, *names, *(text.c.commitment.label(f"{name}_commitment") for name, text in _texts.items())]
 
 
-def _votes() -> Select[Any]:
+def _votes() -> Select[object]:
     own = (column for column in votes.c if column.name not in {"battle", "checksum", "idempotency_key"})
     joined = _joined().join(votes, votes.c.battle == battles.c.id)
     return select(battles.c.token.label("battle"), *_facts(), *own).select_from(joined)
 
 
-def _with_texts(joined: FromClause) -> Select[Any]:
+def _with_texts(joined: FromClause) -> Select[object]:
     columns = [battles.c[name] for name in ("id", *BATTLE_FACTS, "is_swapped")]
     names = [model.c.name.label(side) for side, model in _models.items()]
     contents = [text.c.content.label(name) for name, text in _texts.items()]
@@ -431,7 +431,7 @@ def _text_number(connection: Connection, text: str, is_private: bool) -> int:
     return number
 
 
-def _is_committed(row: Any) -> bool:
+def _is_committed(row: StoredRow) -> bool:
     return row.salt is not None and commitment(row.salt, unpack_text(row.content)) == row.commitment
 
 
@@ -446,7 +446,7 @@ def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
     return stored
 
 
-def _vote(connection: Connection, statement: Select[Any], **values: object) -> VoteRow | None:
+def _vote(connection: Connection, statement: Select[object], **values: object) -> VoteRow | None:
     row = connection.execute(statement, values).one_or_none()
     return None if row is None else _vote_row(_record(row._asdict()), row.hash)
 
@@ -463,7 +463,7 @@ def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 
-def _battle_row(row: Any) -> BattleRow:
+def _battle_row(row: StoredRow) -> BattleRow:
     values = row._asdict()
     values |= {name: None if values[name] is None else unpack_text(values[name]) for name in TEXTS}
     values |= {"number": values.pop("id"), "is_swapped": bool(values["is_swapped"])}

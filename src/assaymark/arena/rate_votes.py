@@ -10,6 +10,7 @@ from assaymark.arena.vote_files import read_votes
 from assaymark.arena.votes import Votes
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields, json_of
 
 if TYPE_CHECKING:
     from assaymark.documents.document import Document
@@ -30,9 +31,20 @@ class RatedVotes:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return votes and ratings with stable names; undefined numbers are None."""
-        from assaymark.arena.rating_documents import ratings_json
+        from assaymark.arena.rating_documents import basis, warnings
 
-        return ratings_json(self.ratings, self.votes)
+        votes = self.votes
+        return {
+            **json_fields(self.ratings),
+            "warnings": json_of(warnings(self.ratings, votes)),
+            "basis": basis(self.ratings, votes),
+            "file": {
+                "columns": json_fields(votes.columns),
+                "n_rows": votes.n_rows,
+                "n_repeated": votes.n_repeated,
+                "left_out": dict(votes.left_out),
+            },
+        }
 
     def to_csv(self) -> str:
         """Return the rated models as CSV."""

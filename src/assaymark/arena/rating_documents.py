@@ -149,21 +149,6 @@ def ratings_document(ratings: ArenaRatings, votes: Votes) -> Document:
     )
 
 
-def ratings_json(ratings: ArenaRatings, votes: Votes) -> dict[str, object]:
-    """Return all results with stable names; undefined is null."""
-    return {
-        **asdict(ratings),
-        "warnings": warnings(ratings, votes),
-        "basis": basis(ratings, votes),
-        "file": {
-            "columns": asdict(votes.columns),
-            "n_rows": votes.n_rows,
-            "n_repeated": votes.n_repeated,
-            "left_out": dict(votes.left_out),
-        },
-    }
-
-
 def ratings_csv(ratings: ArenaRatings) -> str:
     """Return the rated models as CSV with a header, not rounded; undefined is empty.
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +115,7 @@ def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over
     return parts
 
 
-def month_of(value: Any) -> str:
+def month_of(value: object) -> str:
     """Return the month, in UTC, of a number of seconds or milliseconds since 1970, a date, or an ISO 8601 text.
 
     "" where it is none of these. Example: `2024-06`.
@@ -125,7 +124,7 @@ def month_of(value: Any) -> str:
         if isinstance(value, datetime):
             moment = value
         elif isinstance(value, int | float) or _is_number(str(value)):
-            seconds = float(value)
+            seconds = float(str(value))
             moment = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS else seconds, UTC)
         else:
             moment = datetime.fromisoformat(str(value).strip())

@@ -23,6 +23,7 @@ from assaymark.errors import DataError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, QueryKind, Request, ScoreStatus
+from assaymark.records.json_values import json_of
 from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import find_estimate
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -80,10 +81,9 @@ def _of_answers(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationA
 
 def _stored_calibration(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
     from assaymark.audit.documents import calibration_document
-    from assaymark.audit.stored import plain
 
     audits = _calibrations(stored_parts(row, AnswerConfidences))
-    return plain(list(audits)), calibration_document(audits)
+    return json_of(audits), calibration_document(audits)
 
 
 answers_kind = AuditKind(_stored_calibration)

@@ -6,7 +6,7 @@ The kinds of audits that are stored, and how their results are shown again.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, RunPlan
+from assaymark.records.json_values import json_of
 from assaymark.registry import nearest
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
@@ -63,7 +64,7 @@ def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
     from assaymark.audit.documents import prompts_document
 
     audits: list[PromptAudit] = stored_parts(row, PromptAudit)
-    return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_document(audits)
+    return {"audits": json_of(audits), "ranks": []}, prompts_document(audits)
 
 
 def _efficiency(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]":
@@ -293,7 +294,7 @@ def check_ending(path: Path | None) -> None:
         raise UsageError(f"'{path.name}' ends in '{path.suffix}'; audits are written as .json")
 
 
-def write_json(path: Path, value: JsonValue) -> Path:
+def write_json(path: Path, value: object) -> Path:
     """Write a result as JSON; undefined numbers are null.
 
     Raises: UsageError for a suffix other than .json; StoreError if it cannot be written.
@@ -301,7 +302,7 @@ def write_json(path: Path, value: JsonValue) -> Path:
     check_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+        write_whole(path, json.dumps(json_of(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
         raise StoreError(f"the audit cannot be written to {path}: {error}; name another file") from error
     return path

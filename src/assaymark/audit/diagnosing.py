@@ -25,11 +25,12 @@ from assaymark.audit.diagnosis import (
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.notebook import Diagnoses
 from assaymark.audit.prompts import variants_hash
-from assaymark.audit.stored import StoredAudit, ask_again, audit_plan, plain, stored_audit, stored_parts
+from assaymark.audit.stored import StoredAudit, ask_again, audit_plan, stored_audit, stored_parts
 from assaymark.errors import DataError, PlanError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import Estimate, JsonValue, QueryKind, ScoreStatus
+from assaymark.records.json_values import json_of
 from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import choice_queries, find_estimate, wrong_samples
 from assaymark.results.model_names import short_model_name
@@ -54,7 +55,7 @@ def _stored_diagnosis(_store: Store, row: RunRow) -> "tuple[JsonValue, Document]
     from assaymark.audit.documents import diagnosis_document
 
     diagnoses: list[Diagnosis] = stored_parts(row, Diagnosis)
-    return plain(diagnoses), diagnosis_document(diagnoses)
+    return json_of(diagnoses), diagnosis_document(diagnoses)
 
 
 diagnosis_kind = AuditKind(_stored_diagnosis, "diagnosis")

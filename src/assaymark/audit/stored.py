@@ -6,13 +6,14 @@ same command after a kill requests only what is missing, and after completion it
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
+from assaymark.records.json_values import json_of
 from assaymark.registry import nearest
 from assaymark.runs.attempt import Attempt
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -117,7 +118,7 @@ class StoredAudit:
         n_to_retry = self._attempt.n_to_retry
         made = make()
         if self._attempt.n_to_retry == n_to_retry:
-            self._parts[name] = plain(made)
+            self._parts[name] = json_of(made)
             self._store.save_estimates(self.run_id, (), {AUDIT: {PARTS: self._parts}})
         return made
 
@@ -165,17 +166,8 @@ def _as_stored(request: Request) -> Request:
     return replace(request, queries=queries)
 
 
-def plain(value: object) -> JsonValue:
-    """Return a result as JSON values."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
-
-
 def restored(kind: object, value: JsonValue) -> Any:
-    """Return a result of the type `kind` from its JSON values: the inverse of `plain` for dataclasses and tuples."""
+    """Return a result of the type `kind` from its JSON values: the inverse of `json_of` for dataclasses and tuples."""
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)

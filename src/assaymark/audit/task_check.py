@@ -9,7 +9,7 @@ equal, empty or share their first token. Each check yields findings as text.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from assaymark.documents.numbers import counted
@@ -389,10 +389,6 @@ class TaskCheck:
 
     facts: dict[str, JsonValue] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return facts and findings with stable names."""
-        return {"facts": self.facts, "findings": [asdict(finding) for finding in self.findings]}
 
 
 def check_task(

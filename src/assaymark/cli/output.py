@@ -6,6 +6,7 @@ import sys
 import click
 
 from assaymark.documents.plain_text import escape_unprintable, printable
+from assaymark.records.json_values import json_of
 
 WHOLE = 10_000  # columns
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -25,12 +26,13 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; undefined numbers are null, never NaN, and unprintable characters are escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    """Print a value as JSON (see `json_of`); unprintable characters are escaped."""
+    content = json_of(value)
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:  # JSON's own escapes: the stream's backslash escapes are not JSON
-        text = json.dumps(value, indent=2, default=str, allow_nan=False)
+        text = json.dumps(content, indent=2, allow_nan=False)
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 

@@ -81,14 +81,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of text, of numbers, or of intervals drawn on a scale, which only a terminal shows: others have figures.
+    """A column of text, of names, of numbers, or of intervals drawn on a scale, which only a terminal shows.
+
+    A name is one line: where there is no space a terminal shortens it, so that different names stay different.
 
     short: a letter for where the label, a name, is too long. help: what the numbers are. is_extra: left out where there
     is no space. is_main: the numbers that the table is about. scale: the ends of a drawn column, with their labels.
     """
 
     label: str
-    kind: Literal["text", "number", "drawn"] = "number"
+    kind: Literal["text", "name", "number", "drawn"] = "number"
     short: str = ""
     help: str = ""
     is_extra: bool = False
@@ -135,19 +137,45 @@ class ExampleChoice:
     """One choice of an example: its text, its log-likelihood, and whether it was picked or is correct."""
 
     text: str
-    nats: float | None
+    nats: str
     is_picked: bool
     is_gold: bool
+
+    @property
+    def words(self) -> str:
+        """What it is, in words."""
+        return " ".join(word for word, is_so in (("picked", self.is_picked), ("right", self.is_gold)) if is_so)
+
+    @property
+    def mark(self) -> Mark:
+        """Better: the right one; worse: another one was picked."""
+        return "better" if self.is_gold else "worse" if self.is_picked else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a text beside another: in both, in the first, in the second; changed: where the first is not shown."""
+
+    text: str
+    change: Literal["", "removed", "added", "changed"] = ""
+
+    @property
+    def written(self) -> str:
+        """The piece where there are no colours: `[-removed-]`, `{+added+}`."""
+        start, end = {"removed": ("[-", "-]"), "added": ("{+", "+}")}.get(self.change, ("", ""))
+        return f"{start}{self.text}{end}"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sample that was not answered correctly."""
+    """One sample: what was asked, and what followed. mark: of the note, which stands beside the title."""
 
     title: str
-    prompt: str
+    prompt: tuple[Piece, ...] = ()
     choices: tuple[ExampleChoice, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()  # (label, text): answer, reference, reason of a failure
+    note: str = ""
+    mark: Mark = ""
 
 
 Block = Heading | Paragraph | Bullets | Tiles | Table | Figure | Example

@@ -14,7 +14,6 @@ from pathlib import Path
 from assaymark import settings
 from assaymark.documents.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, Tiles
 from assaymark.documents.charts import to_svg
-from assaymark.documents.numbers import NOTHING
 from assaymark.documents.plain_text import html_text
 from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import StoreError, UsageError
@@ -42,6 +41,7 @@ OPTIONS = (
 )
 SECONDS = 120
 ARROWS = {"better": " ▲", "worse": " ▼"}
+CHANGES = {"": "", "removed": "del", "added": "ins", "changed": "mark"}
 
 
 def find_browser() -> str | None:
@@ -181,7 +181,7 @@ def _tiles(block: Tiles) -> str:
 
 def _table(block: Table) -> str:
     kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
-    kinds = [' class="t"' if block.columns[index].kind == "text" else "" for index in kept]
+    kinds = [' class="t"' if block.columns[index].kind in {"text", "name"} else "" for index in kept]
     head = "".join(
         f'<th scope="col"{kind}{_title(block.columns[index].help)}>{_breakable(block.columns[index].label)}</th>'
         for index, kind in zip(kept, kinds, strict=True)
@@ -223,14 +223,17 @@ def _figure(block: Figure) -> str:
 def _example(block: Example) -> str:
     rows = [
         f'<tr><td class="t">{_choice_mark(choice.is_picked, choice.is_gold)}</td>'
-        f"<td>{NOTHING if choice.nats is None else format(choice.nats, '.2f')}</td>"
+        f"<td>{html_text(choice.nats)}</td>"
         f'<td class="t">{html_text(choice.text)}</td></tr>'
         for choice in block.choices
     ]
     table = f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
     lines = "".join(_line(what, text) for what, text in block.lines)
-    prompt = f"<h4>{html_text(block.title)}</h4><pre>{html_text(block.prompt)}</pre>"
-    return f'<section class="example">{prompt}{table}{lines}</section>'
+    note = f' <span class="{block.mark or "facts"}">{html_text(block.note)}</span>' if block.note else ""
+    pieces = "".join(f"<{tag}>{text}</{tag}>" if tag else text for tag, text in
+                     ((CHANGES[piece.change], html_text(piece.text)) for piece in block.prompt))  # fmt: skip
+    prompt = f"<pre>{pieces}</pre>" if pieces else ""
+    return f'<section class="example"><h4>{html_text(block.title)}{note}</h4>{prompt}{table}{lines}</section>'
 
 
 def _line(what: str, text: str) -> str:

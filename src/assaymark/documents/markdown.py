@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from assaymark.documents.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, Tiles
 from assaymark.documents.charts import to_svg
-from assaymark.documents.numbers import NOTHING
 from assaymark.documents.plain_text import html_text, markdown_inline, printable
 
 INK = "#1c1c1e"
@@ -62,7 +61,7 @@ def _file_names(block: Figure) -> list[str]:
 def _table(block: Table) -> str:
     kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
     lines = [f"| {' | '.join(markdown_inline(block.columns[index].label) for index in kept)} |"]
-    lines.append(f"| {' | '.join('---' if block.columns[index].kind == 'text' else '---:' for index in kept)} |")
+    lines.append(f"| {' | '.join('---:' if block.columns[index].kind == 'number' else '---' for index in kept)} |")
     return "\n".join([*lines, *(_row([row[index] for index in kept]) for row in block.rows)])
 
 
@@ -74,15 +73,13 @@ def _row(shown: Sequence[Cell]) -> str:
 
 
 def _example(block: Example) -> str:
-    marked = [
-        (" ".join(w for w, is_so in (("picked", c.is_picked), ("right", c.is_gold)) if is_so), c) for c in block.choices
-    ]
     lines = [
-        f"- {NOTHING if choice.nats is None else format(choice.nats, '.2f')} {markdown_inline(choice.text)}"
-        + (f" (**{mark}**)" if mark else "")
-        for mark, choice in marked
+        f"- {choice.nats} {markdown_inline(choice.text)}" + (f" (**{choice.words}**)" if choice.words else "")
+        for choice in block.choices
     ]
-    parts = [f"**{markdown_inline(block.title)}**", _verbatim(block.prompt), *(["\n".join(lines)] if lines else [])]
+    title = f"**{markdown_inline(block.title)}**" + (f" {markdown_inline(block.note)}" if block.note else "")
+    prompt = [_verbatim("".join(piece.written for piece in block.prompt))] if block.prompt else []
+    parts = [title, *prompt, *(["\n".join(lines)] if lines else [])]
     for what, text in block.lines:
         several = "\n" in text.strip()
         parts += [f"**{what}:**", _verbatim(text.strip())] if several else [f"**{what}:** {markdown_inline(text)}"]

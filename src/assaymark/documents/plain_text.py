@@ -5,7 +5,7 @@ What is not printable is shown as an escape, never dropped, so that a reader see
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from html import escape
 
 # C0 and C1 control characters but tab and newline, the bidirectional controls that reorder what is read
@@ -51,3 +51,17 @@ def latex_inline(text: str) -> str:
 def markdown_inline(text: str) -> str:
     """Return text that Markdown shows as it is, in one line; an underscore within a word is not markup."""
     return _MARKDOWN.sub(r"\\\1", escape(" ".join(printable(text).split()), quote=False))
+
+
+def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:
+    """Return names of at most `longest` characters, cut where that leaves different names different, if it can.
+
+    Of the places where the cut (an ellipsis) may be, the end is tried first, then from two thirds of the name on.
+    """
+    cut: dict[str, str] = {}
+    for tail in (0, longest // 3, longest // 2, (2 * longest) // 3, longest - 2):
+        head = longest - 1 - tail
+        cut = {name: name if len(name) <= longest else f"{name[:head]}…{name[len(name) - tail :]}" for name in names}
+        if len(set(cut.values())) == len(cut):
+            break
+    return cut

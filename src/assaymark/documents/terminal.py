@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self, TextIO
+from typing import IO, Any, Literal, Self, TextIO
 
 from rich import box
 from rich import text as rich_text
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
+from rich.style import Style
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 
@@ -36,8 +37,7 @@ from assaymark.documents.blocks import (
     Tile,
     Tiles,
 )
-from assaymark.documents.numbers import NOTHING
-from assaymark.documents.plain_text import printable
+from assaymark.documents.plain_text import printable, shortened_apart
 
 NARROWEST = 40
 
@@ -45,12 +45,12 @@ NARROWEST = 40
 class Text(rich_text.Text):
     """Rich's text without control characters, so that columns are measured by what is printed."""
 
-    def __init__(self, text: str = "", *args: Any, **options: Any) -> None:
-        super().__init__(printable(text), *args, **options)
+    def __init__(self, text: str = "", style: str | Style = "") -> None:
+        super().__init__(printable(text), style)
 
-    def append(self, text: "str | rich_text.Text", *args: Any, **options: Any) -> Self:
+    def append(self, text: "str | rich_text.Text", style: str | Style | None = None) -> Self:
         """Add text at the end; see `rich.text.Text.append`."""
-        super().append(printable(text) if isinstance(text, str) else text, *args, **options)
+        super().append(printable(text) if isinstance(text, str) else text, style)
         return self
 
 
@@ -60,8 +60,16 @@ class SafeConsole(Console):
     A closed pipe (`| head`) raises BrokenPipeError, which the command line ends quietly with the usual code.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"highlight": False, "soft_wrap": False, "markup": False, "emoji": False, **options})
+    def __init__(
+        self,
+        file: IO[str] | None = None,
+        width: int | None = None,
+        color_system: Literal["auto"] | None = "auto",
+    ) -> None:
+        super().__init__(
+            file=file, width=width, color_system=color_system,
+            highlight=False, soft_wrap=False, markup=False, emoji=False,
+        )  # fmt: skip
 
     def on_broken_pipe(self) -> None:
         """Leave it to the caller."""
@@ -148,15 +156,17 @@ class _PlainTable(RichTable):
             yield from RichTable.__rich_console__(part, console, options)
 
 
-def plain_table() -> RichTable:
+def _plain_table() -> RichTable:
     """Return an empty table in the common style: a rule under the header, two spaces between columns."""
     return _PlainTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
 
 
 ROLES = {"text": "", "facts": "dim", "verdict": "bold", "warning": "yellow"}
+CHANGES = {"": "dim", "removed": "red", "added": "green", "changed": "bold underline yellow"}
 MARKS = {"": ("", ""), "better": (" ▲", "green"), "worse": (" ▼", "red")}
 DRAWN_WIDTHS = (8, 40)  # columns of a drawn interval
 LONGEST_HEADER = 12  # of a column with a short label
+SHORTEST_NAME = 8  # columns
 MIN_NAME = 15  # columns that a name gets at least before it is broken at its underscores
 GAP = 2  # between columns
 NOTE_INDENT = 2  # of what is below a name
@@ -169,7 +179,7 @@ def rendered(blocks: Iterable[Block]) -> Iterator[RenderableType]:
         if isinstance(block, Figure):  # its numbers are in the table beside it
             continue
         match block:
-            case Heading() | Paragraph(role="verdict"):
+            case Heading() | Paragraph(role="verdict") | Example():
                 is_apart = last is not None
             case Table():
                 is_apart = last is not None and not isinstance(last, Heading)
@@ -253,21 +263,38 @@ def _layout(block: Table, width: int) -> _Layout:
 
 def _table(block: Table, width: int) -> RenderableType:
     """Return a table: text is folded, numbers are whole, and intervals are drawn in the columns that are left."""
+    block = _with_short_names(block, width)
     layout = _layout(block, width)
-    drawing = plain_table()
+    drawing = _plain_table()
     for index in layout.shown:
         column = layout.columns[index]
         if column.kind == "drawn":
             ends = f"{column.scale[2]}{column.scale[3]:>{layout.drawn - len(column.scale[2])}}"
             drawing.add_column(ends, no_wrap=True)
-        elif column.kind == "text":
-            drawing.add_column(column.label, overflow="fold", no_wrap=layout.is_whole)
+        elif column.kind in {"text", "name"}:
+            drawing.add_column(column.label, overflow="fold", no_wrap=layout.is_whole or column.kind == "name")
         else:
             drawing.add_column(column.label, justify="right", no_wrap=True)
     for number, row in enumerate(block.rows):
         is_before_total = number + 1 < len(block.rows) and block.rows[number + 1][0].role == "total"
         drawing.add_row(*(_cell(row[index], index, layout) for index in layout.shown), end_section=is_before_total)
     return Group(Text(layout.legend), drawing) if layout.legend else drawing
+
+
+def _with_short_names(block: Table, width: int) -> Table:
+    """Return the table with its names shortened to what the other columns leave, the longest ones first."""
+    columns = list(zip(block.columns, zip(*block.rows, strict=True), strict=True)) if block.rows else []
+    sizes = {index: _size(column, cells, is_first=index == 0) for index, (column, cells) in enumerate(columns)}
+    names = [index for index, (column, _) in enumerate(columns) if column.kind == "name"]
+    free = width - GAP * (len(columns) - 1) - sum(size for index, size in sizes.items() if index not in names)
+    rows = [list(row) for row in block.rows]
+    for n_before, index in enumerate(sorted(names, key=sizes.__getitem__)):
+        longest = min(sizes[index], max(SHORTEST_NAME, free // (len(names) - n_before)))
+        free -= longest
+        short = shortened_apart({row[index].text for row in rows}, longest)
+        for row in rows:
+            row[index] = replace(row[index], text=short[row[index].text])
+    return replace(block, rows=tuple(map(tuple, rows)))
 
 
 def _labelled(columns: Sequence[Column]) -> tuple[list[Column], str]:
@@ -335,12 +362,24 @@ def _strip(drawn: Drawn | None, scale: tuple[float, float, str, str], width: int
 
 
 def _example(block: Example) -> RenderableType:
-    table = plain_table()
-    for justify in ("left", "right", "left"):
-        table.add_column(justify=justify, overflow="fold")
-    for choice in block.choices:
-        word = " ".join(word for word, is_so in (("picked", choice.is_picked), ("right", choice.is_gold)) if is_so)
-        table.add_row(word, NOTHING if choice.nats is None else f"{choice.nats:.2f}", choice.text)
-    lines = [Text(f"{what}: ", style="bold").append(text, style="not bold") for what, text in block.lines]
-    prompt = [Text(block.title, style="bold"), Text(block.prompt)]
-    return Group(*prompt, *([table] if block.choices else []), *lines)
+    title = Text(block.title, style="bold")
+    if block.note:
+        title.append(f"  {block.note}", style=f"not bold {MARKS[block.mark][1] or 'dim'}")
+    parts: list[RenderableType] = []
+    if block.prompt:
+        prompt = Text()
+        for piece in block.prompt:
+            prompt.append(piece.written, style=CHANGES[piece.change])
+        parts.append(prompt)
+    if block.choices:
+        table = _plain_table()
+        table.show_header = False
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="fold")
+        for choice in block.choices:
+            style = MARKS[choice.mark][1]
+            table.add_row(Text(choice.words, style), Text(choice.nats, "dim"), Text(choice.text, style))
+        parts.append(table)
+    parts += [Text(f"{what}: ", style="bold").append(text, style="not bold") for what, text in block.lines]
+    return Group(title, *(Padding(part, (0, 0, 0, NOTE_INDENT)) for part in parts))

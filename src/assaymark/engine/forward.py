@@ -31,9 +31,9 @@ _NOBODY = 1 << 60  # a pre-order index that no query reaches
 
 
 @functools.cache
-def _compiled() -> Callable[..., Any]:
+def _compiled() -> Callable[..., object]:
     """Return FlexAttention compiled for fixed sizes; once per process."""
-    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False)
+    compiled: Callable[..., object] = torch.compile(flex_attention, dynamic=False)
     return compiled
 
 

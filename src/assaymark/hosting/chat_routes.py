@@ -20,6 +20,7 @@ from assaymark.documents.plain_text import printable
 from assaymark.hosting.chat_session import task_texts
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
 from assaymark.records import GenerationSettings, JsonValue
+from assaymark.records.json_values import json_of
 from assaymark.web.answers import answer_html
 from assaymark.web.app import Feature
 from assaymark.web.clients import Rate
@@ -81,16 +82,8 @@ class ChatPage:
 
     def to_json(self) -> JsonValue:
         """Return the models that can be asked, and the conversation."""
-        rounds: list[JsonValue] = [
-            {
-                "question": chat_round.question,
-                "answers": dict(chat_round.answers),
-                "problems": dict(chat_round.problems),
-                "parts": dict(chat_round.parts),
-            }
-            for chat_round in self.rounds
-        ]
-        return {"models": list(self.names), "system": self.system, "rounds": rounds, "problem": self.problem or None}
+        shown = {"system": self.system, "rounds": json_of(self.rounds), "problem": self.problem or None}
+        return {"models": list(self.names), **shown}
 
 
 def blank_page(names: Sequence[str], chosen: Sequence[str] = ()) -> ChatPage:

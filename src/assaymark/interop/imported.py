@@ -34,6 +34,7 @@ from assaymark.records import (
     TaskPlan,
     content_hash,
 )
+from assaymark.records.json_values import json_fields
 from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores
 from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput
 from assaymark.results.evidence.summarise import summarise
@@ -209,7 +210,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
         source["statistics"] = {task: dict(numbers) for task, numbers in run.statistics.items()}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool, copies=run.copies)
     if results:
-        facts[PERTURBED] = [result.to_json() for result in results]
+        facts[PERTURBED] = [json_fields(result) for result in results]
     return ImportedRun(
         plan=_plan(run, origin, samples),
         origin=origin,

@@ -5,8 +5,6 @@ A stored judging: its results, and its judgements shown as the samples of a run 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from assaymark.documents.blocks import Block, Bullets, Cell, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
@@ -29,6 +27,7 @@ from assaymark.judges.results import (
 from assaymark.judges.single import GradeSummary
 from assaymark.models.cost.prices import Price
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields, json_of
 from assaymark.results.model_names import short_model_name
 from assaymark.runs.progress import clock
 from assaymark.runs.run import Run
@@ -36,18 +35,15 @@ from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, SampleRecord, Store
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 class JudgingRun(Run):
     """A judging: each sample is a judgement, with the judge's texts in both orders of two answers."""
 
-    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
-        """Return a panel for each judgement: what the judge was shown and wrote, and what follows."""
-        from assaymark.judges.samples import judgement_view, judgements_of
+    def samples_document(self, records: Sequence[SampleRecord]) -> Document:
+        """Return each judgement: what the judge was shown and wrote, and what follows."""
+        from assaymark.judges.samples import judgement_example, judgements_of
 
-        return [judgement_view(judgement) for judgement in judgements_of(self.store, self.row, records)]
+        return document(map(judgement_example, judgements_of(self.store, self.row, records)))
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return the judgements with stable names; the other order of two answers is `swapped`."""
@@ -213,16 +209,14 @@ def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = Tru
         "status": row.status,
         **(dict(settings.settings) if settings is not None else {}),
         **(row.extra.get("judging") or {}),
-        "summaries": [asdict(summary) for summary in summarise(judged)],
+        "summaries": json_of(summarise(judged)),
     }
     if pairs := [pair for pair in judged if isinstance(pair, JudgedPair)]:
         document["scores"] = [
-            {"title": score.title, **asdict(score)} for score in benchmark_scores(pairs, form_of(row))
+            {"title": score.title, **json_fields(score)} for score in benchmark_scores(pairs, form_of(row))
         ]
     if items:
-        document["pairs" if any(isinstance(judgement, JudgedPair) for judgement in judged) else "grades"] = [
-            asdict(judgement) for judgement in judged
-        ]
+        document["pairs" if pairs else "grades"] = json_of(judged)
     return document
 
 

@@ -6,7 +6,7 @@ The report on a judge's grades as a terminal table.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
@@ -131,11 +131,6 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         _range(other.value for _, other in pairs),
         grade_trust(with_each, beside, len(shared)),
     )
-
-
-def grade_report_json(report: GradeReport) -> dict[str, JsonValue]:
-    """Return the report as JSON values."""
-    return asdict(report)
 
 
 def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled: int) -> str:

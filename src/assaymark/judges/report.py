@@ -7,7 +7,7 @@ What a judge prefers besides quality: long answers, the answer shown first, its 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from assaymark.judges.judge_votes import has_task_column, judging_named, votes_i
 from assaymark.judges.pairwise import PairSummary
 from assaymark.judges.results import read_results, summarise
 from assaymark.judges.single import mean_over_questions
-from assaymark.records import JsonValue
 from assaymark.registry import meant, nearest
 from assaymark.results.model_names import short_model_name
 from assaymark.runs.stored import existing_store
@@ -231,11 +230,6 @@ def report_on(judge: JudgeVotes, people: Sequence[PairVote], judge_model: str | 
         tuple(corrected_rates(votes, people)),
         trust_sentence(agreement),
     )
-
-
-def report_json(report: JudgeReport) -> dict[str, JsonValue]:
-    """Return the report as JSON values."""
-    return asdict(report)
 
 
 def report_document(report: JudgeReport) -> Document:

@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
+from assaymark.documents.blocks import Example
 from assaymark.documents.numbers import NOTHING
-from assaymark.documents.terminal import Text
 from assaymark.judges.material import task_in_order
 from assaymark.judges.results import form_of, judged_item, judged_models
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import JsonValue
 from assaymark.results.model_names import short_model_name
-from assaymark.results.views.samples import ANSWER_END, prompt_end, sample_to_json, shortened
+from assaymark.results.views.samples import prompt_end, sample_to_json, shortened
 from assaymark.store import RunRow, SampleRecord, Store
 
 
@@ -57,30 +54,25 @@ def judgement_json(judgement: Judgement) -> dict[str, JsonValue]:
     return document
 
 
-def judgement_view(judgement: Judgement) -> RenderableType:
-    """Return a judgement for a terminal: its result, then for each order the prompt's end, the text and the verdict."""
+def judgement_example(judgement: Judgement) -> Example:
+    """Return a judgement for display: its result, then for each order the prompt's end, the text and the verdict."""
     request = judgement.orders[0].request
-    title = Text(f"{request.task} {request.sample_index}", style="bold")
-    title.append(f", turn {request.turn + 1}" if request.turn else "").append(
-        f"  {_result(judgement)}", style="not bold dim"
-    )
-    parts: list[RenderableType] = [title]
+    title = f"{request.task} {request.sample_index}" + (f", turn {request.turn + 1}" if request.turn else "")
+    lines: list[tuple[str, str]] = []
     for order, record in enumerate(judgement.orders):
+        which = ""
         if judgement.form in PAIRED:
             first, second = reversed(judgement.models) if order else judgement.models
-            parts.append(_indented(f"A is {first}, B is {second}", "bold"))
-        parts.append(_indented(prompt_end(record.request.prompt), "dim"))
-        for output in record.outputs:
-            if output.error is not None:
-                parts.append(_indented(f"failed: {output.error}", "red"))
-            else:
-                parts.append(_indented(shortened(output.text or "(empty)", ANSWER_END), ""))
-        verdict = _verdict(judgement, order)
+            which = f", A is {first}, B is {second}"
+        lines.append((f"prompt{which}", prompt_end(record.request.prompt)))
+        lines += [
+            ("judge", shortened(output.text or "(empty)")) if output.error is None else ("failed", output.error)
+            for output in record.outputs
+        ]
         if record.outputs and record.outputs[0].error is None:
-            parts.append(_indented(f"verdict: {verdict or 'none'}", "yellow" if verdict is None else "green"))
-    if request.target:
-        parts.append(_indented(f"reference: {shortened(request.target, ANSWER_END)}", "dim"))
-    return Padding(Group(*parts), (0, 0, 1, 0))
+            lines.append(("verdict", _verdict(judgement, order) or "none"))
+    lines += [("reference", shortened(request.target))] if request.target else []
+    return Example(title, lines=tuple(lines), note=_result(judgement))
 
 
 def _verdict(judgement: Judgement, order: int) -> str | None:
@@ -114,7 +106,3 @@ def _result(judgement: Judgement) -> str:
     if judgement.form not in PAIRED:
         return f"grade {value}"
     return f"win of {judgement.models[0]} {value}, {_KINDS[getattr(judged, 'kind', 'missing')]}"
-
-
-def _indented(text: str, style: str) -> Padding:
-    return Padding(Text(text, style=style or "not bold"), (0, 1, 0, 2))

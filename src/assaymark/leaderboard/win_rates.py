@@ -18,6 +18,7 @@ from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreC
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import JsonValue, content_hash
+from assaymark.records.json_values import json_of
 from assaymark.results.evidence.records import ScoreRow, row_value
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.helm_win_rates import (
@@ -46,7 +47,7 @@ class ModelWinRate:
 
     row: str
     model: str
-    win_rate: float | None
+    mean_win_rate: float | None
     low: float | None
     high: float | None
     mean: float | None  # over the columns that it has; None where the columns have different directions
@@ -57,7 +58,7 @@ class ModelWinRate:
     def aggregate(self, title: str) -> IntervalValue | None:
         """Return the value of the column with this title; None where it is undefined."""
         value, low, high = (
-            (self.win_rate, self.low, self.high) if title == TITLE else (self.mean, self.mean_low, self.mean_high)
+            (self.mean_win_rate, self.low, self.high) if title == TITLE else (self.mean, self.mean_low, self.mean_high)
         )
         how = "" if low is None else "percentiles over resampled samples"
         return None if value is None else IntervalValue(value, low, high, method=how)
@@ -92,7 +93,7 @@ class BoardWinRates:
         rows = [
             (
                 each.model,
-                shown_value(each.win_rate, proportion=True),
+                shown_value(each.mean_win_rate, proportion=True),
                 shown_interval(each.low, each.high, proportion=True) or NOTHING,
                 shown_value(each.mean, proportion=True),
                 shown_interval(each.mean_low, each.mean_high, proportion=True) or NOTHING,
@@ -105,22 +106,8 @@ class BoardWinRates:
 
     def to_json(self) -> JsonValue:
         """Return the rates with stable names."""
-        models = [
-            {
-                "row": each.row,
-                "model": each.model,
-                "mean_win_rate": each.win_rate,
-                "low": each.low,
-                "high": each.high,
-                "mean": each.mean,
-                "mean_low": each.mean_low,
-                "mean_high": each.mean_high,
-                "n_columns": each.n_columns,
-            }
-            for each in self.models
-        ]
         order = {"n_models": self.n_ordered, "n_pairs": self.order.n_pairs, "n_dependent": self.order.n_dependent}
-        return {"models": models, "order": order, "why_no_intervals": self.why_no_intervals or None}
+        return {"models": json_of(self.models), "order": order, "why_no_intervals": self.why_no_intervals or None}
 
 
 def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates:

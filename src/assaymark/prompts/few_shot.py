@@ -13,9 +13,8 @@ from itertools import cycle, islice
 from typing import Literal
 
 from assaymark.errors import PlanError
-from assaymark.prompts.templates import Row
 from assaymark.randomness import generator_for, mersenne
-from assaymark.records import Sample
+from assaymark.records import Row, Sample
 
 Shots = tuple[int, ...]  # positions in the pool
 QuestionKey = Callable[[Row], Hashable]  # key of a row's question, equal for near-duplicates; None if it has none

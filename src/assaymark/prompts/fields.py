@@ -10,8 +10,9 @@ from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.characters import exception_text
-from assaymark.prompts.templates import Row, compile_template
+from assaymark.prompts.templates import compile_template
 from assaymark.python_source import python_value
+from assaymark.records import Row
 
 Resolve = Callable[[Row], Any]  # what a user's function or row gives is not known before it is checked
 

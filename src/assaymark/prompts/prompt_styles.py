@@ -20,7 +20,7 @@ from assaymark.errors import MalformedSample, PlanError
 from assaymark.prompts.fields import Resolve
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import LETTERS, are_letters, read_question
-from assaymark.prompts.templates import Row
+from assaymark.records import Row
 
 PromptStyle = Literal["letter", "text", "cot", "helm-joint", "helm-separate", "helm-separate-calibrated"]
 PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)

@@ -16,8 +16,7 @@ from typing import Literal, cast
 from assaymark.errors import MalformedSample
 from assaymark.prompts.fields import Resolve
 from assaymark.prompts.questions import words_of
-from assaymark.prompts.templates import Row
-from assaymark.records import ImagePart, Message, Render, TextPart
+from assaymark.records import ImagePart, Message, Render, Row, TextPart
 
 
 @dataclass(frozen=True, slots=True)

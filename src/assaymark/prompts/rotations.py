@@ -11,7 +11,7 @@ from assaymark.errors import MalformedSample
 from assaymark.prompts.images import PLACEHOLDER
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, option_spans
-from assaymark.prompts.templates import Row
+from assaymark.records import Row
 
 
 def rotated(options: Sequence[str], shift: int) -> list[str]:

@@ -6,9 +6,8 @@ long, or produces too much text, is stopped (`limits`).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
@@ -16,8 +15,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.regexes import RegexTooSlow, sub
 from assaymark.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
+from assaymark.records import Row
 
-Row = Mapping[str, Any]
 RowText = Callable[[Row], str]
 
 

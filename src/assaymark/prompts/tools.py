@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
-from assaymark.prompts.templates import Row
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, Row
 
 ToolsOf = Callable[[Row], list[dict[str, JsonValue]]]
 

@@ -52,6 +52,7 @@ __all__ = [
     "Request",
     "ResultPart",
     "RollingQuery",
+    "Row",
     "RunPlan",
     "Sample",
     "Score",
@@ -64,6 +65,8 @@ __all__ = [
     "content_hash",
     "rotations_of",
 ]
+
+Row = Mapping[str, Any]  # of a data set; what its values are, the task that reads it knows
 
 # --------------------------------------------------------------------------------------- requests
 
@@ -156,7 +159,7 @@ class Sample:
 
     task: str
     index: int  # position in the evaluated split (lm-eval's doc_id)
-    row: Mapping[str, Any]  # after process_docs
+    row: Row  # after process_docs
     sha256: str  # of the row's canonical JSON
 
 
@@ -395,20 +398,9 @@ class CompositeColumn(TypedDict):
     n: int
 
 
-class EstimateDetails(TypedDict, total=False):
-    """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
+class SampleDetails(TypedDict, total=False):
+    """Of an estimate: its prompts and samples."""
 
-    kind: str  # task | group | composite
-    path: Sequence[str]  # the groups it is in, outermost first
-    alias: str
-    title: str
-    version: str
-    output_type: str
-    primary: bool  # the metric that stands for the task
-    unit: str  # proportion | plain
-    is_neutral: bool  # neither higher nor lower is better
-    profile: str
-    # prompts and samples
     copy_of: str  # the task whose samples these are perturbed copies of
     n_shots: int | None
     n_total: int | None  # samples in the whole split
@@ -428,11 +420,19 @@ class EstimateDetails(TypedDict, total=False):
     first_error: str
     n_failed_in_scoring: int  # of n_failed: answered, and the scorer failed
     task_in_file: str  # the name in the stored run, where a board has another
-    # lm-evaluation-harness's own numbers
+
+
+class LmEvalDetails(TypedDict, total=False):
+    """Of an estimate: lm-evaluation-harness's own numbers."""
+
     lm_eval_value: JsonValue  # a number, or what a metric of its own returns
     lm_eval_stderr: float | None
     lm_eval_n: int
-    # calibration and baselines
+
+
+class CalibrationDetails(TypedDict, total=False):
+    """Of an estimate: calibration and baselines."""
+
     brier: float
     calibration_error: float
     calibration_error_null: float
@@ -441,11 +441,19 @@ class EstimateDetails(TypedDict, total=False):
     best_constant_choice: int
     best_constant_text: str | None
     question_blind: BlindScore
-    # groups
+
+
+class GroupDetails(TypedDict, total=False):
+    """Of a group's estimate."""
+
     members: Sequence[str]
     n_tasks: int
     weighting: str  # micro | macro
-    # composites
+
+
+class CompositeDetails(TypedDict, total=False):
+    """Of a suite's composite."""
+
     normalise: str
     clip: bool
     aggregate: str
@@ -458,6 +466,21 @@ class EstimateDetails(TypedDict, total=False):
     reproduced: bool
     unshown: object
     note: str
+
+
+class EstimateDetails(SampleDetails, LmEvalDetails, CalibrationDetails, GroupDetails, CompositeDetails, total=False):
+    """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
+
+    kind: str  # task | group | composite
+    path: Sequence[str]  # the groups it is in, outermost first
+    alias: str
+    title: str
+    version: str
+    output_type: str
+    primary: bool  # the metric that stands for the task
+    unit: str  # proportion | plain
+    is_neutral: bool  # neither higher nor lower is better
+    profile: str
 
 
 @dataclass(frozen=True, slots=True)

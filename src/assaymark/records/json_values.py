@@ -1,19 +1,50 @@
-"""JSON that another program wrote, by type: each function returns a value that has it, or raises TypeError.
+"""Records as JSON, and JSON that another program wrote, by type: each function returns a value that has it, or raises.
 
-The error names the value's key. Readers add the file to it, as they do for a key that is missing.
+The TypeError names the value's key. Readers add the file to it, as they do for a key that is missing.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from assaymark.records.plans import JsonValue
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
 
-def object_of(value: JsonValue, name: str) -> Mapping[str, JsonValue]:
+def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonValue:
+    """Return records as JSON: dataclasses as objects of their fields, an enum as its value, NaN as null.
+
+    other: what values of further types, such as paths and dates, become.
+    """
+    if isinstance(value, Enum):
+        return json_of(value.value, other)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_of(getattr(value, field.name), other) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_of(each, other) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_of(each, other) for each in value]
+    return other(value)
+
+
+def json_fields(record: "DataclassInstance", *properties: str) -> dict[str, JsonValue]:
+    """Return a record as a JSON object of its fields, and of some of its properties."""
+    return {name: json_of(getattr(record, name)) for name in (*(field.name for field in fields(record)), *properties)}
+
+
+def object_of(value: object, name: str) -> Mapping[str, JsonValue]:
     """Return an object.
 
     Args:
@@ -25,40 +56,40 @@ def object_of(value: JsonValue, name: str) -> Mapping[str, JsonValue]:
     return value
 
 
-def object_at(content: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
+def object_at(content: Mapping[str, object], key: str) -> Mapping[str, JsonValue]:
     """Return the object at a key; empty where there is none."""
     return object_of(content.get(key) or {}, key)
 
 
-def list_of(value: JsonValue, name: str) -> Sequence[JsonValue]:
+def list_of(value: object, name: str) -> Sequence[JsonValue]:
     """Return a list; see `object_of`."""
     if not isinstance(value, list | tuple):
         raise TypeError(f"{name} is {value!r:.80}; expected a list")
     return value
 
 
-def list_at(content: Mapping[str, JsonValue], key: str) -> Sequence[JsonValue]:
+def list_at(content: Mapping[str, object], key: str) -> Sequence[JsonValue]:
     """Return the list at a key; empty where there is none."""
     return list_of(content.get(key) or (), key)
 
 
-def objects_of(value: JsonValue, name: str) -> list[Mapping[str, JsonValue]]:
+def objects_of(value: object, name: str) -> list[Mapping[str, JsonValue]]:
     """Return a list of objects; see `object_of`."""
     return [object_of(each, name) for each in list_of(value, name)]
 
 
-def objects_at(content: Mapping[str, JsonValue], key: str) -> list[Mapping[str, JsonValue]]:
+def objects_at(content: Mapping[str, object], key: str) -> list[Mapping[str, JsonValue]]:
     """Return the list of objects at a key; empty where there is none."""
     return objects_of(content.get(key) or (), key)
 
 
-def text_at(content: Mapping[str, JsonValue], key: str) -> str | None:
+def text_at(content: Mapping[str, object], key: str) -> str | None:
     """Return the value at a key as text; None where there is none."""
     value = content.get(key)
     return None if value is None else str(value)
 
 
-def texts_of(value: JsonValue, name: str) -> list[str]:
+def texts_of(value: object, name: str) -> list[str]:
     """Return a list of texts; see `object_of`."""
     listed = list_of(value, name)
     texts = [each for each in listed if isinstance(each, str)]
@@ -67,26 +98,26 @@ def texts_of(value: JsonValue, name: str) -> list[str]:
     return texts
 
 
-def float_of(value: JsonValue, name: str) -> float:
+def float_of(value: object, name: str) -> float:
     """Return a number, or the one that a text states. Raises: ValueError for a text that states none."""
     if not isinstance(value, int | float | str):
         raise TypeError(f"{name} is {value!r:.80}; expected a number")
     return float(value)
 
 
-def int_of(value: JsonValue, name: str) -> int:
+def int_of(value: object, name: str) -> int:
     """Return a number without its fraction, or the whole one that a text states. Raises: ValueError as `float_of`."""
     if not isinstance(value, int | float | str):
         raise TypeError(f"{name} is {value!r:.80}; expected a whole number")
     return int(value)
 
 
-def float_at(content: Mapping[str, JsonValue], key: str, default: float | None = None) -> float:
+def float_at(content: Mapping[str, object], key: str, default: float | None = None) -> float:
     """Return the number at a key; the default where there is no such key. Raises: KeyError where there is neither."""
     return float_of(content[key] if default is None else content.get(key, default), key)
 
 
-def int_at(content: Mapping[str, JsonValue], key: str, default: int | None = None) -> int:
+def int_at(content: Mapping[str, object], key: str, default: int | None = None) -> int:
     """Return the whole number at a key; the default where there is none, or 0. Raises: KeyError as `float_at`."""
     return int_of(content[key] if default is None else content.get(key) or default, key)
 

@@ -12,12 +12,12 @@ from typing import Final, NotRequired, TypedDict
 JsonValue = object  # what json.dumps accepts; narrow it before use
 
 
-def canonical_json(value: JsonValue) -> str:
+def canonical_json(value: object) -> str:
     """Return the canonical JSON text of `value`: sorted keys, no spaces, unescaped. A change alters every hash."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
-def content_hash(value: JsonValue) -> str:
+def content_hash(value: object) -> str:
     """Return `sha256:<hex>` of the canonical JSON; the prefix names the algorithm, so a change of it is visible."""
     return "sha256:" + hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -8,8 +8,8 @@ Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here asks a
     from_store.run_evidence(store, run_id) -> RunEvidence             scores and set-up, for compare
     summarise.summarise(rows, tasks, groups) -> tuple[Estimate, ...]  the same, pure
     views.run_document.run_document(views, unfold=...) -> Document    one run, or several side by side
-    views.subjects.subject_document(view, group), views.run_list.run_list_table(rows)
-    samples.sample_view(record), samples.is_wrong(record)
+    views.subjects.subject_document(view, group), views.run_list.run_list(rows)
+    views.samples.sample_example(turns), from_store.is_wrong(record)
     compare.compare_runs([evidence, ...]) -> Comparison               who is better, by how much, how sure
     comparison.document.comparison_document(comparison) -> Document, flips_blocks, comparison_to_json
     gates.check_gates(comparison, [gates.parse_gate("mmlu >= -0.01")]), gates.junit_xml

@@ -37,20 +37,6 @@ def labels_apart(runs: Sequence[tuple[str, str, str]]) -> list[str]:
     return distinct
 
 
-def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:
-    """Return names of at most `longest` characters, cut where that leaves different names different, if it can.
-
-    Of the places where the cut (an ellipsis) may be, the end is tried first, then from two thirds of the name on.
-    """
-    cut: dict[str, str] = {}
-    for tail in (0, longest // 3, longest // 2, (2 * longest) // 3, longest - 2):
-        head = longest - 1 - tail
-        cut = {name: name if len(name) <= longest else f"{name[:head]}…{name[len(name) - tail :]}" for name in names}
-        if len(set(cut.values())) == len(cut):
-            break
-    return cut
-
-
 def short_model_name(name: str) -> str:
     """Return the last part of a model's path or hub id; of `BASE+ADAPTER` the last parts of both.
 

@@ -130,16 +130,6 @@ def gate_results(comparison: Comparison, gates: Sequence[str]) -> "list[PairGate
     return check_gates(comparison, [parse_gate(text) for text in gates])
 
 
-def comparison_markdown(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> str:
-    """Return the comparison and any win rates as Markdown."""
-    from assaymark.documents.markdown import markdown_text
-    from assaymark.results.comparison.document import comparison_document
-    from assaymark.results.evidence.win_rates import win_rates_markdown
-
-    text = markdown_text(comparison_document(comparison, unfold=True).blocks)
-    return "\n".join(filter(None, [text, win_rates_markdown(rates)]))
-
-
 def write_junit(
     path: Path, comparison: Comparison, results: "Sequence[PairGateResult]", rates: "Sequence[WinRates]" = ()
 ) -> None:
@@ -147,28 +137,27 @@ def write_junit(
 
     Raises: StoreError if it cannot be written.
     """
+    from assaymark.documents.document import document
     from assaymark.results.comparison.gates import junit_xml
-    from assaymark.results.evidence.win_rates import win_rate_lines
+    from assaymark.results.evidence.win_rates import win_rate_blocks
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, junit_xml(comparison, results, win_rate_lines(rates)))
+        write_whole(path, junit_xml(comparison, results, str(document(win_rate_blocks(rates))).splitlines()))
     except OSError as error:
         raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 
 
 def comparison_with_rates(
-    comparison: Comparison, rates: "Sequence[WinRates]" = (), *, flips: bool = False
+    comparison: Comparison, rates: "Sequence[WinRates]" = (), *, flips: bool = False, unfold: bool = False
 ) -> "Document":
     """Return the comparison, the samples whose outcome changed with `flips`, and any win rates."""
-    from assaymark.documents.blocks import Paragraph
     from assaymark.documents.document import document
     from assaymark.results.comparison.document import comparison_document, flips_blocks
-    from assaymark.results.evidence.win_rates import win_rate_lines
+    from assaymark.results.evidence.win_rates import win_rate_blocks
 
     changed = flips_blocks(comparison) if flips else []
-    lines = [Paragraph(line, "verdict") for line in win_rate_lines(rates)]
-    return document(comparison_document(comparison).blocks, changed, lines)
+    return document(comparison_document(comparison, unfold=unfold).blocks, changed, win_rate_blocks(rates))
 
 
 def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> dict[str, JsonValue]:

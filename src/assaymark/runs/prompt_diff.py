@@ -1,9 +1,11 @@
 """`diff-prompts`: which prompts of two stored runs differ, and how."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from assaymark.documents.blocks import Column, Example, Paragraph, Piece, table
+from assaymark.documents.document import Document, document
 from assaymark.errors import AssaymarkError, UsageError
 from assaymark.models.checkpoint.identity import arguments_of_name
 from assaymark.models.create import create_model
@@ -17,11 +19,6 @@ from assaymark.results.comparison.prompt_differences import (
     prompt_differences,
 )
 from assaymark.runs.run import Run
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from assaymark.documents.terminal import Text
 
 SHOWN_TOKENS = 24  # at the end of a prompt
 
@@ -142,66 +139,51 @@ def _tokens(model: Model | None, request: Request) -> _PromptEnds | None:
     return {"n": len(texts), "first": texts[:1], "last": texts[last:], "scored_from": begin - last}
 
 
-def diff_view(diff: PromptDiff, limit: int) -> "list[RenderableType]":
+def diff_document(diff: PromptDiff, limit: int) -> Document:
     """Return a summary per task, and the first `limit` differing samples with the changes marked."""
-    from assaymark.documents.terminal import Text
-
-    views: list[RenderableType] = [_summary(diff)]
-    differences = [difference for task in diff.tasks for difference in task.differences][:limit]
-    views += [_sample_view(diff, difference) for difference in differences]
-    if diff.n_differing > len(differences):
-        views.append(Text(f"{diff.n_differing - len(differences):,} more; show them with --limit", style="dim"))
-    for name, tasks in zip(diff.names, (diff.only_first, diff.only_second), strict=True):
-        if tasks:
-            views.append(Text(f"only in {name}: {', '.join(tasks)}", style="yellow"))
-    return views
-
-
-def _summary(diff: PromptDiff) -> "RenderableType":
-    from assaymark.documents.terminal import plain_table
-
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    for header in ("samples", "differ"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("in", overflow="fold")
+    rows = []
     for task in diff.tasks:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in task.counts().items()) or "identical"
         in_one = [f"{n:,} only in {name}" for name, n in
                   zip(diff.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
-        table.add_row(task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *in_one]))
-    return table
+        rows.append((task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *in_one])))
+    differences = [difference for task in diff.tasks for difference in task.differences][:limit]
+    n_more = diff.n_differing - len(differences)
+    only = zip(diff.names, (diff.only_first, diff.only_second), strict=True)
+    return document(
+        table(("task", "samples", "differ", Column("in", "text")), rows),
+        [_example(diff, difference) for difference in differences],
+        [Paragraph(f"{n_more:,} more; show them with --limit", "facts")] if n_more else [],
+        [Paragraph(f"only in {name}: {', '.join(tasks)}", "warning") for name, tasks in only if tasks],
+    )
 
 
-def _sample_view(diff: PromptDiff, difference: PromptDifference) -> "Text":
-    from assaymark.documents.terminal import Text
-
-    text = Text(f"\n{difference.task} {difference.first_index}", style="bold")
-    text.append(f"  {', '.join(difference.kinds)}\n", style="not bold yellow")
-    for piece in difference.pieces:
-        _append_piece(text, piece)
-    text.append("\n" if difference.pieces else "")
-    for line in difference.lines:
-        text.append(f"{line}\n", style="yellow")
+def _example(diff: PromptDiff, difference: PromptDifference) -> Example:
+    lines = [("first, second", line) for line in difference.lines]
     for name, model, request in zip(diff.names, diff.models, (difference.first, difference.second), strict=True):
         tokens = _tokens(model, request)
         if tokens is not None:
-            text.append(f"{name}: {tokens['n']:,} tokens  ", style="dim")
-            text.append("|".join([*tokens["first"], "…", *tokens["last"][: tokens["scored_from"]]]).replace("\n", "↵"))
-            text.append("|" + "|".join(tokens["last"][tokens["scored_from"] :]) + "|\n", style="bold reverse")
-    return text
+            before = "|".join([*tokens["first"], "…", *tokens["last"][: tokens["scored_from"]]]).replace("\n", "↵")
+            scored = "|".join(tokens["last"][tokens["scored_from"] :])
+            lines.append((name, f"{tokens['n']:,} tokens  {before}; scored: |{scored}|"))
+    return Example(
+        f"{difference.task} {difference.first_index}",
+        tuple(piece for each in difference.pieces for piece in _pieces(each)),
+        lines=tuple(lines),
+        note=", ".join(difference.kinds),
+    )
 
 
-def _append_piece(text: "Text", piece: DifferencePiece) -> None:
-    """Append a piece: equal text shortened, removed text as [-…-], added text as {+…+}."""
+def _pieces(piece: DifferencePiece) -> Iterator[Piece]:
+    """Yield a piece as it is shown: equal text by its ends."""
     if piece.is_same:
         same = piece.first
-        text.append(same if len(same) <= 2 * AROUND else f"{same[:AROUND]} … {same[-AROUND:]}", style="dim")
+        yield Piece(same if len(same) <= 2 * AROUND else f"{same[:AROUND]} … {same[-AROUND:]}")
         return
     if piece.first:
-        text.append(f"[-{_shorten(piece.first)}-]", style="red")
+        yield Piece(_shorten(piece.first), "removed")
     if piece.second:
-        text.append(f"{{+{_shorten(piece.second)}+}}", style="green")
+        yield Piece(_shorten(piece.second), "added")
 
 
 def _shorten(changed: str, longest: int = 400) -> str:

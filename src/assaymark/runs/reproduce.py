@@ -8,7 +8,7 @@ environment, prompts, tokens, outputs, scores. Outputs that differ by no more th
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Unpack, cast
@@ -310,8 +310,3 @@ def lines_of(reproduction: Reproduction) -> list[str]:
         if count:
             lines.append(f"{count:,} {text}")
     return [*lines, reproduction.verdict]
-
-
-def to_json(reproduction: Reproduction) -> JsonValue:
-    """Return the result with stable names."""
-    return {**asdict(reproduction), "is_reproduced": reproduction.is_reproduced, "verdict": reproduction.verdict}

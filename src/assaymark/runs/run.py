@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.runs.execute import RunResult
 from assaymark.runs.plan import PreparedRun
 from assaymark.store import AttemptRow, Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
-    from rich.console import RenderableType
 
     from assaymark.documents.document import Document
     from assaymark.results.evidence.generated_texts import TurnAnswers
@@ -296,7 +296,6 @@ class Run:
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
         from assaymark.results.estimate_texts import reported_count
-        from assaymark.results.evidence.generated_texts import answers_to_json
 
         row = self.row
         return {
@@ -310,7 +309,7 @@ class Run:
             **({"perturbed": row.extra["perturbed"]} if "perturbed" in row.extra else {}),
             "beside_people": list(row.extra.get("beside_people", ())),
             "contaminated": list(row.extra.get("contaminated", ())),
-            "answers": answers_to_json(self.answers),
+            "answers": [json_fields(each, "mean_tokens") for each in self.answers],
             **({"statistics": self._statistics()} if self._statistics() else {}),
             **({} if self.cost is None else {"cost": dict(self.cost)}),
         }
@@ -396,15 +395,16 @@ class Run:
         """
         return self.store.index_samples(self.id)
 
-    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
-        """Return a panel for each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+    def samples_document(self, records: Sequence[SampleRecord]) -> "Document":
+        """Return each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+        from assaymark.documents.document import document
         from assaymark.results.evidence.broken_samples import original_of
-        from assaymark.results.views.samples import conversations, dialogue_view
+        from assaymark.results.views.samples import conversations, sample_example
 
         plan = self.row.plan
-        return [
-            dialogue_view(turns, original_of(self.store, self.id, plan, turns[0])) for turns in conversations(records)
-        ]
+        return document(
+            sample_example(turns, original_of(self.store, self.id, plan, turns[0])) for turns in conversations(records)
+        )
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""

@@ -39,7 +39,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
-    from typing import Any
+    from typing import NotRequired, TypedDict
+
+    class Job(TypedDict):
+        """A conversation to be carried out; gold: the right calls of each turn, None where they are not asked for."""
+
+        classes: Mapping[str, str]
+        stateless: Sequence[str]
+        config: Mapping[str, object]
+        is_long: bool
+        gold: Sequence[Sequence[str]] | None
+        turns: Sequence[Sequence[Sequence[str]]]
+        refused: Mapping[str, str]
+
+    class Answer(TypedDict):
+        """What became of a job."""
+
+        results: list[str]
+        fault: object
+        ended: str | None
+        error: NotRequired[str]
 
 
 # ------------------------------------------------------------------------------------------------------- modules
@@ -82,7 +101,7 @@ class World:
     """The instances of a job's classes, and the functions that may be called on them."""
 
     def __init__(
-        self, classes: "Mapping[str, str]", stateless: "Sequence[str]", config: "Mapping[str, Any]", is_long: bool
+        self, classes: "Mapping[str, str]", stateless: "Sequence[str]", config: "Mapping[str, object]", is_long: bool
     ) -> None:
         """Create the instances.
 
@@ -92,8 +111,8 @@ class World:
             config: class -> its state at the beginning.
             is_long: whether BFCL's long texts are added.
         """
-        self.instances: dict[str, Any] = {}
-        self._methods: dict[str, Callable[..., Any]] = {}
+        self.instances: dict[str, object] = {}
+        self._methods: dict[str, Callable[..., object]] = {}
         for name, module in classes.items():
             instance = getattr(importlib.import_module(module), name)()
             if name not in stateless:
@@ -106,7 +125,7 @@ class World:
     def result_of(self, call: str) -> str:
         """Return a call's result, or that it failed and why, as BFCL tells the model."""
         try:
-            tree: Any = compile(call, "<string>", "eval", ast.PyCF_ONLY_AST)
+            tree = ast.parse(call, "<string>", "eval")
             made = self._value(tree.body, is_call=True)
             if isinstance(made, str):
                 text = made
@@ -120,53 +139,61 @@ class World:
             return f"{OVER_LIMIT}{LONGEST_RESULT:,} characters of a result"
         return text
 
-    def _value(self, node: "Any", *, is_call: bool = False) -> "Any":
+    def _value(self, node: ast.AST, *, is_call: bool = False) -> object:
         """Return the value of a literal, or of a call of one of the functions."""
-        kind = type(node)
-        if kind is ast.Call:
+        if isinstance(node, ast.Call):
             function = self._function(node.func)
-            if any(type(each) is ast.Starred for each in node.args) or any(each.arg is None for each in node.keywords):
+            if any(isinstance(each, ast.Starred) for each in node.args) or any(
+                each.arg is None for each in node.keywords
+            ):
                 raise RefusedCall("* and ** are not allowed in a call")
             arguments = [self._value(each) for each in node.args]
-            return function(*arguments, **{each.arg: self._value(each.value) for each in node.keywords})
+            return function(
+                *arguments, **{each.arg: self._value(each.value) for each in node.keywords if each.arg is not None}
+            )
         if is_call:
             raise RefusedCall(f"{_source(node)} is not a call")
-        if kind is ast.Constant:
+        if isinstance(node, ast.Constant):
             return node.value
-        if kind is ast.List:
+        if isinstance(node, ast.List):
             return [self._value(each) for each in node.elts]
-        if kind is ast.Tuple:
+        if isinstance(node, ast.Tuple):
             return tuple(self._value(each) for each in node.elts)
-        if kind is ast.Dict and None not in node.keys:
-            keys = [self._value(each) for each in node.keys]
+        if isinstance(node, ast.Dict) and None not in node.keys:
+            keys = [self._value(each) for each in node.keys if each is not None]
             return dict(zip(keys, [self._value(each) for each in node.values]))  # noqa: B905 - from Python 3.10 on
-        if kind is ast.UnaryOp and type(node.op) is ast.USub and type(node.operand) is ast.Constant:
-            number: Any = node.operand.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            number = node.operand.value
+            if not isinstance(number, (int, float, complex)):
+                raise TypeError(f"bad operand type for unary -: '{type(number).__name__}'")
             return -number
-        if kind is ast.Name:
-            raise NameError(f"name '{node.id}' is not defined")
-        raise RefusedCall(f"{_source(node)} is not a literal")
+        raise _unknown(node, node, "a literal")
 
-    def _function(self, node: "Any") -> "Callable[..., Any]":
+    def _function(self, node: ast.AST) -> "Callable[..., object]":
         """Return the function of a call."""
-        if type(node) is ast.Name and node.id in self._methods:
+        if isinstance(node, ast.Name) and node.id in self._methods:
             return self._methods[node.id]
         first = node
-        while type(first) is ast.Attribute:
+        while isinstance(first, ast.Attribute):
             first = first.value
-        if type(first) is ast.Name:
-            raise NameError(f"name '{first.id}' is not defined")
-        raise RefusedCall(f"{_source(node)} is not a function that may be called")
+        raise _unknown(node, first, "a function that may be called")
 
 
-def _json_or_text(made: "Any") -> str:
+def _unknown(node: ast.AST, first: ast.AST, wanted: str) -> Exception:
+    """Return what Python raises where the first name is not known, else that the text is not what is wanted."""
+    if isinstance(first, ast.Name):
+        return NameError(f"name '{first.id}' is not defined")
+    return RefusedCall(f"{_source(node)} is not {wanted}")
+
+
+def _json_or_text(made: object) -> str:
     try:
         return json.dumps(made)
     except Exception:  # noqa: BLE001 - as BFCL: some functions return objects
         return str(made)
 
 
-def _source(node: "Any") -> str:
+def _source(node: ast.AST) -> str:
     return shortened(ast.unparse(node))
 
 
@@ -199,7 +226,7 @@ def missing_result(results: "Sequence[str]", expected: "Sequence[str]") -> "str 
     return None
 
 
-def carried_out(job: "Mapping[str, Any]", refused: "Mapping[int, str]") -> "Iterator[tuple[str, Any]]":
+def carried_out(job: "Job", refused: "Mapping[int, str]") -> "Iterator[tuple[str, object]]":
     """Carry out a job; yield ("result", text) after each of the model's calls, and ("fault", fault or None) last.
 
     The fault is that of the first turn that is not right, {"reason", "turn", "message"}; nothing is carried out after
@@ -207,16 +234,17 @@ def carried_out(job: "Mapping[str, Any]", refused: "Mapping[int, str]") -> "Iter
     """
     classes, stateless, config = job["classes"], job["stateless"], job["config"]
     world = World(classes, stateless, config, job["is_long"])
-    gold = None if job["gold"] is None else World(classes, stateless, config, job["is_long"])
+    right = job["gold"]
+    gold = None if right is None else World(classes, stateless, config, job["is_long"])
     results: list[str] = []
     for turn, steps in enumerate(job["turns"]):
         for call in (call for step in steps for call in step):
             number = len(results)
             results.append(refused[number] if number in refused else world.result_of(call))
             yield "result", results[-1]
-        if gold is None:
+        if gold is None or right is None:
             continue
-        right_calls = job["gold"][turn]
+        right_calls = right[turn]
         expected = [gold.result_of(call) for call in right_calls]
         if not right_calls:
             continue
@@ -236,7 +264,7 @@ def carried_out(job: "Mapping[str, Any]", refused: "Mapping[int, str]") -> "Iter
 # ------------------------------------------------------------------------------------------------- the process
 
 
-def in_child(job: "Mapping[str, Any]", refused: "Mapping[int, str]", limits: "Mapping[str, int]") -> "dict[str, Any]":
+def in_child(job: "Job", refused: "Mapping[int, str]", limits: "Mapping[str, int]") -> "Answer":
     """Carry out a job in a child; return its results and its fault, and in `ended` why the child did not finish."""
     inward, outward = os.pipe()
     child = os.fork()
@@ -262,13 +290,15 @@ def in_child(job: "Mapping[str, Any]", refused: "Mapping[int, str]", limits: "Ma
         os.kill(child, signal.SIGKILL)
     os.close(inward)
     status = os.waitpid(child, 0)[1]
-    answer: dict[str, Any] = {"results": [], "fault": None, "ended": None}
+    answer: Answer = {"results": [], "fault": None, "ended": None}
     lines = [json.loads(line) for line in received.split(b"\n")[:-1]]
     for kind, value in lines:
         if kind == "result":
             answer["results"].append(value)
+        elif kind == "fault":
+            answer["fault"] = value
         else:
-            answer[kind] = value
+            answer["error"] = value
     if not lines or lines[-1][0] == "result":
         answer["ended"] = f"{limits['wall_seconds']} s" if is_late else _limit_of(status, limits)
     return answer
@@ -298,7 +328,7 @@ def _limit_of(status: int, limits: "Mapping[str, int]") -> str:
     return f"{limits['memory_bytes'] >> 20} MiB of memory"
 
 
-def answered(job: "Mapping[str, Any]", limits: "Mapping[str, int]") -> "dict[str, Any]":
+def answered(job: "Job", limits: "Mapping[str, int]") -> "Answer":
     """Carry out a job, again without the call that exceeded a limit until none does."""
     refused = {int(number): text for number, text in job["refused"].items()}
     n_calls = sum(len(step) for steps in job["turns"] for step in steps)

@@ -146,28 +146,29 @@ def close_side_door() -> None:
 # ------------------------------------------------------------------------------------- what the tests rely on and see
 
 
-def nodes_of(tree: "Any") -> "list[Any]":
+def nodes_of(tree: _ast.AST) -> "list[_ast.AST]":
     """Return all nodes of a syntax tree; the module ast takes longer to import than most programs run."""
-    nodes: list[object] = []
+    nodes: list[_ast.AST] = []
     todo: list[object] = [tree]
     while todo:
         node = todo.pop()
         if isinstance(node, list):
             todo += node
-        elif hasattr(node, "_fields"):
+        elif isinstance(node, _ast.AST):
             nodes.append(node)
             todo += [getattr(node, field, None) for field in node._fields]
     return nodes
 
 
-def bound_by(nodes: "list[Any]") -> "set[str]":
+def bound_by(nodes: "list[_ast.AST]") -> "set[str]":
     """Return the names that a program binds itself, anywhere."""
     names = {node.id for node in nodes if type(node) is _ast.Name and type(node.ctx) is not _ast.Load}
-    names |= {node.name for node in nodes if type(node) in {_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef}}
+    definitions = (_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef)
+    names |= {node.name for node in nodes if isinstance(node, definitions)}
     return names | {node.arg for node in nodes if type(node) is _ast.arg}
 
 
-def imports_of(nodes: "list[Any]") -> "dict[str, _Path]":
+def imports_of(nodes: "list[_ast.AST]") -> "dict[str, _Path]":
     """Return the full names of a program's imports."""
     names: dict[str, _Path] = {}
     for node in nodes:
@@ -180,9 +181,9 @@ def imports_of(nodes: "list[Any]") -> "dict[str, _Path]":
     return names
 
 
-def chain_of(node: "Any") -> "_Path":
+def chain_of(node: _ast.AST) -> "_Path":
     """Return the names of `a.b.c`; empty for attributes of anything but a name."""
-    names = []
+    names: list[str] = []
     while type(node) is _ast.Attribute:
         names.append(node.attr)
         node = node.value
@@ -201,10 +202,10 @@ def values_of(path: "_Path") -> "tuple[object, ...]":
     return tuple(values)
 
 
-def observe_calls(tree: "Any", observer: str) -> None:
+def observe_calls(tree: _ast.AST, observer: str) -> None:
     """Wrap what a program calls, compares and calculates with in a function; values and lines stay as they are."""
 
-    def wrapped(node: "Any") -> "Any":
+    def wrapped(node: _ast.expr) -> _ast.expr:
         name = _ast.Name(id=observer, ctx=_ast.Load())
         call = _ast.Call(func=name, args=[node], keywords=[])
         for new in (name, call):
@@ -212,10 +213,10 @@ def observe_calls(tree: "Any", observer: str) -> None:
                 setattr(new, place, getattr(node, place))
         return call
 
-    def wrap_operand(node: "Any") -> "Any":
+    def wrap_operand(node: _ast.expr) -> _ast.expr:
         return wrapped(node) if type(node) in {_ast.Name, _ast.Attribute, _ast.Subscript} else node
 
-    def wrap_call(node: "Any") -> "Any":
+    def wrap_call(node: _ast.expr) -> _ast.expr:
         return wrapped(node) if type(node) is _ast.Call and getattr(node.func, "id", "") != observer else node
 
     nodes = nodes_of(tree)
@@ -273,7 +274,7 @@ class Tests:
         if kind not in _PLAIN and "equality" not in self.flags:
             todo, n_seen = [value], 0
             while todo and n_seen < _MOST_ELEMENTS:
-                each: Any = todo.pop()
+                each = todo.pop()
                 n_seen += 1
                 if type(each) in _PLAIN:
                     continue

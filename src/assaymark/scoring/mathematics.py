@@ -8,7 +8,7 @@ are equal answers.
 
 import re
 import threading
-from typing import Any
+from collections.abc import Callable
 
 from assaymark.errors import MissingExtra
 from assaymark.scoring.values import ScoreValue
@@ -171,7 +171,7 @@ def _equal_values(gold: str, extracted: str) -> bool:
     return extracted != INVALID_ANSWER and is_equal_mathematics(f"${gold}$", f"${extracted}$")
 
 
-def _math_verify() -> tuple[Any, Any]:
+def _math_verify() -> tuple[Callable[..., object], Callable[..., object]]:
     try:
         from math_verify import parse, verify
     except ImportError as error:

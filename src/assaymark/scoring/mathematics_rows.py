@@ -3,9 +3,10 @@
 The functions take what lm-evaluation-harness hands to a task's functions, so the files run there as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from assaymark.records import Row
 from assaymark.scoring.mathematics import (
     INVALID_ANSWER,
     is_equal_mathematics,
@@ -28,12 +29,12 @@ def process_docs_hard(rows: Any) -> Any:
     return _mapped(rows, lambda row: {**row, "answer": _boxed(row["solution"])}, lambda row: row["level"] == "Level 5")
 
 
-def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float | None]:
+def process_results(doc: Row, results: Sequence[str]) -> dict[str, float | None]:
     """Return minerva_math's `exact_match` and `math_verify`."""
     return {name: score.value for name, score in score_minerva(doc["solution"], results[0]).items()}
 
 
-def process_results_hard(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+def process_results_hard(doc: Row, results: Sequence[str]) -> dict[str, float]:
     """Return the second leaderboard's two numbers: equal by value, and its first rule, equal in normal form.
 
     Source: lm-evaluation-harness 0.4.13, leaderboard_math_hard.

@@ -7,9 +7,9 @@ several spans, which are matched one to one before scoring.
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from assaymark.records import Row
 from assaymark.scoring.values import ScoreValue
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -68,7 +68,7 @@ def normalise_drop(text: str) -> str:
     return " ".join(word for word in words if word.strip()).strip()
 
 
-def drop_answers(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def drop_answers(row: Row) -> list[tuple[str, ...]]:
     """Return a row's distinct references, the first annotator's first: a number, spans, or a date."""
     validated = row["validated_answers"]
     candidates = [row["answer"]]
@@ -101,7 +101,7 @@ def score_drop(prediction: str | Sequence[str], references: Sequence[Sequence[st
     }
 
 
-def _one_answer(answer: Mapping[str, Any]) -> tuple[str, ...]:
+def _one_answer(answer: Row) -> tuple[str, ...]:
     if answer["number"] != "":
         return (str(answer["number"]),)
     if len(answer["spans"]):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assaymark.records import Row
 from assaymark.scoring.reading import drop_answers, score_drop, score_squad
 
 
@@ -17,12 +18,12 @@ def drop_rows(rows: Any) -> Any:
     return rows.map(_drop_row)
 
 
-def drop_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float | None]:
+def drop_results(doc: Row, results: Sequence[str]) -> dict[str, float | None]:
     """Return the best exact match and F1 over the answers that readers gave."""
     return {name: score.value for name, score in score_drop(results, doc["answers"]).items()}
 
 
-def squad_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+def squad_results(doc: Row, results: Sequence[Any]) -> dict[str, Any]:
     """Return SQuAD 2.0's numbers from the written answer and the log-likelihood of " unanswerable".
 
     `best_exact` and `best_f1` are over all questions, so of one question they are what the threshold is chosen by:
@@ -35,7 +36,7 @@ def squad_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, A
     return scores | {f"best_{name}": [scores[name], *chosen_by] for name in ("exact", "f1")}
 
 
-def _drop_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_row(row: Mapping[str, object]) -> dict[str, object]:
     return {
         "id": row["query_id"],
         "passage": row["passage"],

@@ -8,7 +8,7 @@ has positive width even if all samples are correct.
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,10 @@ class IntervalEstimate:
 
 
 def estimate_mean(
-    values: Sequence[float] | NDArray[Any],
+    values: Sequence[float] | NDArray[np.generic],
     *,
     binary: bool | None = None,
-    clusters: Sequence[Hashable] | NDArray[Any] | None = None,
+    clusters: Sequence[Hashable] | NDArray[np.generic] | None = None,
     confidence: float = 0.95,
     bounds: tuple[float, float] | None = None,
 ) -> IntervalEstimate:
@@ -102,7 +102,9 @@ def skewness(values: Floats) -> float:
     return float((deviations**3).mean()) / spread**1.5 if spread > 0 else 0.0
 
 
-def cluster_stderr(values: Sequence[float] | Floats, clusters: Sequence[Hashable] | NDArray[Any]) -> tuple[float, int]:
+def cluster_stderr(
+    values: Sequence[float] | Floats, clusters: Sequence[Hashable] | NDArray[np.generic]
+) -> tuple[float, int]:
     """Return the clustered standard error of the mean and the number of clusters.
 
     SE² = C/(C-1) Σ_c (Σ_i d_ic)² / n² with d the deviations from the mean: the ordinary error if every cluster has
@@ -119,7 +121,7 @@ def cluster_stderr(values: Sequence[float] | Floats, clusters: Sequence[Hashable
     return math.sqrt(count / (count - 1) * float((sums**2).sum())) / len(scores), count
 
 
-def cluster_sums(values: Floats, clusters: Sequence[Hashable] | NDArray[Any]) -> Floats:
+def cluster_sums(values: Floats, clusters: Sequence[Hashable] | NDArray[np.generic]) -> Floats:
     """Return the sum of the values in each cluster, in order of first appearance."""
     numbers: dict[Hashable, int] = {}
     index = np.array([numbers.setdefault(label, len(numbers)) for label in clusters], dtype=np.int64)
@@ -138,7 +140,7 @@ def effective_wilson(mean: float, stderr: float, n_floor: float, df: float, conf
 
 def _clustered(
     scores: Floats,
-    clusters: Sequence[Hashable] | NDArray[Any],
+    clusters: Sequence[Hashable] | NDArray[np.generic],
     limits: tuple[float, float] | None,
     confidence: float,
 ) -> IntervalEstimate:
@@ -181,8 +183,8 @@ def _clip(interval: Interval, limits: tuple[float, float] | None) -> tuple[float
 
 
 def estimate_ratio(
-    amounts: Sequence[float] | NDArray[Any],
-    weights: Sequence[float] | NDArray[Any],
+    amounts: Sequence[float] | NDArray[np.generic],
+    weights: Sequence[float] | NDArray[np.generic],
     *,
     family: Family | None = None,
     confidence: float = 0.95,
@@ -225,7 +227,11 @@ def _transformed(ratio: float, family: Family | None) -> float:
 
 
 def estimate_by_resampling(
-    function: Callable[[Sequence[Any]], float], items: Sequence[Any], *, confidence: float = 0.95, draws: int = 1_000
+    function: Callable[[Sequence[object]], float],
+    items: Sequence[object],
+    *,
+    confidence: float = 0.95,
+    draws: int = 1_000,
 ) -> IntervalEstimate:
     """Estimate any statistic of the samples' items, with a percentile interval of resampled samples.
 

@@ -8,7 +8,6 @@ intervals of proportions have positive width at 0% and 100%.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class Interval:
     high: float
 
 
-def as_floats(values: Sequence[float] | NDArray[Any], what: str = "scores") -> Floats:
+def as_floats(values: Sequence[float] | NDArray[np.generic], what: str = "scores") -> Floats:
     """Return a one-dimensional float64 array. Raises: DataError if it is empty or has values that are not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:

@@ -13,7 +13,6 @@ from binascii import hexlify, unhexlify
 from typing import Any
 
 from assaymark.errors import HashMismatch, StoreError
-from assaymark.records import JsonValue
 
 PLAIN, ZLIB = b"\x00", b"\x01"
 OTHER_KEY, SHA256 = b"\x00", b"\x01"
@@ -23,7 +22,7 @@ LONGEST_TEXT = 128 * 2**20  # bytes of one text; a file from elsewhere may have 
 _PREFIX = "sha256:"
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # characters that PostgreSQL or UTF-8 do not accept
 
-_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def text_bytes(text: str) -> bytes:
@@ -113,19 +112,14 @@ def unpack_optional(packed: bytes | None) -> str | None:
     return None if packed is None else unpack_text(packed)
 
 
-def to_json(value: JsonValue) -> str:
-    """Return JSON text with keys in the given order; values of other types become their str()."""
-    return _encode_json(value)
-
-
-def pack_json(value: JsonValue) -> bytes:
+def pack_json(value: object) -> bytes:
     """Return the stored form of a JSON value."""
-    return pack_text(_encode_json(value))
+    return pack_text(to_json(value))
 
 
-def pack_optional_json(value: JsonValue) -> bytes | None:
+def pack_optional_json(value: object) -> bytes | None:
     """Return the stored form of a JSON value; None stays None."""
-    return None if value is None else pack_text(_encode_json(value))
+    return None if value is None else pack_text(to_json(value))
 
 
 def unpack_json(packed: bytes | None) -> Any:

@@ -44,11 +44,6 @@ _SETTING_FIELDS: Mapping[str, str] = {
 """Name under `extra` -> field of the plan, in the order in which they are written."""
 
 
-def plan_to_json(plan: RunPlan) -> str:
-    """Return the plan as JSON text."""
-    return to_json(plan.content)
-
-
 def plan_from_json(text: str) -> RunPlan:
     """Return the plan of a JSON text, with fields that this version does not know.
 
@@ -357,7 +352,7 @@ def _add_run(connection: Connection, opening: Opening) -> tuple[int, str]:
         "id": number,
         "run_id": run_id,
         "key": pack_hash(key),
-        "plan": pack_optional(plan_to_json(plan)),
+        "plan": pack_optional(to_json(plan.content)),
         "status": "running",
         "created_at": time,
         "updated_at": time,

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from sqlalchemy import ColumnElement, Table, insert, select
 
@@ -12,7 +12,7 @@ from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_json, pack_text, shown_text, unpack_json, unpack_text
-from assaymark.store.schema import insert_rows, upsert, with_checksum
+from assaymark.store.schema import StoredRow, insert_rows, upsert, with_checksum
 from assaymark.swe.tables import SWE_TABLES, swe_attempts, swe_checks, swe_gradings
 
 _INSERTS = {table: insert(table) for table in SWE_TABLES}
@@ -171,7 +171,7 @@ class GradingLog:
                 insert_rows(connection, _INSERTS[table], [with_checksum(table, row)])
 
 
-def _grading(row: Any) -> Grading:
+def _grading(row: StoredRow) -> Grading:
     return Grading(
         *(row.instance_sha, row.patch_sha, row.environment_sha, row.instance_id, row.outcome, row.reason, row.seconds),
         *(unpack_text(row.patch), unpack_json(row.details), unpack_text(row.log), row.graded),

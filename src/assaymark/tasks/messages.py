@@ -14,8 +14,8 @@ from operator import itemgetter
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.prompter import PromptFields
-from assaymark.prompts.templates import Row, compile_template
-from assaymark.records import Message, Output, Render, Request
+from assaymark.prompts.templates import compile_template
+from assaymark.records import Message, Output, Render, Request, Row
 
 
 def next_turn(

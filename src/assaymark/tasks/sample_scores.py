@@ -18,7 +18,6 @@ from assaymark.prompts.few_shot import Shots
 from assaymark.prompts.prompter import Prompter, PromptFields
 from assaymark.prompts.questions import LETTERS
 from assaymark.prompts.rotations import rotated_layout, why_not_rotated
-from assaymark.prompts.templates import Row
 from assaymark.records import (
     BOUND,
     FIRST_TOKEN,
@@ -26,6 +25,7 @@ from assaymark.records import (
     Output,
     Render,
     Request,
+    Row,
     Sample,
     Score,
     ScoreStatus,

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.limits.nesting import parse_json
-from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import tools_for_template
 from assaymark.records import (
     CallPart,
@@ -31,6 +30,7 @@ from assaymark.records import (
     Render,
     Request,
     ResultPart,
+    Row,
     Sample,
     Score,
     TextPart,

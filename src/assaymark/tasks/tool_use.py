@@ -11,8 +11,8 @@ from typing import cast, get_args
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
-from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import ToolsOf, declarations_in, resolve_tools, shown_name
+from assaymark.records import Row
 from assaymark.scoring.call_match import OMISSIBLE, CallMatchRules, ExpectedCall
 from assaymark.scoring.call_syntax import python_call_text, source_call_text
 from assaymark.scoring.call_values import java_text, javascript_text

@@ -25,7 +25,6 @@ from assaymark.prompts.images import messages_with, placing
 from assaymark.prompts.prompt_styles import styled_description, styled_layout
 from assaymark.prompts.prompter import ChatOptions, Prompt, Prompter, PromptFields
 from assaymark.prompts.questions import LETTERS
-from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import tools_for_template, tools_prompt
 from assaymark.records import (
     GenerateQuery,
@@ -35,6 +34,7 @@ from assaymark.records import (
     Render,
     Request,
     RollingQuery,
+    Row,
     Sample,
     Score,
     TaskPlan,

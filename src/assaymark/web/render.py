@@ -7,9 +7,8 @@ escapes. Numbers are drawn here and nowhere else; they are computed in leaderboa
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from enum import Enum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +23,7 @@ from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, 
 from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_of
 from assaymark.settings import VERSION
 from assaymark.web.accounts import Account, Accounts
 from assaymark.web.answers import answer_html
@@ -111,18 +111,8 @@ def wants_json(request: Request) -> bool:
 
 
 def plain(value: object) -> JsonValue:
-    """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain_fields(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(part) for part in value]
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Path):
-        return value.name
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    """Return records as JSON (see `json_of`), paths as their last part."""
+    return json_of(value, lambda part: part.name if isinstance(part, Path) else str(part))
 
 
 def plain_fields(record: "DataclassInstance") -> dict[str, JsonValue]:

@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
 from assaymark.platforms import take_address
+from assaymark.records.json_values import dataclass_of
 from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, plain_response
@@ -200,12 +201,12 @@ class Where:
     metrics: str | None = None  # [ADDRESS:]PORT
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Where":
+    def of(cls, options: Mapping[str, object]) -> "Where":
         """Return where a command's options say.
 
         Raises: UsageError for what cannot be served, before anything is opened.
         """
-        where = cls(**{each.name: options[each.name] for each in fields(cls) if each.name in options})
+        where = dataclass_of(cls, {each.name: options[each.name] for each in fields(cls) if each.name in options})
         hosts_for(where.host, where.allow_host)
         if where.metrics is not None:
             metrics_address(where.metrics)

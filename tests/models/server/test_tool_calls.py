@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.interop.export_tables import wrong_rows
 from assaymark.records.json_values import object_of
-from assaymark.results.views.samples import sample_to_json, sample_view
+from assaymark.results.views.samples import sample_example, sample_to_json
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.rescoring import RescoreOptions, rescore_run
 from assaymark.runs.run import Run
@@ -147,7 +148,7 @@ def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
         assert (None if output.tool_calls is None else json.loads(output.tool_calls)) == (calls or None)
         assert output.text == (message.get("content") or "")
         assert output.reasoning == message.get("reasoning_content")
-        result = as_text(sample_view(record), width=200)
+        result = as_text(document(sample_example([record])), width=200)
         assert (f"{reason}: " in result) == (reason is not None)
         assert ("tool_calls: [" in result) == bool(calls)
         assert sample_to_json(record)["tools"] == record.request.tools

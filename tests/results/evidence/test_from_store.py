@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import UnknownName
 from assaymark.models.fake import FakeModel
@@ -21,8 +22,8 @@ from assaymark.results.evidence.from_store import (
     wrong_samples,
 )
 from assaymark.results.views.run_document import run_document
-from assaymark.results.views.run_list import run_list_table, runs_to_json
-from assaymark.results.views.samples import sample_to_json, sample_view
+from assaymark.results.views.run_list import run_list, runs_to_json
+from assaymark.results.views.samples import sample_example, sample_to_json
 from assaymark.runs.execute import execute
 from assaymark.runs.plan import RunOptions, prepare
 from assaymark.store import Store
@@ -99,9 +100,9 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
     by_acc = {index for index, value in scores.items() if value == 0.0}
     main = find_estimate(store.estimates(run_id), "demo_yesno").metric
     assert main != "acc" or wrong == by_acc
-    text = as_text(sample_view(next(record for record in records if is_wrong(record))))
+    text = as_text(document(sample_example([next(record for record in records if is_wrong(record))])))
     assert "picked" in text
-    assert "gold" in text
+    assert "right" in text
     result = sample_to_json(records[0])
     assert result["prompt"]
     assert isinstance(result["outputs"], list)
@@ -146,7 +147,7 @@ def test_runs_are_listed_with_their_groups_folded(store: Store) -> None:
     """The list shows a group's name in place of its tasks, and JSON names every task."""
     run_id = run(store, mode="random")
     rows = store.runs()
-    text = as_text(run_list_table(rows), 100)
+    text = as_text(run_list(rows), 100)
     assert rows[0].short_id in text
     assert "demo_letters_" not in text
     (listed,) = runs_to_json(rows)
@@ -159,7 +160,7 @@ def test_the_list_has_one_line_a_run(store: Store) -> None:
     """At any width a run is one line with its shots and limit; long names are shortened, numbers are not."""
     run(store, mode="random")
     for width in (80, 100, 160):
-        lines = [line for line in as_text(run_list_table(store.runs()), width).splitlines() if line.strip("─ ")]
+        lines = [line for line in as_text(run_list(store.runs()), width).splitlines() if line.strip("─ ")]
         assert len(lines) == 2
         assert lines[0].split() == ["run", "model", "tasks", "n-shot", "n", "limit", "status", "when"]
         assert len(lines[1]) <= width

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from assaymark.documents.markdown import markdown_text
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, composite_lines
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.evidence.win_rates import (
     BoardRun,
-    win_rate_lines,
+    win_rate_blocks,
     win_rates,
-    win_rates_markdown,
     win_rates_to_json,
 )
 from assaymark.tasks.suites import ChosenSuite, suite_from
@@ -46,11 +46,8 @@ def test_win_rates_by_hand() -> None:
     (result,) = win_rates(runs)
     assert [rate.value for rate in result.rates] == pytest.approx([1 / 6, 1.0, 1 / 3])
     assert all(rate.low is not None and rate.high is not None for rate in result.rates)
-    lines = win_rate_lines([result])
-    assert lines[0] == "board: mean win rate over 3 columns among 3 runs"
-    assert [line.split()[0] for line in lines[1:]] == ["high", "mid", "low"]
-    table = win_rates_markdown([result]).split("\n")
-    assert table[0] == f"**{lines[0]}**"
+    table = markdown_text(win_rate_blocks([result])).split("\n")
+    assert table[0] == "**board: mean win rate over 3 columns among 3 runs**"
     assert [row.split()[1] for row in table[4:7]] == ["high", "mid", "low"]
     assert "| high (id-high) | 100.0% | " in table[4]
     assert json.loads(json.dumps(win_rates_to_json([result])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
@@ -72,8 +69,7 @@ def test_a_missing_column_leaves_no_win_rates() -> None:
     whole = run("x", dict.fromkeys("abc", share(50)))
     (result,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
     assert result.rates == ()
-    assert win_rate_lines([result]) == ["board: no win rates, y has no c"]
-    assert win_rates_markdown([result]) == "**board: no win rates, y has no c**\n"
+    assert markdown_text(win_rate_blocks([result])) == "**board: no win rates, y has no c**\n"
 
 
 def test_one_run_names_the_command_for_win_rates() -> None:

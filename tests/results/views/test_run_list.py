@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import assaymark
-from assaymark.results.views.run_list import run_list_table
+from assaymark.results.views.run_list import run_list
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -17,7 +17,7 @@ def test_ids_are_never_shortened(width: int, tmp_path: Path) -> None:
     run = assaymark.evaluate("fake", "demo_facts", limit=2, store=str(tmp_path / "s.sqlite"))
     row = replace(run.row, status="incomplete", n_failed=12_345)
     printed = StringIO()
-    Console(file=printed, width=width).print(run_list_table([row]))
+    Console(file=printed, width=width).print(run_list([row]))
     assert row.short_id in printed.getvalue()
     assert max(map(len, printed.getvalue().splitlines())) <= width
 
@@ -29,7 +29,7 @@ def models_in(models: list[str], tmp_path: Path, width: int) -> list[str]:
         replace(run.row, plan=replace(run.row.plan, model=replace(run.row.plan.model, name=name))) for name in models
     ]
     printed = StringIO()
-    Console(file=printed, width=width).print(run_list_table(rows))
+    Console(file=printed, width=width).print(run_list(rows))
     assert max(map(len, printed.getvalue().splitlines())) <= width
     return [line.split()[1] for line in printed.getvalue().splitlines()[2:]]
 

@@ -13,7 +13,7 @@ from assaymark.results.comparison.document import metrics_note
 from assaymark.results.comparison.records import Difference
 from assaymark.results.evidence.records import RunView
 from assaymark.results.views.cells import table_rows
-from assaymark.results.views.run_document import run_document, to_json
+from assaymark.results.views.run_document import estimate_json, run_document
 from assaymark.results.views.subjects import subject_document, weak_subjects
 from tests.results.made import estimate_of
 
@@ -194,11 +194,11 @@ def test_an_undefined_value_is_a_dash() -> None:
 def test_json_keeps_shares_and_everything_folded() -> None:
     """The JSON has every estimate, shares in [0, 1] and undefined as null."""
     view = view_of("m", *mmlu(), estimate_of("t", None, 0))
-    result = json.loads(json.dumps(to_json([view]), allow_nan=False))["runs"][0]
-    assert len(result["estimates"]) == 26
-    assert result["estimates"][0]["value"] == 0.3
-    assert result["estimates"][-1]["value"] is None
-    assert result["estimates"][3]["detail_path"] == ["mmlu", "stem"]
+    result = json.loads(json.dumps([estimate_json(each) for each in view.estimates], allow_nan=False))
+    assert len(result) == 26
+    assert result[0]["value"] == 0.3
+    assert result[-1]["value"] is None
+    assert result[3]["detail_path"] == ["mmlu", "stem"]
 
 
 @pytest.mark.parametrize(

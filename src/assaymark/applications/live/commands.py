@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -69,13 +69,25 @@ def rule() -> None:
 @project_option
 @store_option
 @json_option
-def add_rule(*, store: str | None, as_json: bool, project: str | None, **options: Any) -> None:
+def add_rule(
+    *,
+    store: str | None,
+    as_json: bool,
+    project: str | None,
+    name: str,
+    scorer: str,
+    words: str,
+    rate: float,
+    judge: str | None,
+    judge_args: str | None,
+    past: float,
+) -> None:
     """Make a rule. Its traces are scored by `assaymark traces score`, wherever that runs with this store."""
     need_extra()
     from assaymark.applications.live.rules import new_rule
 
-    new = new_rule(options["name"], options["scorer"], filter=options["words"], rate=options["rate"],
-                   judge=options["judge"], judge_args=options["judge_args"], past_hours=options["past"])  # fmt: skip
+    new = new_rule(name, scorer, filter=words, rate=rate,
+                   judge=judge, judge_args=judge_args, past_hours=past)  # fmt: skip
     with open_store(store, writing=True) as opened:
         made = RuleLog(opened).add(project_of(opened, project), new)
     if as_json:
@@ -195,7 +207,18 @@ def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, object]:
 @click.option("--project", metavar="NAME", help="Project (default: all of them).")
 @store_option
 @json_option
-def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project: str | None, **options: Any) -> None:
+def score(
+    *,
+    once: bool,
+    watch: bool,
+    store: str | None,
+    as_json: bool,
+    project: str | None,
+    every: float,
+    quiet_s: float,
+    longest_s: float,
+    timeout: float,
+) -> None:
     """Score traces by the active rules. Several of these may share a store, on one machine or many.
 
     The functions that rules name are run here, so run this where you would run them. A trace is complete when its root
@@ -208,16 +231,14 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
     from assaymark.applications.live.rule_rows import Completeness
     from assaymark.applications.live.worker import ScoringWorker
 
-    if options["longest_s"] < options["quiet_s"]:
-        raise UsageError(
-            f"--longest_s is {options['longest_s']:g}, below --quiet_s {options['quiet_s']:g}; expected more"
-        )
+    if longest_s < quiet_s:
+        raise UsageError(f"--longest_s is {longest_s:g}, below --quiet_s {quiet_s:g}; expected more")
     with open_store(store, writing=True) as opened:
         number = None if project is None else TraceLog(opened).project_id(project)
-        complete = Completeness(options["quiet_s"], options["longest_s"])
-        worker = ScoringWorker(opened, project=number, complete=complete, timeout_s=options["timeout"])
+        complete = Completeness(quiet_s, longest_s)
+        worker = ScoringWorker(opened, project=number, complete=complete, timeout_s=timeout)
         if watch:
-            _watch(worker, options["every"])
+            _watch(worker, every)
             return
         counts = worker.round()
     if as_json:

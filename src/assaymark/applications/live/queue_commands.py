@@ -57,27 +57,37 @@ def queue() -> None:
 @store_option
 @json_option
 def add_to_queue(
-    name: str, traces: Sequence[str], *, store: str | None, project: str | None, as_json: bool, **options: Any
+    name: str,
+    traces: Sequence[str],
+    *,
+    store: str | None,
+    project: str | None,
+    as_json: bool,
+    words: str | None,
+    sample: int | None,
+    rubric: str | None,
+    raters: int | None,
+    reason: str | None,
 ) -> None:
     """Put traces into a queue, which is made where there is none of this name."""
     from assaymark.applications.live.annotation import rubric_of
     from assaymark.applications.live.selecting import sampled_traces
     from assaymark.applications.traces.listing import ListQuery
 
-    if options["sample"] is not None and options["words"] is None:
+    if sample is not None and words is None:
         raise UsageError("--sample draws from the traces that --filter names; add --filter, '' for all")
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
         known = next((each for each in AnnotationLog(opened).queues(number) if each.name == name), None)
-        rubric = options["rubric"] or ("thumbs" if known is None else known.rubric)
-        n_raters = options["raters"] or (1 if known is None else known.n_raters)
+        rubric = rubric or ("thumbs" if known is None else known.rubric)
+        n_raters = raters or (1 if known is None else known.n_raters)
         ids = [trace_id_of(opened, number, text) for text in traces]
-        if options["words"] is not None:
-            query = ListQuery.of_text(options["words"])
-            drawn = sampled_traces(opened, number, query, options["sample"], f"queue {name}")
+        if words is not None:
+            query = ListQuery.of_text(words)
+            drawn = sampled_traces(opened, number, query, sample, f"queue {name}")
             ids += [trace.trace_id for trace in drawn]
         made = AnnotationLog(opened).add_queue(number, name, rubric_of(rubric).text, n_raters)
-        reason = options["reason"] or options["words"] or ("named" if traces else "all traces")
+        reason = reason or words or ("named" if traces else "all traces")
         n_new = AnnotationLog(opened).add_items(made, ids, reason)
         size = AnnotationLog(opened).queue(number, made.name).n_items
     if as_json:

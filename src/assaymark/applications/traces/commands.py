@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -125,7 +125,23 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Traces to list.")
 @store_option
 @json_option
-def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
+def ls(
+    *,
+    store: str | None,
+    as_json: bool,
+    project: str | None,
+    since: float | None,
+    model: str | None,
+    version: str | None,
+    user: str | None,
+    session: str | None,
+    error: bool,
+    slower: float | None,
+    dearer: float | None,
+    score: str | None,
+    text: str | None,
+    limit: int,
+) -> None:
     """List a project's traces, the latest first."""
     import time
 
@@ -133,15 +149,19 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
     from assaymark.applications.traces.trace_rows import TraceFilter
 
     wanted = TraceFilter(
-        since=None if options["since"] is None else int((time.time() - options["since"] * 3600) * 1e9),
-        has_error=True if options["error"] else None,
-        least_seconds=options["slower"],
-        least_cost=options["dearer"],
-        score=None if options["score"] is None else score_condition(options["score"]),
-        **{name: options[name] for name in ("model", "version", "user", "session", "text")},
+        since=None if since is None else int((time.time() - since * 3600) * 1e9),
+        has_error=True if error else None,
+        least_seconds=slower,
+        least_cost=dearer,
+        score=None if score is None else score_condition(score),
+        model=model,
+        version=version,
+        user=user,
+        session=session,
+        text=text,
     )
     with open_store(store) as opened:
-        page = TraceLog(opened).traces(project_of(opened, options["project"]), wanted, options["limit"])
+        page = TraceLog(opened).traces(project_of(opened, project), wanted, limit)
     if as_json:
         from assaymark.applications.traces.listing import trace_json
 

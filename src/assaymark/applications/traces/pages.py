@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from assaymark.applications.traces.listing import PERIODS, ListQuery, trace_json
 from assaymark.applications.traces.otlp import is_id, read_span
 from assaymark.applications.traces.steps import Step, step_of
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import (
+    LightSpan,
     StoredScore,
     Token,
     TracePage,
@@ -282,7 +282,7 @@ def trace_page(
     return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
 
 
-def _counted(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> set[int]:
+def _counted(spans: Sequence[LightSpan], nodes: Sequence[TreeNode]) -> set[int]:
     return set().union(*counted_spans(spans, nodes).values())
 
 
@@ -301,7 +301,9 @@ def _id(noun: str, text: str, size: int) -> bytes:
     return identifier
 
 
-def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[int], trace: TraceRow) -> list[TreeStep]:
+def _tree(
+    spans: Sequence[LightSpan], nodes: Sequence[TreeNode], counted: Collection[int], trace: TraceRow
+) -> list[TreeStep]:
     """Return rows of a trace's tree: those of some nodes."""
     ends = [span.ended for span in spans if span.ended is not None and span.ended >= trace.started]
     length = max((max(ends) if ends else trace.started) - trace.started, 1)
@@ -317,7 +319,7 @@ def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[i
             *([f"{span.n_conflicts} other copies"] if span.n_conflicts else []),
         ]
         start = min(max(span.started - trace.started, 0) / length, 1.0)
-        share = 0.0 if seconds is None else min((span.ended - span.started) / length, 1.0 - start)
+        share = 0.0 if seconds is None or span.ended is None else min((span.ended - span.started) / length, 1.0 - start)
         width = max(share * WIDTH, LEAST_WIDTH)
         rows.append(
             TreeStep(

@@ -19,7 +19,7 @@ from sqlalchemy import text as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
 from assaymark.applications.traces.tables import span_sources, spans, trace_projects, trace_scores, traces
-from assaymark.applications.traces.trace_rows import AddedSpans, NewSpan, summary_of
+from assaymark.applications.traces.trace_rows import AddedSpans, LightSpan, NewSpan, summary_of
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
@@ -214,10 +214,12 @@ class AddingSpans:
         """Compute the rows of traces again from all of their spans."""
         rows: list[dict[str, object]] = []
         for some in chunks(sorted(touched), 100):
-            statement = select(*LIGHT).where(spans.c.project == self._project, spans.c.trace_id.in_(some))
-            by_trace: dict[bytes, list[object]] = defaultdict(list)
+            statement = select(*LIGHT, spans.c.n_conflicts).where(
+                spans.c.project == self._project, spans.c.trace_id.in_(some)
+            )
+            by_trace: dict[bytes, list[LightSpan]] = defaultdict(list)
             for row in self._connection.execute(statement.order_by(spans.c.started, spans.c.span_id)):
-                by_trace[bytes(row.trace_id)].append(row)
+                by_trace[bytes(row.trace_id)].append(LightSpan._make(row))
             rows += [
                 {"project": self._project, "trace_id": trace_id, **summary_of(of_trace, self._received)}
                 for trace_id, of_trace in by_trace.items()

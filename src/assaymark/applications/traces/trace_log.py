@@ -9,7 +9,6 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -41,6 +40,7 @@ from assaymark.applications.traces.tables import (
 from assaymark.applications.traces.trace_filters import conditions_of
 from assaymark.applications.traces.trace_rows import (
     AddedSpans,
+    LightSpan,
     NewScore,
     NewSpan,
     Project,
@@ -60,7 +60,7 @@ from assaymark.store.leases import now
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
-from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
+from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL, StoredRow
 from assaymark.store.search import phrases_of
 
 MOST_MATCHES = 2000  # spans that a search looks at, the latest
@@ -256,11 +256,13 @@ class TraceLog:
         sources: dict[bytes, bytes] = {}
         return [_span_row(row, sources) for row in rows]
 
-    def light_spans(self, project: int, trace_id: bytes) -> list[Any]:
+    def light_spans(self, project: int, trace_id: bytes) -> list[LightSpan]:
         """Return the columns of a trace's spans without their messages, by start."""
         statement = select(*LIGHT, spans.c.n_conflicts).where(spans.c.project == project, spans.c.trace_id == trace_id)
         with self._database.reading() as connection:
-            return list(connection.execute(statement.order_by(spans.c.started, spans.c.span_id)).all())
+            return [
+                LightSpan._make(row) for row in connection.execute(statement.order_by(spans.c.started, spans.c.span_id))
+            ]
 
     def sessions(self, project: int, limit: int = 100) -> list[TraceSession]:
         """Return the sessions, those with the latest trace first."""
@@ -354,7 +356,7 @@ class TraceLog:
         self._database.shrink()
         return n_removed
 
-    def _remove_traces(self, project: int, statement: Select[Any]) -> int:
+    def _remove_traces(self, project: int, statement: Select[bytes]) -> int:
         """Remove the traces that a query selects, a few in each transaction."""
         with self._database.reading() as connection:
             ids = [bytes(trace_id) for trace_id in connection.execute(statement).scalars()]
@@ -414,7 +416,7 @@ def _matching_traces(connection: Connection, project: int, phrases: Sequence[str
     return (list(ids), len(keys) == MOST_MATCHES) if ids else None
 
 
-def _trace_row(row: Any) -> TraceRow:
+def _trace_row(row: StoredRow) -> TraceRow:
     values = row._asdict()
     values["trace_id"] = bytes(values["trace_id"])
     values["n_unpriced"] = values["n_unpriced"] or 0
@@ -422,7 +424,7 @@ def _trace_row(row: Any) -> TraceRow:
     return TraceRow(**values)
 
 
-def _span_row(row: Any, sources: dict[bytes, bytes]) -> SpanRow:
+def _span_row(row: StoredRow, sources: dict[bytes, bytes]) -> SpanRow:
     values = row._asdict()
     body = unpack_message(bytes(values["body"]))
     if message_digest(body) != bytes(values.pop("digest")):

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 MOST_MODELS = 20  # listed of one trace
 DAY_NS = 86_400 * 10**9
@@ -234,6 +234,46 @@ class StoredScore:
     stale: float | None
 
 
+class PlacedSpan(Protocol):
+    """What a span's place in the tree follows from."""
+
+    @property
+    def span_id(self) -> bytes:
+        """Its id."""
+
+    @property
+    def parent_id(self) -> bytes | None:
+        """The span that it is below; it may not have come."""
+
+    @property
+    def started(self) -> int:
+        """When it began."""
+
+
+class LightSpan(NamedTuple):
+    """A stored span without its messages."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes | None
+    name: str
+    started: int
+    ended: int | None
+    is_error: int
+    kind: str
+    model: str | None
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+    session: str | None
+    service: str | None
+    version: str | None
+    response_id: str | None
+    n_bytes: int
+    n_conflicts: int  # copies with other content
+
+
 class TreeNode(NamedTuple):
     """A span's place in the tree: its position in the list of spans, and its depth."""
 
@@ -243,12 +283,8 @@ class TreeNode(NamedTuple):
     breaks_cycle: bool  # its parent is among its descendants, so it is shown at the top
 
 
-def tree_of(spans: Sequence[Any]) -> list[TreeNode]:
-    """Return the spans of a trace in the order of its tree, children by start; each span is there exactly once.
-
-    Args:
-        spans: with `span_id`, `parent_id` and `started`.
-    """
+def tree_of(spans: Sequence[PlacedSpan]) -> list[TreeNode]:
+    """Return the spans of a trace in the order of its tree, children by start; each span is there exactly once."""
     position = {span.span_id: index for index, span in enumerate(spans)}
     children: dict[int, list[int]] = {}
     roots: list[tuple[int, bool]] = []
@@ -283,12 +319,12 @@ def tree_of(spans: Sequence[Any]) -> list[TreeNode]:
     return nodes
 
 
-def _on_circle(index: int, spans: Sequence[Any], position: Mapping[bytes, int]) -> int:
+def _on_circle(index: int, spans: Sequence[PlacedSpan], position: Mapping[bytes, int]) -> int:
     """Return the span of the circle above a span that begins first."""
     passed: dict[int, None] = {}
     while index not in passed:
         passed[index] = None
-        index = position[spans[index].parent_id]
+        index = position[spans[index].parent_id or b""]  # each span of a circle has a parent
     circle = list(passed)[list(passed).index(index) :]
     return min(circle, key=lambda each: (spans[each].started, spans[each].span_id))
 
@@ -307,7 +343,7 @@ class _Below:
     has_llm: bool = False
 
 
-def counted_spans(spans: Sequence[Any], nodes: Sequence[TreeNode]) -> dict[str, set[int]]:
+def counted_spans(spans: Sequence[LightSpan], nodes: Sequence[TreeNode]) -> dict[str, set[int]]:
     """Return the positions of the spans that count, by quantity: tokens read and generated, cost.
 
     Each call of a model counts, whatever is nested in what. A span that sums what is below it does not: one of an agent
@@ -362,7 +398,7 @@ def _are_equal(own: Mapping[str, float], sums: Mapping[str, float]) -> bool:
     return bool(known) and all(math.isclose(own[name], sums[name], rel_tol=1e-6) for name in known)
 
 
-def n_unpriced(spans: Sequence[Any], nodes: Sequence[TreeNode], costs: Collection[int]) -> int:
+def n_unpriced(spans: Sequence[LightSpan], nodes: Sequence[TreeNode], costs: Collection[int]) -> int:
     """Return the number of calls of a model whose cost is not known, by themselves or in a sum above them.
 
     A call that two packages recorded, one within the other or with one response id, is one; a failed call without
@@ -400,23 +436,23 @@ def n_unpriced(spans: Sequence[Any], nodes: Sequence[TreeNode], costs: Collectio
     return found
 
 
-def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
+def summary_of(spans: Sequence[LightSpan], received: float) -> dict[str, object]:
     """Return the columns of a trace that follow from its spans.
 
     Args:
-        spans: at least one, with the columns of `spans`.
+        spans: at least one.
         received: when its last span came, in seconds.
     """
     nodes = tree_of(spans)
     counted = counted_spans(spans, nodes)
     first = spans[next((node.at for node in nodes if not node.is_orphan), nodes[0].at)]
     started = min(span.started for span in spans)
-    is_open = any(span.ended is None for span in spans)
+    ends = [span.ended for span in spans if span.ended is not None]
     now = int(received * 1e9)
     return {
         "at": started if now - LONGEST_PAST_NS < started < now + DAY_NS else now,
         "started": started,
-        "ended": None if is_open else max(span.ended for span in spans),
+        "ended": max(ends) if len(ends) == len(spans) else None,
         "name": first.name,
         "n_spans": len(spans),
         "n_errors": sum(bool(span.is_error) for span in spans),

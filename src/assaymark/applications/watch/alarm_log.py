@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -49,6 +48,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.runs import next_id
+from assaymark.store.schema import StoredRow
 
 QUIET_SECONDS = 30.0  # after its last span, a trace whose spans have all ended and whose root is there is complete
 LONGEST_SECONDS = 300.0  # and any other
@@ -305,7 +305,11 @@ def _is_uncounted(stream: AlarmStream, trace_id: ColumnElement[object]) -> Colum
     return ~exists().where(values.alarm == stream.id, values.trace_id == trace_id)
 
 
-def _trace_values(stream: AlarmStream, since: float, now: float) -> Select[Any]:
+Pending = Select[bytes, int, float, str | None, str | None, int | None, bytes | None]
+"""Trace, when it was, value, version; source, rule and version of the rule of a score."""
+
+
+def _trace_values(stream: AlarmStream, since: float, now: float) -> Pending:
     columns = traces.c
     value: ColumnElement[object] = {
         "errors": case((columns.n_errors > 0, 1.0), else_=0.0),
@@ -325,7 +329,7 @@ def _trace_values(stream: AlarmStream, since: float, now: float) -> Select[Any]:
     )
 
 
-def _score_values(stream: AlarmStream, epoch: AlarmEpoch, since: float, now: float) -> Select[Any]:
+def _score_values(stream: AlarmStream, epoch: AlarmEpoch, since: float, now: float) -> Pending:
     """Select the mean of a trace's scores, by rule and source; failed and stale ones are none."""
     score = trace_scores.c
     source, rule, version = (optional_column(name) for name in ("source", "rule", "rule_version"))
@@ -378,14 +382,14 @@ def _delete(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(table).where(column.in_(ids)))
 
 
-def _stream(row: Any) -> AlarmStream:
+def _stream(row: StoredRow) -> AlarmStream:
     columns = row._asdict()
     values = {field.name: columns[field.name] for field in fields(AlarmStream)}
     flags = {name: bool(values[name]) for name in ("is_two_sided", "lower_is_better", "allow_private")}
     return AlarmStream(**{**values, **flags})
 
 
-def _event(row: Any) -> AlarmEvent:
+def _event(row: StoredRow) -> AlarmEvent:
     values = row._asdict()
     values["stream"], values["trace_id"] = values.pop("alarm"), bytes(values["trace_id"])
     return AlarmEvent(**{**values, "is_drop": bool(values["is_drop"])})

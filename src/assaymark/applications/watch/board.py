@@ -1,13 +1,12 @@
 """The alarms of a project as lists and pages show them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarm_rows import AlarmEvent, AlarmStream
 from assaymark.applications.watch.alarms import event_text, guarantee, metric_name, state_text
 from assaymark.documents.numbers import NOTHING
-from assaymark.records import JsonValue
 from assaymark.store import Store
 
 
@@ -46,10 +45,6 @@ class AlarmBoard:
 
     alarms: tuple[ListedAlarm, ...]
     raised: tuple[ListedEvent, ...]
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return both with stable names."""
-        return {"alarms": [asdict(each) for each in self.alarms], "raised": [asdict(each) for each in self.raised]}
 
 
 def alarm_board(store: Store, project: int) -> AlarmBoard:

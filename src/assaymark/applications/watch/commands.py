@@ -1,7 +1,7 @@
 """`assaymark traces quality`, `alarm` and `watch`: quality over time in the terminal, and alarms on it."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -99,21 +99,34 @@ def alarm() -> None:
 @project_option
 @store_option
 @json_option
-def add_alarm(name: str, *, project: str | None, store: str | None, as_json: bool, **options: Any) -> None:
+def add_alarm(
+    name: str,
+    *,
+    project: str | None,
+    store: str | None,
+    as_json: bool,
+    metrics: tuple[str, ...],
+    false_alarms: str,
+    bound: float | None,
+    two_sided: bool,
+    lower_is_better: bool,
+    baseline: int,
+    webhook: str | None,
+    allow_private: bool,
+) -> None:
     """Make an alarm; print what it promises, and the secret that signs its webhook, which is shown this once."""
     import secrets
 
     from assaymark.applications.watch.alarms import guarantee, new_alarm
     from assaymark.applications.watch.webhooks import check_webhook
 
-    webhook = options["webhook"]
     if webhook is not None:
-        check_webhook(webhook, allow_private=options["allow_private"])
+        check_webhook(webhook, allow_private=allow_private)
     secret = None if webhook is None else secrets.token_urlsafe(32)
     made = new_alarm(
-        name, options["metrics"], options["false_alarms"], bound=options["bound"], two_sided=options["two_sided"],
-        lower_is_better=options["lower_is_better"], n_baseline=options["baseline"], webhook=webhook, secret=secret,
-        allow_private=options["allow_private"],
+        name, metrics, false_alarms, bound=bound, two_sided=two_sided,
+        lower_is_better=lower_is_better, n_baseline=baseline, webhook=webhook, secret=secret,
+        allow_private=allow_private,
     )  # fmt: skip
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
@@ -139,7 +152,7 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
     with open_store(store) as opened:
         board = alarm_board(opened, project_of(opened, project))
     if as_json:
-        print_json(board.to_json())
+        print_json(board)
         return
     if not board.alarms:
         echo("there is no alarm; `assaymark traces alarm add NAME` makes one")

@@ -13,6 +13,7 @@ from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
 from assaymark.applications.watch.quality import Quality, QualityMetric, QualityQuery, quality_of, version_text
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 from assaymark.web.app import Feature
 from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
@@ -72,7 +73,7 @@ class QualityPage:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON twin."""
-        return {"project": self.project, **self.quality.to_json(), **self.board.to_json()}
+        return {"project": self.project, **self.quality.to_json(), **json_fields(self.board)}
 
 
 def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage:

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -22,6 +22,7 @@ from assaymark.applications.watch.trace_quality import Durations, QualityWindow,
 from assaymark.documents.numbers import NOTHING
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_of
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
@@ -174,10 +175,7 @@ class Quality:
                     "metric": metric.key,
                     "unit": metric.unit,
                     "is_score": metric.is_score,
-                    "series": [
-                        {"version": each.version, "points": [asdict(point) for point in each.points]}
-                        for each in metric.series
-                    ],
+                    "series": json_of(metric.series),
                 }
                 for metric in self.metrics
             ],

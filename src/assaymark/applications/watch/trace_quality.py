@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Row, Select, Subquery, Text, and_, case, func, literal, null, select
+from sqlalchemy import ColumnElement, Double, Select, Subquery, Text, and_, case, func, literal, null, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy import text as sql
 
 from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.store.connection import OpenStore
+from assaymark.store.schema import StoredRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class TraceQuality:
             cells.append(ScoreCell(name, bucket, version, int(n_failed), sums))
         return cells
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+    def _rows(self, statement: Select[object]) -> Sequence[StoredRow]:
         with self._database.reading() as connection:
             if not self._database.is_sqlite:  # the default of 4 MB has a month's rows sorted on the disk
                 connection.execute(sql("SET LOCAL work_mem = '64MB'"))

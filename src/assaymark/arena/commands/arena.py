@@ -8,6 +8,7 @@ from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.extras import serving_options
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
+from assaymark.records.json_values import dataclass_of
 
 EXAMPLES = examples(
     "arena serve --demo",
@@ -78,7 +79,17 @@ def arena() -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @json_option
-def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **options: Any) -> None:
+def rate(
+    votes: str,
+    *,
+    columns: str,
+    language: str | None,
+    anchor: str | None,
+    as_csv: bool,
+    markdown: bool,
+    as_json: bool,
+    **options: object,
+) -> None:
     """Rate the models of a file of votes: rating, interval, ranks, win rate.
 
     VOTES is a CSV, JSON lines, JSON or Parquet file with columns model_a, model_b (or left, right) and winner
@@ -93,9 +104,8 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **options: 
         raise UsageError("--json, --csv and --markdown exclude each other; choose one")
     if as_csv and options["matrix"] and options["over"]:
         raise UsageError("--csv has rows of pairs with --matrix and of parts with --over; choose one")
-    columns = columns_of(options.pop("columns"))
-    language, anchor = options.pop("language"), options.pop("anchor")
-    rated = rate_votes(votes, RatingSettings(**options), language=language, anchor=anchor, columns=columns)
+    settings = dataclass_of(RatingSettings, options)
+    rated = rate_votes(votes, settings, language=language, anchor=anchor, columns=columns_of(columns))
     if as_json:
         print_json(rated.to_json())
     elif as_csv:
@@ -183,7 +193,6 @@ def erase(battle: str, store: str | None) -> None:
 @json_option
 def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_json: bool) -> None:
     """Write all votes as JSON lines, which `assaymark arena rate` reads, and the head of their chain beside it."""
-    from dataclasses import asdict
     from pathlib import Path
 
     from assaymark.arena.export import export_votes, head_file
@@ -193,7 +202,7 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
     with Store.open_to_read(store) as opened:
         head = export_votes(opened, path, texts=texts, live_texts=live_texts)
     if as_json:
-        print_json({"file": str(path), "head": asdict(head)})
+        print_json({"file": str(path), "head": head})
     else:
         echo(f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}")
 

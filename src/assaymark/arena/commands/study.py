@@ -6,7 +6,6 @@ How `assaymark study serve` puts together a study and its pages.
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -76,7 +75,17 @@ def init(folder: str) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling.")
 @click.option("-o", "--output", metavar="FILE", help="File to write (default: prompts.yaml beside the study).")
 @json_option
-def draft(file: str, *, model: str, base: bool, output: str | None, as_json: bool, **options: Any) -> None:
+def draft(
+    file: str,
+    *,
+    model: str,
+    base: bool,
+    output: str | None,
+    as_json: bool,
+    model_args: str,
+    count: int | None,
+    seed: int,
+) -> None:
     """Let a model draft prompts for a study, which a person accepts or not.
 
     Nothing is compared unseen: each prompt is written with `accepted: false`. Empty ones and near-duplicates are
@@ -84,7 +93,7 @@ def draft(file: str, *, model: str, base: bool, output: str | None, as_json: boo
     """
     from assaymark.arena.studies.prompts import draft_study
 
-    path, drafted = draft_study(file, model, options["model_args"], count=options["count"], seed=options["seed"],
+    path, drafted = draft_study(file, model, model_args, count=count, seed=seed,
                               output=output, is_base=base)  # fmt: skip
     if as_json:
         print_json({"file": str(path), "model": drafted.model, "form": drafted.form, "n": len(drafted.candidates),
@@ -105,7 +114,9 @@ def draft(file: str, *, model: str, base: bool, output: str | None, as_json: boo
 @click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File of answers (JSONL), to which they are added.")
 @json_option
-def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **options: Any) -> int:
+def ask(
+    file: str, *, model: str, base: bool, output: str, as_json: bool, model_args: str, name: str | None, max_tokens: int
+) -> int:
     """Let a model answer the accepted prompts, and add its answers to a file, with the text that was sent.
 
     What the file has of this model is not asked again. A model without chat template is asked plainly. Exit code 5 if
@@ -113,8 +124,8 @@ def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **opti
     """
     from assaymark.arena.studies.prompts import ask_study
 
-    asked = ask_study(file, model, output, options["model_args"], name=options["name"],
-                      max_tokens=options["max_tokens"], is_base=base)  # fmt: skip
+    asked = ask_study(file, model, output, model_args, name=name,
+                      max_tokens=max_tokens, is_base=base)  # fmt: skip
     if as_json:
         print_json({"file": output, "model": asked.name, "form": asked.form, "n": asked.n, "n_stored": asked.n_stored,
                     "n_not_accepted": asked.n_not_accepted, "failures": asked.failures})  # fmt: skip
@@ -168,14 +179,12 @@ def serve(file: str, *, store: str | None, **options: object) -> None:
 @json_option
 def results(name: str, *, store: str | None, as_json: bool) -> None:
     """Show which models were preferred, with intervals, and how far the raters agree."""
-    from dataclasses import asdict
-
     from assaymark.arena.studies.results import results_document, results_of
     from assaymark.cli.output import print_rich
 
     study_results = results_of(name, store)
     if as_json:
-        print_json(asdict(study_results))
+        print_json(study_results)
     else:
         print_rich(results_document(study_results))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.studies.drafts import Candidate, Draft, draft_prompts, read_drafts, write_drafts
@@ -157,7 +157,7 @@ class AskedStudy:
 def draft_study(
     file: str | Path,
     model: object,
-    model_args: object = None,
+    model_args: str | Mapping[str, object] | None = None,
     *,
     count: int | None = None,
     seed: int = 0,
@@ -218,7 +218,7 @@ def ask_study(
     file: str | Path,
     model: object,
     output: str | Path,
-    model_args: object = None,
+    model_args: str | Mapping[str, object] | None = None,
     *,
     name: str | None = None,
     max_tokens: int = 512,
@@ -263,7 +263,7 @@ def ask_study(
     return AskedStudy(label, writer.form, n, len(accepted) - len(wanted), n_not_accepted, tuple(failures))
 
 
-def _open(model: Any, model_args: Any) -> Model:
+def _open(model: object, model_args: str | Mapping[str, object] | None) -> Model:
     opened = model_of(model, {"model_args": model_args or {}, "too_long": "error"})
     opened.check()
     return opened

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ from assaymark.runs.targets import OptionDecorator
 
 if TYPE_CHECKING:
     from assaymark.documents.document import Document
+    from assaymark.runs.evaluate_options import EvaluateOptions
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -47,7 +48,7 @@ def evaluation_options(function: F) -> F:
     return function
 
 
-ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait", "command"}  # options that are no part of a run's plan
+ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait"}  # options that are no part of a run's plan
 
 EXAMPLES = examples(
     "audit contamination DIR arc_challenge",
@@ -86,7 +87,21 @@ def audit() -> None:
 @store_option
 @output_option
 @json_option
-def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
+def contamination(
+    model: str,
+    tasks: tuple[str, ...],
+    *,
+    tests: tuple[str, ...],
+    corpus: Path | None,
+    n_words: int,
+    control: str | None,
+    control_task: str | None,
+    shards: int,
+    shuffles: int,
+    seed: int,
+    output: Path | None,
+    **options: object,
+) -> None:
     """Test whether MODEL saw TASK... in training.
 
     The tests need log-likelihoods only. The same command continues an interrupted audit: no stored response is
@@ -98,26 +113,26 @@ def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     from assaymark.audit.option_orders import OrderSettings
     from assaymark.audit.overlap import Corpus
 
-    auditing.check_ending(options["output"])
-    if "overlap" in options["tests"] and options["corpus"] is None:
+    auditing.check_ending(output)
+    if "overlap" in tests and corpus is None:
         raise UsageError("--test overlap searches a corpus; name one with --corpus FILE or DIR")
     settings = ContaminationSettings(
-        tests=options["tests"],
-        order=OrderSettings(options["shards"], options["shuffles"], options["seed"]),
-        corpus=Corpus(options["corpus"]) if options["corpus"] is not None else None,
-        n_words=options["n_words"],
-        seed=options["seed"],
+        tests=tests,
+        order=OrderSettings(shards, shuffles, seed),
+        corpus=Corpus(corpus) if corpus is not None else None,
+        n_words=n_words,
+        seed=seed,
     )
-    tests = auditing.audit_contamination(
+    results = auditing.audit_contamination(
         model,
         tasks,
         settings,
-        control=options["control"],
-        control_task=options["control_task"],
+        control=control,
+        control_task=control_task,
         announce=_announcer(options),
         **_evaluate_options(options),
     )
-    _print(options, contamination_json(tests), contamination_document(tests))
+    _print(output, options, contamination_json(results), contamination_document(results))
 
 
 @audit.command()
@@ -138,32 +153,38 @@ def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
 @store_option
 @output_option
 @json_option
-def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
+def prompts(
+    model: str,
+    tasks: tuple[str, ...],
+    *,
+    beside: tuple[str, ...],
+    systems: tuple[str, ...],
+    output: Path | None,
+    **options: object,
+) -> None:
     """Evaluate the same samples with a dozen prompt variants, with system prompts, and in each cyclic option order.
 
     Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
     requested again.
     """
-    from dataclasses import asdict
-
     from assaymark.audit import auditing
     from assaymark.audit.documents import prompts_document
     from assaymark.audit.prompts import rank_changes
 
-    auditing.check_ending(options["output"])
+    auditing.check_ending(output)
     audits = auditing.audit_prompts(
-        [model, *options["beside"]],
+        [model, *beside],
         tasks,
-        options["systems"] or auditing.SYSTEM_PROMPTS,
+        systems or auditing.SYSTEM_PROMPTS,
         announce=_announcer(options),
         **_evaluate_options(options),
     )
     changes = rank_changes(audits)
     content = {
-        "audits": [asdict(prompt_audit) for prompt_audit in audits],
-        "ranks": [asdict(change) for change in changes],
+        "audits": audits,
+        "ranks": changes,
     }
-    _print(options, content, prompts_document(audits, changes))
+    _print(output, options, content, prompts_document(audits, changes))
 
 
 @audit.command()
@@ -179,34 +200,45 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
 @store_option
 @output_option
 @json_option
-def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: Any) -> None:
+def calibration(
+    run: str,
+    tasks: tuple[str, ...],
+    store: str | None,
+    *,
+    model: str | None,
+    new_tasks: tuple[str, ...],
+    of_answers: bool,
+    num_fewshot: int | None,
+    output: Path | None,
+    **options: object,
+) -> None:
     """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score.
 
     Of multiple-choice tasks, or with --answers of tasks that generate answers: their confidence is the probability of
     the generated text, as in HELM, for which the model must score texts. That audit is stored; the same command
     continues it.
     """
-    from dataclasses import asdict
-
     from assaymark.audit import auditing
     from assaymark.audit.answer_calibration import audit_answer_calibration
     from assaymark.audit.documents import calibration_document
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
 
-    auditing.check_ending(options["output"])
-    if options["model"] is None:
-        if options["new_tasks"] or options["num_fewshot"] is not None:
+    auditing.check_ending(output)
+    if model is None:
+        if new_tasks or num_fewshot is not None:
             raise UsageError("--tasks and --num_fewshot are for a new run; name its model with --model")
         found_run = open_run(store, run)
     else:
-        found_run = evaluate(options["model"], options["new_tasks"], **_evaluate_options({**options, "store": store}))
-    if options["of_answers"]:
-        again = {name: value for name, value in _evaluate_options(options).items() if name in ASKED_AGAIN}
+        found_run = evaluate(
+            model, new_tasks, **_evaluate_options({**options, "num_fewshot": num_fewshot, "store": store})
+        )
+    if of_answers:
+        again = _evaluate_options({name: value for name, value in options.items() if name in ASKED_AGAIN})
         audits = audit_answer_calibration(found_run, tasks, announce=_announcer(options), **again)
     else:
         audits = auditing.audit_calibration(found_run, tasks)
-    _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_document(audits))
+    _print(output, options, audits, calibration_document(audits))
 
 
 @audit.command()
@@ -216,8 +248,6 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
 @json_option
 def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
     """Measure how unequally a stored RUN's generated answers name genders and races, by HELM's lists and rule."""
-    from dataclasses import asdict
-
     from assaymark.audit.bias import audit_bias
     from assaymark.audit.documents import bias_document
     from assaymark.runs.stored import open_run
@@ -225,7 +255,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
     opened = open_run(store, run)
     audits = audit_bias(opened.store, opened.id, tasks)
     if as_json:
-        print_json([asdict(each) for each in audits])
+        print_json(audits)
     else:
         print_rich(bias_document(audits))
 
@@ -249,8 +279,6 @@ def toxicity(
 
     Numbers of different scorers are not comparable, so the scorer is a part of each name.
     """
-    from dataclasses import asdict
-
     from assaymark.audit.documents import toxicity_document
     from assaymark.audit.toxicity import audit_toxicity, profanity_scorer, scored_toxicity
     from assaymark.runs.stored import open_run
@@ -269,7 +297,7 @@ def toxicity(
         name = f"{Path(scorer).name} {classifier.label} {classifier.digest}"
         audits = audit_toxicity(opened.store, opened.id, tasks, classifier.probabilities, name)
     if as_json:
-        print_json([asdict(each) for each in audits])
+        print_json(audits)
     else:
         print_rich(toxicity_document(audits))
 
@@ -284,7 +312,17 @@ def toxicity(
 @store_option
 @output_option
 @json_option
-def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str | None, **options: Any) -> None:
+def efficiency(
+    model: str,
+    lengths: str,
+    answers: str,
+    repeats: int,
+    store: str | None,
+    *,
+    model_args: str,
+    output: Path | None,
+    **options: object,
+) -> None:
     """Measure what answers of MODEL cost on this machine: seconds of a prompt, and of each token of an answer.
 
     Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only. Both
@@ -298,18 +336,18 @@ def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str 
     from assaymark.runs.stored import stored_line
     from assaymark.store import Store
 
-    check_ending(options["output"])
+    check_ending(output)
     n_prompts, n_answers = _whole_numbers(lengths, "lengths"), _whole_numbers(answers, "answers")
     announce = _announcer(options)
     with (
-        contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened,
+        contextlib.closing(model_of(model, {"model_args": model_args or {}})) as opened,
         Store.open(store) as opened_store,  # before what is measured: it may not be writable
     ):
         fit = audit_efficiency(opened, n_prompts, n_answers, repeats, announce)
         settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}
         audit_id = store_efficiency(opened_store, opened, fit, settings, typed_command())
         announce(stored_line(opened_store, audit_id, "audit"))
-    _print(options, fit.to_json(), efficiency_document(fit))
+    _print(output, options, fit.to_json(), efficiency_document(fit))
 
 
 def _whole_numbers(text: str, name: str) -> list[int]:
@@ -319,7 +357,7 @@ def _whole_numbers(text: str, name: str) -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _evaluate_options(options: Mapping[str, object]) -> dict[str, Any]:
+def _evaluate_options(options: Mapping[str, object]) -> "EvaluateOptions":
     shared = {name: value for name, value in options.items() if name != "seed"}  # in an audit, the seed of the shuffles
     return {**evaluate_options(shared), "command": typed_command()}
 
@@ -329,11 +367,11 @@ def _announcer(options: Mapping[str, object]) -> Callable[[str], None]:
     return lambda line: None if quiet else echo(line, err=True)
 
 
-def _print(options: Mapping[str, Any], content: JsonValue, view: "Document") -> None:
+def _print(output: Path | None, options: Mapping[str, object], content: object, view: "Document") -> None:
     from assaymark.audit.auditing import write_json
 
-    if options["output"] is not None:
-        echo(f"wrote {write_json(options['output'], content)}", err=True)
+    if output is not None:
+        echo(f"wrote {write_json(output, content)}", err=True)
     if options["as_json"]:
         print_json(content)
     else:

@@ -44,7 +44,6 @@ def diagnose(
     from assaymark.audit.auditing import check_ending, write_json
     from assaymark.audit.diagnosing import diagnose as diagnose_run
     from assaymark.audit.documents import diagnosis_document
-    from assaymark.audit.stored import plain
     from assaymark.runs.stored import open_run
 
     check_ending(output)
@@ -55,10 +54,9 @@ def diagnose(
         announce=lambda line: None if quiet or as_json else echo(line, err=True),
         **evaluation,
     )  # fmt: skip
-    content = plain(diagnoses)
     if output is not None:
-        echo(f"wrote {write_json(output, content)}", err=True)
+        echo(f"wrote {write_json(output, diagnoses)}", err=True)
     if as_json:
-        print_json(content)
+        print_json(diagnoses)
     else:
         print_rich(diagnosis_document(diagnoses))

@@ -1,11 +1,11 @@
 """`assaymark task`: write a task file, check it before it is run, look at its questions, and seal its rows."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.records.json_values import dataclass_of
 from assaymark.runs.run_options import declared_option
 from assaymark.runs.targets import F
 
@@ -48,7 +48,7 @@ def check(
         name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers, store=store
     )
     if as_json:
-        print_json(checked.to_json())
+        print_json(checked)
     else:
         for fact, value in checked.facts.items():
             echo(f"{fact:<22} {value}")
@@ -93,7 +93,7 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
 @declared_option("skip_bad_rows", help="Leave out rows that cannot be read, here and in every run of the task.")
 @declared_option("answers")
 @json_option
-def init(source: str, *, as_json: bool, **options: Any) -> None:
+def init(source: str, *, as_json: bool, **options: object) -> None:
     """Write the task file of your data (CSV, JSON lines, Parquet, a folder, or a Hub id), to be edited.
 
     What the columns mean is guessed and printed. With --like mmlu the task has that benchmark's prompt, shots and
@@ -101,9 +101,9 @@ def init(source: str, *, as_json: bool, **options: Any) -> None:
     """
     from assaymark.runs.task_init import InitOptions, init_task
 
-    written = init_task(source, InitOptions(**options))
+    written = init_task(source, dataclass_of(InitOptions, options))
     if as_json:
-        print_json(written.to_json())
+        print_json(written)
     else:
         for line in written.lines():
             echo(line)
@@ -137,7 +137,7 @@ def _data_options(command: F) -> F:
 @_data_options
 @store_option
 @json_option
-def seal(name: str, *, store: str | None, as_json: bool, **options: Any) -> None:
+def seal(name: str, *, store: str | None, as_json: bool, **options: object) -> None:
     """Withhold a task's rows from everybody but you, and write a commitment to them that you can publish.
 
     Pages, static sites, reports, model cards and exports of the store show scores of the task and no row of it, in
@@ -146,7 +146,7 @@ def seal(name: str, *, store: str | None, as_json: bool, **options: Any) -> None
     """
     from assaymark.runs.sealing import SealOptions, seal_task
 
-    sealed = seal_task(name, SealOptions(**options), store)
+    sealed = seal_task(name, dataclass_of(SealOptions, options), store)
     if as_json:
         print_json(sealed.to_json())
         return
@@ -171,14 +171,14 @@ def seal(name: str, *, store: str | None, as_json: bool, **options: Any) -> None
 @_output_folder
 @_data_options
 @store_option
-def reveal(name: str, *, seal_file: Path, preview: bool, store: str | None, **options: Any) -> None:
+def reveal(name: str, *, seal_file: Path, preview: bool, store: str | None, **options: object) -> None:
     """Write a sealed task's rows with their salts, so that anybody can verify them.
 
     The store shows the rows from then on, unless it is the preview alone.
     """
     from assaymark.runs.sealing import SealOptions, reveal_task
 
-    revealed = reveal_task(name, seal_file, SealOptions(**options), store, preview_only=preview)
+    revealed = reveal_task(name, seal_file, dataclass_of(SealOptions, options), store, preview_only=preview)
     echo(f"{revealed.file}: {revealed.n_rows:,} rows of {revealed.task}")
     if revealed.is_whole:
         echo("pages, reports and exports of the store show these rows from now on")

@@ -1,7 +1,6 @@
 """`assaymark host MODEL`: answer an OpenAI-compatible API with a local model."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -32,7 +31,20 @@ from assaymark.errors import MissingExtra, UsageError
 @click.option("--api_key", multiple=True, metavar="KEY|@FILE", help="Key that requests need; repeatable.")
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that clients may use; repeatable.")
 @click.option("--model_args", metavar="A=1,B=2", help="Arguments of the model: dtype, device, max_length, n_slots ...")
-def host(model: str, host: str, port: int, name: str | None, queue: int, model_args: str | None, **others: Any) -> None:
+def host(
+    model: str,
+    host: str,
+    port: int,
+    name: str | None,
+    queue: int,
+    model_args: str | None,
+    *,
+    max_tokens: int | None,
+    chat_bos: bool,
+    read_timeout: float,
+    api_key: tuple[str, ...],
+    allow_host: tuple[str, ...],
+) -> None:
     """Answer an OpenAI-compatible API with MODEL, a folder or Hub id.
 
     POST /v1/chat/completions and /v1/completions, as streams too, with log-probabilities; GET /v1/models and /health.
@@ -49,15 +61,13 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
     from assaymark.models.create import create_model
     from assaymark.models.local.local_model import LocalModel
 
-    keys = tuple(_key(key_text) for key_text in others["api_key"])
-    names = names_for(host, others["allow_host"], has_key=bool(keys))
+    keys = tuple(_key(key_text) for key_text in api_key)
+    names = names_for(host, allow_host, has_key=bool(keys))
     created = create_model("hf", model_args, pretrained=model)
     if not isinstance(created, LocalModel):
         raise UsageError(f"{model} is not a local model")
     with listen(host, port) as listening:
-        hosted = HostedModel(
-            created, name or Path(model).name or model, others["max_tokens"], chat_bos=others["chat_bos"]
-        )
+        hosted = HostedModel(created, name or Path(model).name or model, max_tokens, chat_bos=chat_bos)
         app = create_app(hosted, HostSettings(keys, names, queue))
         address, number = listening.getsockname()[:2]
         host_text = f"[{address}]" if ":" in address else address
@@ -70,7 +80,7 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
             app,
             listening,
             lambda: echo("\nfinishing requests in progress; Ctrl-C again stops at once", err=True),
-            read_seconds=others["read_timeout"],
+            read_seconds=read_timeout,
             log=lambda line: echo(line, err=True),
         )
     created.close()

@@ -1,7 +1,7 @@
 """`assaymark judge`: a model judges stored answers; agreement with people; a panel of judges; prompt injections."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -83,7 +83,27 @@ def judge() -> None:
 @click.option("--no_wait", is_flag=True, help="Exit with code 4 if another process is judging the same.")
 @store_option
 @json_option
-def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **parameters: Any) -> int:
+def run_command(
+    runs: tuple[str, ...],
+    judge_model: str,
+    *,
+    is_plan: bool,
+    as_json: bool,
+    model_args: str,
+    max_tokens: int,
+    seed: int,
+    quiet: bool,
+    prompt: str | None,
+    reference: str | None,
+    tasks: tuple[str, ...],
+    limit: int | None,
+    workers: int,
+    price: str | None,
+    prices: str | None,
+    max_cost: float | None,
+    no_wait: bool,
+    store: str | None,
+) -> int:
     """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
 
     Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
@@ -93,28 +113,24 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
     from assaymark.models.cost.prices import parse_price
     from assaymark.options.option import check_cost
 
-    price = parse_price(parameters["price"]) if parameters["price"] else None
-    if parameters["max_cost"] is not None:
-        check_cost(parameters["max_cost"])
-    shared = {
-        name: parameters[name]
-        for name in ("reference", "limit", "max_tokens", "seed", "model_args", "workers", "prices")
-    }
-    prompt = parameters["prompt"] or ("single" if len(runs) == 1 else "pair")
-    tasks = tuple(name for text in parameters["tasks"] for name in text.replace(",", " ").split())
+    if max_cost is not None:
+        check_cost(max_cost)
     options = JudgeOptions(
-        prompt, tasks=tasks, price=price, most_cost=parameters["max_cost"], wait=not parameters["no_wait"], **shared
-    )
+        prompt or ("single" if len(runs) == 1 else "pair"),
+        tasks=tuple(name for text in tasks for name in text.replace(",", " ").split()),
+        reference=reference, limit=limit, max_tokens=max_tokens, seed=seed, model_args=model_args, workers=workers,
+        price=parse_price(price) if price else None, prices=prices, most_cost=max_cost, wait=not no_wait,
+    )  # fmt: skip
     if is_plan:
-        _print_forecast(plan_judging(judge_model, runs, options, store=parameters["store"]), options, as_json=as_json)
+        _print_forecast(plan_judging(judge_model, runs, options, store=store), options, as_json=as_json)
         return 0
-    is_quiet = parameters["quiet"] or as_json
+    is_quiet = quiet or as_json
     observe = None if is_quiet else _Lines()
     audit = judge_runs(
         judge_model,
         runs,
         options,
-        store=parameters["store"],
+        store=store,
         announce=lambda line: None if is_quiet else echo(line, err=True),
         observe=observe,
         command=typed_command(),
@@ -138,12 +154,11 @@ class _Lines:
 
 
 def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool) -> None:
-    from dataclasses import asdict
 
     from assaymark.judges.documents import forecast_lines
 
     if as_json:
-        print_json(asdict(work))
+        print_json(work)
         return
     for line in forecast_lines(work, options.price):
         echo(line)
@@ -162,24 +177,34 @@ def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool)
 )
 @store_option
 @json_option
-def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> None:
+def agreement(
+    judging: str,
+    human: str,
+    *,
+    as_json: bool,
+    without: tuple[str, ...],
+    missing: tuple[str, ...],
+    columns: tuple[str, ...],
+    human_columns: tuple[str, ...],
+    judge_model: str | None,
+    store: str | None,
+) -> None:
     """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
 
     JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
     are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
     """
     from assaymark.arena.rate_votes import columns_of
-    from assaymark.judges.grades import are_grades, grade_report_document, grade_report_json, judge_grade_agreement
-    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_document, report_json
+    from assaymark.judges.grades import are_grades, grade_report_document, judge_grade_agreement
+    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_document
 
-    columns, human_columns = (columns_of(parameters[name]) or None for name in ("columns", "human_columns"))
-    options = VoteFileOptions(columns, human_columns, parameters["missing"], parameters["without"])
-    if are_grades(judging, options, store=parameters["store"]):
-        grades = judge_grade_agreement(judging, human, options, store=parameters["store"])
-        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_document(grades))
+    options = VoteFileOptions(columns_of(columns) or None, columns_of(human_columns) or None, missing, without)
+    if are_grades(judging, options, store=store):
+        grades = judge_grade_agreement(judging, human, options, store=store)
+        print_json(grades) if as_json else print_rich(grade_report_document(grades))
         return
-    report = judge_agreement(judging, human, options, judge_model=parameters["judge_model"], store=parameters["store"])
-    print_json(report_json(report)) if as_json else print_rich(report_document(report))
+    report = judge_agreement(judging, human, options, judge_model=judge_model, store=store)
+    print_json(report) if as_json else print_rich(report_document(report))
 
 
 @judge.command()
@@ -189,29 +214,37 @@ def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> 
 )
 @click.option("--questions", type=click.IntRange(1), metavar="N", help="Only the first N questions.")
 @json_option
-def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: Any) -> None:
+def injections(
+    judge_model: str,
+    *,
+    as_json: bool,
+    quiet: bool,
+    model_args: str,
+    max_tokens: int,
+    seed: int,
+    prompts: tuple[str, ...],
+    questions: int | None,
+) -> None:
     """Measure how often a judge rewards answers that only ask for a good verdict, by judge prompt.
 
     Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,
     beside an honest answer.
     """
-    from dataclasses import asdict
-
     from assaymark.judges.documents import injection_document
     from assaymark.judges.injections import judge_injections, n_injections
 
     if not quiet and not as_json:
         n, n_questions = n_injections()
-        echo(f"{n} injections with {min(parameters['questions'] or n_questions, n_questions)} questions", err=True)
+        echo(f"{n} injections with {min(questions or n_questions, n_questions)} questions", err=True)
     rates = judge_injections(
         judge_model,
-        parameters["prompts"],
-        model_args=parameters["model_args"],
-        n_questions=parameters["questions"],
-        seed=parameters["seed"],
-        max_tokens=parameters["max_tokens"],
+        prompts,
+        model_args=model_args,
+        n_questions=questions,
+        seed=seed,
+        max_tokens=max_tokens,
     )
-    print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_document(rates))
+    print_json(rates) if as_json else print_rich(injection_document(rates))
 
 
 @judge.command()
@@ -220,10 +253,8 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
 @json_option
 def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
     """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
-    from dataclasses import asdict
-
     from assaymark.judges.documents import panel_document
     from assaymark.judges.panel import judge_panel
 
     rows, summaries = judge_panel(judgings, store)
-    print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_document(rows, summaries))
+    print_json(summaries) if as_json else print_rich(panel_document(rows, summaries))

@@ -1,7 +1,7 @@
 """`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -105,20 +105,30 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
 @click.option("--csv", "as_csv", is_flag=True, help="Print every matching row as CSV, not rounded.")
 @store_option
 @json_option
-def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
+def query(
+    path: str,
+    words: tuple[str, ...],
+    store: str | None,
+    as_json: bool,
+    *,
+    sort: str,
+    hide: tuple[str, ...],
+    limit: int,
+    as_csv: bool,
+) -> None:
     """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
     from assaymark.leaderboard.exports import rows_csv, shown_json
     from assaymark.leaderboard.query_table import found_rows, rows_document
 
-    if as_json and options["as_csv"]:
+    if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")
-    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), options["sort"], options["hide"])
+    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), sort, hide)
     if as_json:
         print_json([shown_json(row, columns) for row in rows])
-    elif options["as_csv"]:
+    elif as_csv:
         echo(rows_csv(rows, columns), nl=False)
     else:
-        print_rich(rows_document(columns, rows[: options["limit"]]))
+        print_rich(rows_document(columns, rows[:limit]))
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
 
 

@@ -31,7 +31,11 @@ def guide(capability: str | None, as_json: bool) -> None:
         return
     sections = every() if capability is None else (guide_section(capability),)
     if as_json:
-        print_json([_as_json(section) for section in sections])
+        print_json([
+            {"capability": each.capability.key, "title": each.capability.title, "advice": each.capability.advice,
+             "suggested": each.capability.suggested or None, "benchmarks": each.entries}
+            for each in sections
+        ])  # fmt: skip
     elif capability is None:
         print_rich(_overview(sections))
         echo("More about one: assaymark guide maths", err=True)
@@ -39,15 +43,6 @@ def guide(capability: str | None, as_json: bool) -> None:
         print_rich(_of_section(sections[0]))
         if sections[0].entries:
             echo(f"A benchmark's prompt, metric and faults: assaymark explain {sections[0].entries[0].task}", err=True)
-
-
-def _as_json(section: "GuideSection") -> dict[str, object]:
-    from dataclasses import asdict
-
-    capability = section.capability
-    return {"capability": capability.key, "title": capability.title, "advice": capability.advice,
-            "suggested": capability.suggested or None,
-            "benchmarks": [asdict(entry) for entry in section.entries]}  # fmt: skip
 
 
 def _overview(sections: "Sequence[GuideSection]") -> "Document":

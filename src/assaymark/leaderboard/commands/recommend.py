@@ -1,7 +1,7 @@
 """`assaymark recommend --for maths,instructions`: which model for what, by the evidence there is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 @click.option("--top", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="Models to list.")
 @store_option
 @json_option
-def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> None:
+def recommend(
+    wanted: str,
+    store: str | None,
+    as_json: bool,
+    *,
+    max_params: float | None,
+    licence: str,
+    where: str,
+    boards: tuple[str, ...],
+    tables: tuple[str, ...],
+    top: int,
+) -> None:
     """Rank models by the benchmarks that measure what is requested, with the reason for each.
 
     The evidence is that of the store's runs, of the published tables that are named, and of the store's arena: votes on
@@ -42,9 +53,9 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
     )
 
     names = tuple(name.strip() for name in wanted.split(",") if name.strip())
-    site = _site(options["boards"], options["tables"], store)
+    site = _site(boards, tables, store)
     sources = sources_of(site)
-    requested = Requested(names, options["max_params"], options["licence"].strip(), options["where"], options["top"])
+    requested = Requested(names, max_params, licence.strip(), where, top)
     recommendation = find(sources, requested, votes_of(site))
     if as_json:
         print_json(recommendation_json(recommendation))

@@ -4,7 +4,7 @@ Submissions, chats, traces and pages of installed packages are registered by the
 """
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -33,7 +33,7 @@ all_runs_option = click.option(
 @all_runs_option
 @served_options
 @store_option
-def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
+def serve(boards: tuple[str, ...], store: str | None, *, show_gated: bool, all_runs: bool, **options: object) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
     With BOARD.yaml files, pages of runs, models, comparisons and recommendations show the runs of these boards, as
@@ -47,7 +47,7 @@ def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
 
     where = Where.of(options)
     features = served_features({**options, "boards": boards}, store)
-    site = open_site(boards, store, show_gated=options["show_gated"], all_runs=options["all_runs"])
+    site = open_site(boards, store, show_gated=show_gated, all_runs=all_runs)
     serve_features(
         [board_feature(site), *features, *_registered_pages(store, site)],
         where,

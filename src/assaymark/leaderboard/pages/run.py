@@ -78,7 +78,7 @@ class RunPage:
             "command": self.command,
             "plan": _shown_plan(row.plan),
             "estimates": [plain(estimate) for estimate in (*self.headline, *self.others)],
-            **({"perturbed": [score.to_json() for score in self.perturbed]} if self.perturbed else {}),
+            **({"perturbed": plain(self.perturbed)} if self.perturbed else {}),
             "notes": list(self.notes),
             "attempts": [plain(attempt) for attempt in self.attempts],
         }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from fastapi import HTTPException, Request, Response
 
-from assaymark.leaderboard.routes.queue_app import QueueApp, wants_json
+from assaymark.leaderboard.routes.queue_app import QueueApp
 from assaymark.leaderboard.submission.choices import is_model_name
 from assaymark.leaderboard.submission.moderation import Moderation
 from assaymark.leaderboard.submission.queue import SubmissionQueue
@@ -17,6 +17,7 @@ from assaymark.leaderboard.submission.queue_rows import FlagReply, FlagRow, LogE
 from assaymark.records import JsonValue
 from assaymark.web.accounts import Account
 from assaymark.web.posts import Form, Posted
+from assaymark.web.render import wants_json
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from assaymark.errors import AssaymarkError, DataError, Retryable, UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.pages.queue import problems_json, queue_page, submission_page, submit_page
 from assaymark.leaderboard.routes.flags import add_flags, add_moderation
-from assaymark.leaderboard.routes.queue_app import QueueApp, wants_json
+from assaymark.leaderboard.routes.queue_app import QueueApp
 from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
 from assaymark.leaderboard.submission.choices import SubmissionProblem, read_choices
 from assaymark.leaderboard.submission.moderation import Moderation
@@ -33,6 +33,7 @@ from assaymark.web.accounts import COOKIE, Accounts, AccountTokens
 from assaymark.web.app import Feature
 from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
+from assaymark.web.render import wants_json
 from assaymark.web.secret import server_secret
 from assaymark.web.security import safe_path
 

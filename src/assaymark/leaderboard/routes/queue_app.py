@@ -58,8 +58,3 @@ class QueueApp:
         if not least <= len(value) <= LONGEST_TEXT:
             raise HTTPException(400, f"'{name}' has {len(value)} characters; expected {least} to {LONGEST_TEXT:,}")
         return value
-
-
-def wants_json(request: Request) -> bool:
-    """Return whether the JSON twin of a page is requested."""
-    return request.url.path.endswith(JSON)

@@ -13,9 +13,8 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.submission import queue_claims
@@ -31,6 +30,7 @@ from assaymark.leaderboard.submission.tables import flags, jobs, models_seen, mo
 from assaymark.records import content_hash
 from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
+from assaymark.store.schema import StoredRow
 
 MOST_ADVANCE = 5.0  # turns, by votes
 RECENT = 50  # finished jobs whose mean duration is used
@@ -158,7 +158,7 @@ class SubmissionQueue:
         return n_votes
 
     @staticmethod
-    def _locked(connection: Connection, submission: str) -> Row[Any]:
+    def _locked(connection: Connection, submission: str) -> StoredRow:
         row = connection.execute(
             select(submissions).where(submissions.c.id == submission).with_for_update()
         ).one_or_none()
@@ -322,7 +322,7 @@ def _advance(n_votes: int) -> float:
     return min(MOST_ADVANCE, math.log2(1 + n_votes))
 
 
-def _submission(row: Any) -> SubmissionRow:
+def _submission(row: StoredRow) -> SubmissionRow:
     values = {name: getattr(row, name) for name in _NEW}
     values["facts"] = json.loads(row.facts)
     return SubmissionRow(

@@ -6,8 +6,6 @@ the epoch: a worker that was suspended past its lease changes nothing more. A jo
 before pending ones, so that what was begun is finished; after `MOST_ATTEMPTS` it is given up.
 """
 
-from typing import Any
-
 from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -48,7 +46,9 @@ def _candidates(connection: Connection) -> tuple[ColumnElement[bool], ColumnElem
     return lapsed, (jobs.c.state == "pending") & (jobs.c.not_before <= now)
 
 
-def _take(connection: Connection, candidates: ColumnElement[bool], owner: str, seconds: float) -> ReturningUpdate[Any]:
+def _take(
+    connection: Connection, candidates: ColumnElement[bool], owner: str, seconds: float
+) -> ReturningUpdate[object]:
     first = (
         select(jobs.c.id)
         .where(candidates)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from assaymark.records import BlindScore, Estimate, EstimateDetails
+from assaymark.records import BlindScore, CalibrationDetails, Estimate
 from assaymark.results.evidence.groups import GroupCell
 from assaymark.results.evidence.records import ScoreRow
 from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
@@ -76,7 +76,7 @@ def with_baselines(
     """
     extended: list[Estimate] = []
     for estimate in estimates:
-        own: EstimateDetails = {}
+        own: CalibrationDetails = {}
         if estimate.details.get("kind") == "task":
             own = _of_task(estimate, constant, blind)
         extended.append(replace(estimate, details={**estimate.details, **own}) if own else estimate)
@@ -85,10 +85,10 @@ def with_baselines(
 
 def _of_task(
     estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, BlindScore]]
-) -> EstimateDetails:
+) -> CalibrationDetails:
     if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
         return {}
-    details: EstimateDetails = {}
+    details: CalibrationDetails = {}
     best = constant.best(estimate.task)
     if best is not None:
         details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from assaymark.errors import UnknownName, UsageError
 from assaymark.options.plans import compared_settings, headings
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
+from assaymark.records.json_values import json_fields
 from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.baselines import ConstantAnswers, with_baselines
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
@@ -222,7 +223,7 @@ def save_summary_of(
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
     own = {name: value for name, value in facts.items() if name != SUMMARY_DUE}
     if perturbed.copies:
-        own[PERTURBED] = [each.to_json() for each in perturbed.results(tasks, groups_from(facts))]
+        own[PERTURBED] = [json_fields(each) for each in perturbed.results(tasks, groups_from(facts))]
     store.save_estimates(run_id, estimates, own)
     return estimates
 

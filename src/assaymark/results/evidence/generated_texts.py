@@ -5,10 +5,10 @@ scores (a conversation that needs a judge) there is nothing else to show.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from assaymark.documents.numbers import counted
-from assaymark.records import IN_REASONING, JsonValue
+from assaymark.records import IN_REASONING
 from assaymark.store.rows import GeneratedRow
 
 MOST_LINES = 5  # tasks with answers cut off that are listed one by one
@@ -52,11 +52,6 @@ def answers_by_turn(rows: Sequence[GeneratedRow]) -> list[TurnAnswers]:
             ends,
         )
     return list(by_turn.values())
-
-
-def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]]:
-    """Return the answers of each task and turn as JSON with stable keys."""
-    return [{**asdict(each), "mean_tokens": each.mean_tokens} for each in answers]
 
 
 def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, is_finished: bool) -> list[str]:

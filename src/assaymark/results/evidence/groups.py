@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from assaymark.records import Estimate, EstimateDetails
+from assaymark.records import Estimate, EstimateDetails, LmEvalDetails
 from assaymark.results.evidence.records import GroupSummaryInput, score_number
 from assaymark.statistics import lm_eval_errors
 from assaymark.statistics.estimate import IntervalEstimate
@@ -235,7 +235,7 @@ def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> EstimateDe
     return {} if brier is None else {"brier": brier}
 
 
-def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> EstimateDetails:
+def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> LmEvalDetails:
     known = [cell for cell in cells if cell.details.get("lm_eval_value") is not None]
     if not known:
         return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}

@@ -7,7 +7,7 @@ settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import SupportsFloat
 
 from assaymark.errors import DataError
@@ -159,10 +159,6 @@ class PerturbedScore:
     is_share: bool  # all values are in [0, 1]
     n_tasks: int = 1
     confidence: float = 0.95
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return the fields as a run's facts keep them."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 from assaymark.errors import DataError, UnknownName
 from assaymark.limits.characters import exception_text
-from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
+from assaymark.records import CalibrationDetails, Estimate, EstimateDetails, JsonValue, SampleDetails, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput, score_number
 from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, find_metric, is_auxiliary, is_higher_better
@@ -46,7 +46,7 @@ Scored = Mapping[tuple[str, str], Sequence[ScoreRow]]  # by filter and metric
 NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is not used
 
 
-def calibration_details(own: Scored) -> EstimateDetails:
+def calibration_details(own: Scored) -> CalibrationDetails:
     """Return a task's calibration details; empty where it has no choices, or not all of their probabilities are known.
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
@@ -56,7 +56,7 @@ def calibration_details(own: Scored) -> EstimateDetails:
     if not brier or any(row.value is None and row.parts is None for row in confidence):
         return {}  # also if some samples have them: those with every letter in a server's list are no random ones
     pairs = [row.parts for row in confidence if row.parts is not None]
-    details: EstimateDetails = {"brier": sum(brier) / len(brier)}
+    details: CalibrationDetails = {"brier": sum(brier) / len(brier)}
     if pairs:
         confidences, right = ([score_number(pair[at]) for pair in pairs] for at in (0, 1))
         error = calibration_error(confidences, right, draws=NULL_DRAWS)
@@ -187,16 +187,16 @@ def _shared_details(task: TaskSummaryInput, own: Scored) -> EstimateDetails:
         details["copy_of"] = task.copy_of
     if task.n_skipped:
         details |= {"n_skipped": task.n_skipped, "first_skipped": task.first_skipped}
-    return details | _absent_golds(task.name, own) | calibration_details(own)
+    return {**details, **_absent_golds(task.name, own), **calibration_details(own)}
 
 
-def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
+def _first_tokens(rows: Sequence[ScoreRow]) -> SampleDetails:
     """Return how many choices were outside a server's most probable first tokens; empty where none was scored so."""
     own = [row for row in rows if _detail(row, "first_token", default=False)]
     return {"n_first_token": len(own), "n_outside": sum(_count(row, "n_outside", 0) for row in own)} if own else {}
 
 
-def _equal_by(rows: Sequence[ScoreRow]) -> EstimateDetails:
+def _equal_by(rows: Sequence[ScoreRow]) -> SampleDetails:
     """Return how many right answers are not the reference to the letter, by what differs; empty without any."""
     stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
     names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
@@ -204,7 +204,7 @@ def _equal_by(rows: Sequence[ScoreRow]) -> EstimateDetails:
     return {"equal_by": dict(counts.most_common())} if counts else {}
 
 
-def _absent_golds(name: str, own: Scored) -> EstimateDetails:
+def _absent_golds(name: str, own: Scored) -> SampleDetails:
     """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
     absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
@@ -276,7 +276,7 @@ def _estimate(
     )
 
 
-def _first_error(rows: Sequence[ScoreRow]) -> EstimateDetails:
+def _first_error(rows: Sequence[ScoreRow]) -> SampleDetails:
     """Return the error of the first failed request, in one line; empty where none failed."""
     errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
     message = next((str(error) for error in errors if error), None)
@@ -284,7 +284,7 @@ def _first_error(rows: Sequence[ScoreRow]) -> EstimateDetails:
 
 
 def _interval(
-    metric: MetricInput, rows: Sequence[ScoreRow], items: Sequence[Any], confidence: float
+    metric: MetricInput, rows: Sequence[ScoreRow], items: aggregate.Items, confidence: float
 ) -> IntervalEstimate | None:
     """Return our value and interval, by a method that fits the metric's aggregation."""
     if not items:
@@ -316,7 +316,7 @@ def _interval(
     return IntervalEstimate(value, None, None, None, "none", len(items), confidence)
 
 
-def _is_share_of_parts(metric: MetricInput, items: Sequence[Any]) -> bool:
+def _is_share_of_parts(metric: MetricInput, items: aggregate.Items) -> bool:
     """Return whether each sample has several parts that are right or wrong, all of which are counted (IFEval's)."""
     facts = find_metric(metric.name)
     return (

@@ -8,6 +8,7 @@ same questions.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from assaymark.documents.blocks import Block, Paragraph, table
 from assaymark.documents.numbers import counted, shown_interval, shown_value
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.evidence.composites import SuiteRows, member_scores
@@ -76,49 +77,32 @@ def _rates(name: str, runs: Sequence[BoardRun], confidence: float) -> WinRates:
     ]
     if holes:
         return WinRates(name, wanted, who, why=", ".join(holes))
-    table = [[of_run[column] for of_run in columns] for column in wanted]
-    return WinRates(name, wanted, who, tuple(estimate_win_rates(table, confidence)))
+    values = [[of_run[column] for of_run in columns] for column in wanted]
+    return WinRates(name, wanted, who, tuple(estimate_win_rates(values, confidence)))
 
 
-def win_rate_lines(suites: Sequence[WinRates]) -> list[str]:
-    """Return a line per suite and run, the best first."""
-    lines = []
+def win_rate_blocks(suites: Sequence[WinRates]) -> list[Block]:
+    """Return a table per suite, the best run first; of a suite without win rates why there are none."""
+    blocks: list[Block] = []
     for rates in suites:
-        lines.append(_title(rates))
-        for label, run_id, value, interval in _ranked(rates):
-            lines.append(f"  {label} ({run_id}): {value}" + (f" (95%: {interval})" if interval else ""))
-    return lines
-
-
-def win_rates_markdown(suites: Sequence[WinRates]) -> str:
-    """Return a table per suite, the best run first; empty where there is none."""
-    parts = []
-    for rates in suites:
-        parts.append(f"**{_title(rates)}**\n")
-        rows = [f"| {label} ({run_id}) | {value} | {interval} |" for label, run_id, value, interval in _ranked(rates)]
-        if rows:
-            parts.append("\n".join(["| run | mean win rate | 95% interval |", "| --- | ---: | ---: |", *rows]) + "\n")
-    return "\n".join(parts)
+        ranked = sorted(zip(rates.runs, rates.rates, strict=False), key=lambda pair: -pair[1].value)
+        rows = [
+            (
+                f"{label} ({run_id})",
+                shown_value(rate.value, proportion=True),
+                shown_interval(rate.low, rate.high, proportion=True),
+            )
+            for (label, run_id), rate in ranked
+        ]
+        shown = [table(("run", "mean win rate", "95% interval"), rows)] if rows else []
+        blocks += [Paragraph(_title(rates), "verdict"), *shown]
+    return blocks
 
 
 def _title(rates: WinRates) -> str:
     if rates.why is not None:
         return f"{rates.suite}: no win rates, {rates.why}"
     return f"{rates.suite}: mean win rate over {counted(len(rates.columns), 'column')} among {len(rates.runs)} runs"
-
-
-def _ranked(rates: WinRates) -> list[tuple[str, str, str, str]]:
-    """Return label, run id, value and interval as text, the best first."""
-    ranked = sorted(zip(rates.runs, rates.rates, strict=False), key=lambda pair: -pair[1].value)
-    return [
-        (
-            label,
-            run_id,
-            shown_value(rate.value, proportion=True),
-            shown_interval(rate.low, rate.high, proportion=True),
-        )
-        for (label, run_id), rate in ranked
-    ]
 
 
 def win_rates_to_json(suites: Sequence[WinRates]) -> list[JsonValue]:

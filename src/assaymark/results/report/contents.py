@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assaymark.documents.blocks import Example, ExampleChoice
+from assaymark.documents.blocks import Example, Piece
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.results.comparison.compare import compare_runs, distinct_labels
@@ -18,14 +18,13 @@ from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import (
     choice_queries,
     deciding_score,
-    gold_indices,
     run_evidence,
     run_view,
     wrong_samples,
 )
 from assaymark.results.evidence.records import RunView, score_number
 from assaymark.results.views.cells import leaf_estimates, table_rows
-from assaymark.results.views.samples import shown_choices
+from assaymark.results.views.samples import example_choices, shortened
 from assaymark.scoring.metrics import CONFIDENCE
 from assaymark.statistics.calibration import CalibrationError, calibration_error
 from assaymark.store import RunRow, SampleRecord, Store
@@ -91,8 +90,12 @@ def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, 
     failed = [output.error for output in record.outputs if output.error]
     lines = [("failed", failed[0])] if failed else []
     if not failed and not choice_queries(record):
-        lines += [("answer", _shortened(output.text)) for output in record.outputs[:1] if output.text is not None]
-        lines += [("reference", _shortened(request.target))] if request.target else []
+        lines += [
+            ("answer", shortened(output.text, LONGEST_ANSWER))
+            for output in record.outputs[:1]
+            if output.text is not None
+        ]
+        lines += [("reference", shortened(request.target, LONGEST_ANSWER))] if request.target else []
     score = deciding_score(record)
     if score is not None and score.status is ScoreStatus.UNPARSED:
         lines.append(("score", "no answer could be parsed from it"))
@@ -100,29 +103,10 @@ def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, 
         lines.append((f"{labels[0]} answered", flip.first_answer))
     return Example(
         title=f"{request.task}, sample {request.sample_index}{confidence_note}",
-        prompt=_question(record),
-        choices=tuple(_choices(record)) if not failed else (),
+        prompt=(Piece(_question(record)),),
+        choices=example_choices(record, LONGEST_CHOICE) if not failed and len(choice_queries(record)) > 1 else (),
         lines=tuple(lines),
     )
-
-
-def _choices(record: SampleRecord) -> list[ExampleChoice]:
-    queries = choice_queries(record)
-    if len(queries) < 2:
-        return []
-    nats = {output.ask_index: output.total_nats for output in record.outputs}
-    score = deciding_score(record)
-    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
-    gold = gold_indices(record)
-    return [
-        ExampleChoice(
-            _shortened(text.strip(), LONGEST_CHOICE),
-            nats.get(query.index),
-            position == detail.get("picked"),
-            position in gold,
-        )
-        for position, (query, text) in enumerate(zip(queries, shown_choices(record), strict=True))
-    ]
 
 
 def _question(record: SampleRecord) -> str:
@@ -136,10 +120,6 @@ def _question(record: SampleRecord) -> str:
 def _confidence(record: SampleRecord) -> float | None:
     parts = next((score.parts for score in record.scores if score.metric == CONFIDENCE), None)
     return score_number(parts[0]) if parts else None
-
-
-def _shortened(text: str, longest: int = LONGEST_ANSWER) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 FEWEST_CALIBRATED = 100  # answers; a curve of fewer is mostly noise

@@ -1,12 +1,13 @@
 """The same questions in several prompt styles: one line per prompt style and number of shots."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from assaymark.documents.blocks import Block, Column, Heading, Paragraph, Table, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, shown_p
 from assaymark.records import Estimate, JsonValue
+from assaymark.records.json_values import json_of
 from assaymark.results.comparison.records import Comparison, Difference
 from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference
 from assaymark.results.estimate_texts import interval_text, shown_count, value_text
@@ -158,7 +159,7 @@ def style_lines_to_json(lines: Sequence[StyleLine]) -> list[Mapping[str, JsonVal
             "n_failed": line.estimate.n_failed,
             "share_without_letter": line.unparsed,
             "share_of_prompts_cut": line.truncated,
-            "difference": None if line.difference is None else asdict(line.difference),
+            "difference": json_of(line.difference),
             "p_adjusted": line.p_adjusted,
         }
         for line in lines

@@ -1,12 +1,10 @@
 """Rows of two compared runs side by side, and differences by part, as blocks and as JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from assaymark.documents.blocks import Block, Cell, Cells, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
-from assaymark.records import JsonValue
 from assaymark.results.comparison.document import shown_cells
 from assaymark.results.comparison.records import PairComparison
 from assaymark.results.comparison.row_pairs import PartDifference, RowPair
@@ -54,13 +52,3 @@ def parts_document(name: str, parts: Sequence[PartDifference], pair: PairCompari
     heading = Heading(f"Differences by {name}; p after Holm's correction over all of them", 4)
     body = [(part.part, part.line.metric, *shown_cells(part.line)[1:7]) for part in parts]
     return document(heading, table((name, "score", *pair.labels, *_HEADERS), body, n_text=2))
-
-
-def rows_to_json(rows: Sequence[RowPair]) -> JsonValue:
-    """Return the rows with stable names."""
-    return [{**asdict(row), "is_new_failure": row.is_new_failure} for row in rows]
-
-
-def parts_to_json(parts: Sequence[PartDifference]) -> JsonValue:
-    """Return the differences by part with stable names."""
-    return [{"part": part.part, **asdict(part.line), "gain": part.line.gain} for part in parts]

@@ -135,21 +135,6 @@ def interval_point(name: str, view: RunView, cell: Estimate | None) -> IntervalP
     return IntervalPoint(name, view.label, cell.value, cell.low, cell.high, cell.chance)
 
 
-def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
-    """Return the content of `run_document` as JSON values: every estimate of every run, proportions in [0, 1]."""
-    return {
-        "runs": [
-            {
-                "run_id": view.run_id,
-                "label": view.label,
-                "facts": dict(view.facts),
-                "estimates": [estimate_json(estimate) for estimate in view.estimates],
-            }
-            for view in views
-        ]
-    }
-
-
 def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
     """Return one estimate with stable keys, undefined as null."""
     details: Mapping[str, object] = estimate.details

@@ -2,46 +2,25 @@
 
 from collections.abc import Sequence
 
-from rich.console import RenderableType
-from rich.padding import Padding
-
-from assaymark.documents.terminal import Sized, Text, plain_table
+from assaymark.documents.blocks import Column, table
+from assaymark.documents.document import Document, document
 from assaymark.records import JsonValue
-from assaymark.results.model_names import names_apart, shortened_apart
+from assaymark.results.model_names import names_apart
 from assaymark.store.rows import RunRow
 
 HEADERS = ("run", "model", "tasks", "n-shot", "n", "limit", "status", "when")
-SHORTENED, COUNTS = frozenset({"model", "tasks"}), frozenset({"n-shot", "n", "limit"})
-SHORTEST, GAP = 8, 2  # columns
+NAMES, COUNTS = frozenset({"model", "tasks"}), frozenset({"n-shot", "n", "limit"})
 
 
-def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
+def run_list(rows: Sequence[RunRow]) -> Document:
     """Return the stored runs, one line each; names are shortened to the terminal's width."""
     models = names_apart({row.model for row in rows})
     cells = [_cells(row, models[row.model]) for row in rows]
     headers = [header for header in HEADERS if header != "limit" or any(cell["limit"] for cell in cells)]
-    widest = {header: max(len(header), *(len(cell[header]) for cell in cells)) for header in headers}
-
-    def laid_out(width: int) -> RenderableType:
-        fixed = sum(widest[header] for header in headers if header not in SHORTENED)
-        free = width - 2 - fixed - GAP * (len(headers) - 1)
-        model = max(SHORTEST, min(widest["model"], max(free - widest["tasks"], free // 3)))
-        longest = {"model": model, "tasks": max(SHORTEST, min(widest["tasks"], free - model))}
-        table = plain_table()
-        for header in headers:
-            folds = header == "status" and free < 2 * SHORTEST  # an id that is cut cannot be used
-            least = SHORTEST if folds else longest.get(header, widest[header])
-            table.add_column(
-                header, justify="right" if header in COUNTS else "left", no_wrap=not folds, min_width=least
-            )
-        short = {header: shortened_apart({cell[header] for cell in cells}, longest[header]) for header in longest}
-        for row, cell in zip(rows, cells, strict=True):
-            is_fine = row.status == "finished" and not row.n_failed
-            texts = [short[name][cell[name]] if name in short else cell[name] for name in headers]
-            table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(headers, texts, strict=True)))
-        return Padding(table, (0, 1), expand=False)
-
-    return Sized(laid_out)
+    columns = [
+        Column(header, "name" if header in NAMES else "number" if header in COUNTS else "text") for header in headers
+    ]
+    return document(table(columns, ([cell[header] for header in headers] for cell in cells)))
 
 
 def _cells(row: RunRow, model: str) -> dict[str, str]:
@@ -59,10 +38,6 @@ def _cells(row: RunRow, model: str) -> dict[str, str]:
         "status": status + failed,
         "when": row.updated_at[5:16].replace("T", " "),
     }
-
-
-def _style(header: str, is_fine: bool) -> str:
-    return "yellow" if header == "status" and not is_fine else ""
 
 
 def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:

@@ -5,17 +5,13 @@ It uses a `SampleRecord` alone, so it shows what was stored, whatever the task f
 A stored conversation for the terminal: the messages turn by turn, in full.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
-from assaymark.documents.terminal import Text, plain_table
+from assaymark.documents.blocks import Example, ExampleChoice, Mark, Piece
 from assaymark.records import (
     BOUND,
     IN_REASONING,
-    ImagePart,
     JsonValue,
     LoglikelihoodQuery,
     Output,
@@ -41,43 +37,39 @@ def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
     return [sorted(each, key=lambda record: record.request.turn) for each in by_sample.values()]
 
 
-def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None = None) -> RenderableType:
+def sample_example(turns: Sequence[SampleRecord], original: SampleRecord | None = None) -> Example:
     """Return a sample for display: a single turn by its prompt, a conversation by its messages.
 
     original: the unperturbed sample, of a perturbed copy.
     """
     if len(turns) == 1:
-        return sample_view(turns[0], original)
+        return _single_turn(turns[0], original)
     first, last = turns[0].request, turns[-1]
     is_whole = is_scored_as_a_whole(turns)
-    title = _title(last) if is_whole else Text(f"{first.task} {first.sample_index}", style="bold")
-    what = "answers" if is_whole else "turns"
-    parts: list[RenderableType] = [title.append(f"  {len(turns)} {what}", style="bold")]
+    lines: list[tuple[str, str]] = []
     n_shown = 0
     for record in turns:
         new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
-        parts += [_line(message.role, message.shown, "dim") for message in new if message.role != "assistant"]
+        lines += [(message.role, message.shown) for message in new if message.role != "assistant"]
         n_shown = len(record.request.messages)
         for output in record.outputs:
             if output.error is not None:
-                parts.append(_line("failed", output.error, "red"))
+                lines.append(("failed", output.error))
             else:
                 ending = _ENDINGS.get(output.finish_reason or "", "")
-                parts.append(_line(f"model{ending}", answer_text(output) or "(empty)", ""))
+                lines.append((f"model{ending}", answer_text(output) or "(empty)"))
         if record.request.target:
-            parts.append(_line("reference", record.request.target, "green"))
-    if is_whole:
-        parts += [_indented(reason, "red") for reason in reasons_of(last)]
-    return Padding(Group(*parts), (0, 0, 1, 0))
+            lines.append(("reference", record.request.target))
+    if not is_whole:
+        return Example(f"{first.task} {first.sample_index}", lines=tuple(lines), note=f"{len(turns)} turns")
+    note, mark = _outcome(last)
+    title = f"{last.request.task} {last.request.sample_index}"
+    return Example(title, lines=(*lines, *_reasons(last)), note=f"{note}  {len(turns)} answers", mark=mark)
 
 
 def is_scored_as_a_whole(turns: Sequence[SampleRecord]) -> bool:
     """Return whether of several answers only the last one has scores, which are those of the conversation."""
     return len(turns) > 1 and bool(turns[-1].scores) and not any(record.scores for record in turns[:-1])
-
-
-def _line(who: str, text: str, style: str) -> RenderableType:
-    return Padding(Text(f"{who}: ", style="bold").append(text, style=style or "not bold"), (0, 1, 0, 2))
 
 
 PROMPT_END = 600  # characters of the prompt that are shown
@@ -86,43 +78,42 @@ CONTEXT_BEFORE = 60  # characters shown before the position where the choices' c
 CONTEXT_SHOWN = 120  # characters shown from there
 
 
-def sample_view(record: SampleRecord, original: SampleRecord | None = None) -> RenderableType:
-    """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores.
+def _single_turn(record: SampleRecord, original: SampleRecord | None) -> Example:
+    """Return the prompt's end, choices with log-likelihoods, picked and right, scores.
 
     Of a perturbed copy the words that differ from the original are marked.
     """
     request = record.request
-    prompt = _indented(prompt_end(request.prompt), "dim") if original is None else _marked(record, original)
-    parts: list[RenderableType] = [_title(record), prompt]
+    lines: list[tuple[str, str]] = []
+    choices: tuple[ExampleChoice, ...] = ()
     if original is not None:
-        parts.append(_indented(f"unperturbed: {verdict_of(original)}", "yellow"))
+        lines.append(("unperturbed", verdict_of(original)))
     if request.images and str(request.images[0]) not in request.prompt:  # under a model's own mark for images
-        parts.append(_indented(f"images: {', '.join(map(str, request.images))}", "dim"))
+        lines.append(("images", ", ".join(map(str, request.images))))
     if any(output.error for output in record.outputs):
-        parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
+        lines += [("failed", output.error) for output in record.outputs if output.error]
     elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
-        parts.append(_choices(record))
-        parts += [_indented(line, "dim") for line in _rotations(record)]
+        choices = example_choices(record)
+        lines += [("log-likelihoods", _legend(record)), *_rotations(record)]
     else:
-        parts += [_indented(answer, "") for answer in _answers(record)]
+        lines += [("answer", answer) for answer in _answers(record)]
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
-            parts.append(_indented(f"reference: {shortened(request.target)}", "green"))
-        parts += [_indented(reason, "red") for reason in reasons_of(record)]
-        parts += [_indented(comment, "dim") for comment in _comments(record)]
-        parts += [_indented(f"flagged: {flags}", "yellow")] if (flags := flags_of_programs(record)) else []
-    return Padding(Group(*parts), (0, 0, 1, 0))
+            lines.append(("reference", shortened(request.target)))
+        lines += [*_reasons(record), *_comments(record)]
+        lines += [("flagged", flags)] if (flags := flags_of_programs(record)) else []
+    note, mark = _outcome(record)
+    title = f"{request.task} {request.sample_index}"
+    return Example(title, _prompt(record, original), choices, tuple(lines), note, mark)
 
 
-def _marked(record: SampleRecord, original: SampleRecord) -> Padding:
-    """Return the end of a copy's prompt with the changed words in bold and underlined."""
+def _prompt(record: SampleRecord, original: SampleRecord | None) -> tuple[Piece, ...]:
+    """Return the prompt's end; of a copy in pieces, with the changed words marked."""
     ending = prompt_end(record.request.prompt)
+    if original is None:
+        return (Piece(ending),)
     before = original.request.prompt
-    text = Text("")
-    for part in marked_texts(
-        before[-(len(ending) + len(before) // 10) :] if len(ending) < len(before) else before, ending
-    ):
-        text.append(part.text, style="bold underline yellow" if part.is_changed else "dim")
-    return Padding(text, (0, 1, 0, 2))
+    before = before[-(len(ending) + len(before) // 10) :] if len(ending) < len(before) else before
+    return tuple(Piece(part.text, "changed" if part.is_changed else "") for part in marked_texts(before, ending))
 
 
 def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -> dict[str, JsonValue]:
@@ -137,8 +128,27 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
         "prompt": request.prompt,
         "target": request.target,
         **({"tools": request.tools} if request.tools is not None else {}),
-        **({"images": [_image_json(image) for image in request.images]} if request.images else {}),
-        **({"original": _original_json(original)} if original is not None else {}),
+        **(
+            {
+                "images": [
+                    {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
+                    for image in request.images
+                ]
+            }
+            if request.images
+            else {}
+        ),
+        **(
+            {
+                "original": {
+                    "task": original.request.task,
+                    "prompt": original.request.prompt,
+                    "wrong": is_wrong(original),
+                }
+            }
+            if original is not None
+            else {}
+        ),
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
         "wrong": is_wrong(record),
@@ -156,14 +166,6 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
             for score in record.scores
         ],
     }
-
-
-def _original_json(original: SampleRecord) -> dict[str, JsonValue]:
-    return {"task": original.request.task, "prompt": original.request.prompt, "wrong": is_wrong(original)}
-
-
-def _image_json(image: ImagePart) -> dict[str, JsonValue]:
-    return {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
 
 
 def _query_json(query: Query) -> dict[str, JsonValue]:
@@ -196,51 +198,53 @@ def _score_text(score: Score) -> str:
     return " ".join([score.metric, *words, *([f"({score.filter})"] if score.filter != "none" else [])])
 
 
-def _title(record: SampleRecord) -> Text:
+def _outcome(record: SampleRecord) -> tuple[str, Mark]:
+    """Return what came of a sample: right or wrong, its scores, its shots, what was truncated."""
     request = record.request
     score = deciding_score(record)
-    text = Text(f"{request.task} {request.sample_index}", style="bold")
-    if score is None:
-        return text.append("  not scored", style="yellow")
-    if score.status is not ScoreStatus.SCORED:
-        return text.append(f"  {score.status}", style="yellow")
+    if score is None or score.status is not ScoreStatus.SCORED:
+        return "not scored" if score is None else str(score.status), "worse"
     wrong = is_wrong(record)
-    text.append("  wrong" if wrong else "  right" if score.value == 1.0 else "", style="red" if wrong else "green")
+    words = ["wrong" if wrong else "right"] if wrong or score.value == 1.0 else []
     scores = [shown for each in record.scores if not is_auxiliary(each.metric) and (shown := _score_text(each))]
-    text.append(f"  {', '.join(scores)}", style="dim")
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
     truncated = max((output.n_cut_tokens for output in record.outputs), default=0)
     notes += [f"{truncated:,} tokens truncated from the left"] if truncated else []
     notes += ["the sample or a near-duplicate is among its shots"] if request.n_leaked_shots else []
-    return text.append(f"  {', '.join(notes)}", style="yellow dim") if notes else text
+    mark: Mark = "worse" if wrong else "better" if words else ""
+    return "  ".join(filter(None, [*words, ", ".join(scores), ", ".join(notes)])), mark
 
 
-def _choices(record: SampleRecord) -> RenderableType:
-    """Return the choices, one line each: gold, picked, log-likelihood, text."""
+def example_choices(record: SampleRecord, longest: int | None = None) -> tuple[ExampleChoice, ...]:
+    """Return the choices with their log-likelihoods, which are picked and right; `longest`: of their texts."""
     queries = choice_queries(record)
     by_query = {output.ask_index: output for output in record.outputs}
-    nats = [_nats_shown(by_query.get(query.index)) for query in queries]
-    score = deciding_score(record)
-    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
-    picked = detail.get("picked")
+    picked = _deciding_detail(record).get("picked")
     gold = gold_indices(record) if len(queries) > 1 else frozenset()
-    table = plain_table()
-    table.show_header = False
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for position, (choice, number) in enumerate(zip(shown_choices(record), nats, strict=True)):
-        mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
-        style = "green" if position in gold else "red" if position == picked else ""
-        table.add_row(
-            Text(mark.strip(), style=style), Text(number, style="dim"), Text(choice.strip() or "␣", style=style)
+    texts = [choice.strip() or "␣" for choice in shown_choices(record)]
+    return tuple(
+        ExampleChoice(
+            text if longest is None else shortened(text, longest),
+            _nats_shown(by_query.get(query.index)),
+            position == picked,
+            position in gold,
         )
-    legend = "log-likelihood of each choice in nats"
-    if score is not None and isinstance(picked, int):
-        legend += f"; picked: according to {score.metric}"
-        row = find_metric(score.metric)
-        legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
-    return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
+        for position, (query, text) in enumerate(zip(queries, texts, strict=True))
+    )
+
+
+def _deciding_detail(record: SampleRecord) -> Mapping[str, JsonValue]:
+    score = deciding_score(record)
+    return score.detail if score is not None and isinstance(score.detail, dict) else {}
+
+
+def _legend(record: SampleRecord) -> str:
+    score = deciding_score(record)
+    if score is None or not isinstance(_deciding_detail(record).get("picked"), int):
+        return "in nats"
+    row = find_metric(score.metric)
+    divided = f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
+    return f"in nats; picked: according to {score.metric}{divided}"
 
 
 def _nats_shown(output: Output | None) -> str:
@@ -250,16 +254,17 @@ def _nats_shown(output: Output | None) -> str:
     return ("≤ " if output.finish_reason == BOUND else "") + f"{output.total_nats:.2f}"
 
 
-def _rotations(record: SampleRecord) -> Sequence[str]:
+def _rotations(record: SampleRecord) -> list[tuple[str, str]]:
     """Return a line with the choice picked in each rotation of the options; none without rotations."""
     score = next((score for score in record.scores if score.metric == CIRCULAR), None)
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     if "picked_by_rotation" not in detail:
-        return ()
+        return []
     choices = [choice.strip() for choice in shown_choices(record)]
     picked = ", ".join(choices[position] for position in detail["picked_by_rotation"])
     n_right, n_all = detail["n_right"], len(detail["picked_by_rotation"])
-    return (f"right in {n_right} of {n_all} rotations; picked in each, by its letter in the file's order: {picked}",)
+    shown = f"right in {n_right} of {n_all}; picked in each, by its letter in the file's order: {picked}"
+    return [("rotations", shown)]
 
 
 def shown_choices(record: SampleRecord) -> list[str]:
@@ -282,13 +287,17 @@ def shown_choices(record: SampleRecord) -> list[str]:
     ]
 
 
-def _comments(record: SampleRecord) -> list[str]:
+def _comments(record: SampleRecord) -> list[tuple[str, str]]:
     """Return the scorers' comments."""
     return [
-        f"{score.metric}: {shortened(comment)}"
+        (score.metric, shortened(comment))
         for score in record.scores
         if isinstance(score.detail, dict) and isinstance(comment := score.detail.get("comment"), str)
     ]
+
+
+def _reasons(record: SampleRecord) -> list[tuple[str, str]]:
+    return [("wrong", reason) for reason in reasons_of(record)]
 
 
 def reasons_of(record: SampleRecord) -> list[str]:
@@ -339,7 +348,3 @@ def prompt_end(prompt: str) -> str:
 def shortened(text: str, longest: int = ANSWER_END) -> str:
     """Return the beginning of a text, marked where it is not the whole."""
     return text if len(text) <= longest else text[:longest] + " …"
-
-
-def _indented(text: str, style: str) -> Padding:
-    return Padding(Text(text, style=style), (0, 1, 0, 2))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
     from assaymark.results.comparison.records import Comparison
@@ -70,7 +71,9 @@ def compare(
     if as_json:
         print_json(_json(api.comparison_to_json(comparison, rates), rows if with_rows else [], parts))
     elif markdown:
-        echo(api.comparison_markdown(comparison, rates))
+        from assaymark.documents.markdown import markdown_text
+
+        echo(markdown_text(api.comparison_with_rates(comparison, rates, unfold=True).blocks))
     else:
         print_rich(api.comparison_with_rates(comparison, rates, flips=flips))
         _print_rows(comparison, rows if with_rows else [], by or "", parts)
@@ -85,9 +88,10 @@ def _json(
     content: Mapping[str, object], rows: "Sequence[Sequence[RowPair]]", parts: "Sequence[Sequence[PartDifference]]"
 ) -> dict[str, object]:
     """Return a comparison's JSON with the rows and parts of each pair, where they were asked for."""
-    from assaymark.results.views.row_tables import parts_to_json, rows_to_json
-
-    more = {"rows": [rows_to_json(own) for own in rows], "by": [parts_to_json(own) for own in parts]}
+    more = {
+        "rows": [[json_fields(row, "is_new_failure") for row in own] for own in rows],
+        "by": [[{"part": each.part, **json_fields(each.line, "gain")} for each in own] for own in parts],
+    }
     return {**content, **{name: value for name, value in more.items() if value}}
 
 

@@ -24,5 +24,5 @@ def diff_prompts(first: str, second: str, tasks: tuple[str, ...], limit: int, st
     if as_json:
         print_json(prompt_diff.diff_to_json(diff))
     else:
-        print_rich(*prompt_diff.diff_view(diff, limit))
+        print_rich(prompt_diff.diff_document(diff, limit))
     return 1 if diff.n_differing else 0

@@ -1,6 +1,5 @@
 """`assaymark plan`: a dry run that estimates tokens, memory and time."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -56,10 +55,9 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Un
     options: EvaluateOptions = {**evaluate_options(parameters), "model_args": arguments}
     planned = plan_run(kind, parameters["tasks"], wanted=wanted, **options)
     if as_json:
-        power = [asdict(line) for line in planned.power]
-        chunks = [asdict(chunk) for chunk in planned.chunks]
-        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": chunks, "power": power,
-                    **({} if planned.cost is None else {"cost": asdict(planned.cost)})})  # fmt: skip
+        content = {name: getattr(planned, name) for name in ("notes", "chunks", "power")}
+        cost = {} if planned.cost is None else {"cost": planned.cost}
+        print_json({"run_key": planned.plan.key, **content, **cost})
         return
     print_plan(planned)
     if wanted is not None:

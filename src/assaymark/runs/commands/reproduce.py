@@ -3,6 +3,7 @@
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.records.json_values import json_fields
 from assaymark.runs.run_options import declared_option
 
 DIFFERS = 1
@@ -33,7 +34,7 @@ def reproduce(
 
     reproduction = api.reproduce(open_run(store, run), tasks, data_dir=data_dir, include_path=list(include_path))
     if as_json:
-        print_json(api.to_json(reproduction))
+        print_json(json_fields(reproduction, "is_reproduced", "verdict"))
     else:
         echo("\n".join(api.lines_of(reproduction)))
     return 0 if reproduction.is_reproduced else DIFFERS

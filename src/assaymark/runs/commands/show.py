@@ -82,7 +82,7 @@ def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
         records = run.sample_records(
             task, only_wrong=wrong, only_broken=options["broken"], limit=options["limit"], search=options["search"]
         )
-        print_json(run.samples_to_json(records)) if as_json else print_rich(*run.sample_views(records))
+        print_json(run.samples_to_json(records)) if as_json else print_rich(run.samples_document(records))
         if not records:
             echo(run.why_nothing_is_shown(), err=True)
     elif options["attempts"]:

@@ -5,9 +5,9 @@ the last line or both, each with and without asterisks.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from assaymark.errors import MalformedSample, UnknownName
+from assaymark.records import Row
 from assaymark.registry import nearest
 from assaymark.scoring.instructions.checks import CHECKS
 from assaymark.scoring.values import ScoreValue
@@ -20,7 +20,7 @@ def loose_versions(answer: str) -> tuple[str, ...]:
     return (*cut, *(text.replace("*", "") for text in cut))
 
 
-def follows(instruction: str, arguments: Mapping[str, Any], answers: Sequence[str]) -> bool:
+def follows(instruction: str, arguments: Mapping[str, object], answers: Sequence[str]) -> bool:
     """Return whether any of the answers that is not blank follows the instruction.
 
     Raises: UnknownName for an instruction that is none of the 25; MalformedSample for a missing argument.
@@ -31,7 +31,7 @@ def follows(instruction: str, arguments: Mapping[str, Any], answers: Sequence[st
     return any(check(answer, arguments) for answer in answers if answer.strip())
 
 
-def score_ifeval(row: Mapping[str, Any], answer: str) -> dict[str, ScoreValue]:
+def score_ifeval(row: Row, answer: str) -> dict[str, ScoreValue]:
     """Score one answer to one row of google/IFEval (`instruction_id_list`, `kwargs`).
 
     The per-instruction metrics have one True or False per instruction as parts; lm-eval averages them over all
@@ -54,7 +54,7 @@ def score_ifeval(row: Mapping[str, Any], answer: str) -> dict[str, ScoreValue]:
     return result
 
 
-def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+def process_results(doc: Mapping[str, object], results: Sequence[str]) -> dict[str, object]:
     """Return the four numbers as task files' functions do: True or False, and a list of them per instruction."""
     scores = score_ifeval(doc, results[0])
     return {name: list(score.parts) if score.parts is not None else bool(score.value) for name, score in scores.items()}

@@ -2,24 +2,17 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
-from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.runs.run_options import declared_option
-from assaymark.swe.commands.printed_reports import (
-    print_agreement,
-    print_comparison,
-    print_efforts,
-    print_repeats,
-    print_report,
-    print_split,
-)
 
 if sys.platform == "win32":
     raise not_here("`assaymark swe`")
@@ -121,7 +114,20 @@ def swe() -> None:
 @_environments
 @_commits_tests
 @json_option
-def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> None:
+def init(
+    repository: Path,
+    output: Path,
+    *,
+    as_json: bool,
+    revision: str,
+    limit: int,
+    tried: int,
+    name: str,
+    environments: Path | None,
+    python: str | None,
+    timeout: float,
+    memory: int,
+) -> None:
     """Make instances of a repository's own commits that change both code and tests; the same command resumes.
 
     A commit's message is the issue; edit the messages that tell the solution. Instances that FILE has stay as they are.
@@ -133,16 +139,15 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
 
     check_suffix(output, "-o")
     check_writable(output, "-o")
-    name = options["name"]
     if name and (name.count("/") != 1 or not all(name.split("/"))):
         raise UsageError(f"--name is '{name}'; expected owner/name")
-    environments = Environments.read(options["environments"], options["python"])
-    choice = CommitChoice(options["revision"], options["limit"], options["tried"], name)
+    known = Environments.read(environments, python)
+    choice = CommitChoice(revision, limit, tried, name)
     has_some = output.is_file() and output.stat().st_size > 0
     made = {each.instance_id: each for each in (read_instances(output) if has_some else ())}  # they may be edited
     n_made = 0
     for instance in make_instances(
-        repository, choice, environments, _limits(options), lambda line: echo(line, err=True)
+        repository, choice, known, _limits(timeout, memory), lambda line: echo(line, err=True)
     ):
         n_made += 1
         made.setdefault(instance.instance_id, instance)
@@ -193,7 +198,16 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
     help="Environments to write, for --environments of the other commands.",
 )
 @json_option
-def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: Any) -> int:
+def prepare_command(
+    instances: Path,
+    output: Path,
+    *,
+    as_json: bool,
+    pins: Path,
+    repositories: tuple[str, ...],
+    only: tuple[str, ...],
+    python: str | None,
+) -> int:
     """Make the environment of each instance: its pins in a venv, its repository installed; pip downloads packages.
 
     The same command resumes. Exit code 5 if some instances have no environment.
@@ -205,11 +219,11 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
 
     check_writable(output, "-o")
     known = {each.instance_id: each for each in read_instances(instances)}
-    if unknown := [name for name in options["only"] if name not in known]:
+    if unknown := [name for name in only if name not in known]:
         raise UsageError(f"--only is '{unknown[0]}', which {instances} does not have")
-    chosen = [each for name, each in known.items() if not options["only"] or name in options["only"]]
+    chosen = [each for name, each in known.items() if not only or name in only]
     prepared = prepare_all(
-        chosen, options["pins"], Repositories(options["repositories"]), options["python"],
+        chosen, pins, Repositories(repositories), python,
         lambda each: echo(f"{each.instance_id}: {each.problem or _prepared[each.is_new]}", err=True),
     )  # fmt: skip
     write_environments(output, prepared)
@@ -293,7 +307,31 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
 @_agents_commands
 @store_option
 @json_option
-def predict_command(output: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> int:
+def predict_command(
+    output: Path,
+    instances: Path,
+    *,
+    store: str | None,
+    as_json: bool,
+    model: str,
+    model_args: str,
+    how: str,
+    name: str,
+    attempt: int,
+    max_tokens: int,
+    steps: int,
+    max_cost: float | None,
+    agent_time: float,
+    price: str | None,
+    prices: str | None,
+    trajectories: Path | None,
+    repositories: tuple[str, ...],
+    environments: Path | None,
+    where: str,
+    python: str | None,
+    timeout: float,
+    memory: int,
+) -> int:
     """Let a model write a patch for each instance; the same command resumes.
 
     An agent's commands run in bubblewrap or a container, without network. Exit code 5 if some instances have no
@@ -314,35 +352,33 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
 
     check_suffix(output, "-o")
     check_writable(output, "-o")
-    if options["max_cost"] == 0:
+    if max_cost == 0:
         raise UsageError(
             "--max_cost is 0: nothing may be spent, so no model can be asked; name a cost above 0, or leave the option "
             "out where the model costs nothing"
         )
     known = read_instances(instances)
-    limited = {} if options["max_cost"] is None else {"cost": options["max_cost"]}
+    agent = AgentLimits(n_steps=steps, seconds=agent_time, command_seconds=timeout)
     chosen = PredictOptions(
-        Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"], options["where"]),
-        options["how"],
-        options["name"],
-        GenerationSettings(max_tokens=options["max_tokens"]),
-        agent=AgentLimits(
-            n_steps=options["steps"], seconds=options["agent_time"], command_seconds=options["timeout"], **limited
-        ),
-        limits=_limits(options),
-        attempt=options["attempt"],
+        Repositories(repositories),
+        Environments.read(environments, python, where),
+        how,
+        name,
+        GenerationSettings(max_tokens=max_tokens),
+        agent=agent if max_cost is None else replace(agent, cost=max_cost),
+        limits=_limits(timeout, memory),
+        attempt=attempt,
     )
-    model = create_model(options["model"], options["model_args"])
+    asked = create_model(model, model_args)
     try:
-        bill = bill_for(model, options["price"], options["prices"], options["max_cost"])
+        bill = bill_for(asked, price, prices, max_cost)
         chosen = replace(chosen, price=None if bill is None else bill.price)
         with Store.open(store) as opened:
-            made, failures = predict(opened, known, model, chosen, lambda line: echo(line, err=True))
-            if options["trajectories"] is not None:
-                write_trajectories(opened, made, options["trajectories"])
+            made, failures = predict(opened, known, asked, chosen, lambda line: echo(line, err=True))
+            if trajectories is not None:
+                write_trajectories(opened, made, trajectories)
     finally:
-        model.close()
+        asked.close()
     rows = [
         {
             "instance_id": each.instance_id,
@@ -375,7 +411,21 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
               "and repositories at the same paths.")  # fmt: skip
 @store_option
 @json_option
-def grade_command(predictions: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> None:
+def grade_command(
+    predictions: Path,
+    instances: Path,
+    *,
+    store: str | None,
+    as_json: bool,
+    repositories: tuple[str, ...],
+    environments: Path | None,
+    where: str,
+    python: str | None,
+    timeout: float,
+    memory: int,
+    workers: int | None,
+    cluster: str | None,
+) -> None:
     """Run the tests of each prediction's instance and store what it resolves; the same command resumes."""
     from assaymark.store import Store
     from assaymark.swe.base_copies import Repositories
@@ -387,11 +437,11 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
     known, written = read_instances(instances), read_predictions(predictions)
     match_predictions(known, written)
     chosen = GradeOptions(
-        Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"], options["where"]),
-        _limits(options),
-        options["workers"],
-        options["cluster"],
+        Repositories(repositories),
+        Environments.read(environments, python, where),
+        _limits(timeout, memory),
+        workers,
+        cluster,
     )
     with Store.open(store) as opened:
         graded = grade(opened, known, written, chosen, _say)
@@ -407,7 +457,10 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
             }
         )  # fmt: skip
     else:
-        print_report(report)
+        from assaymark.documents.document import document
+        from assaymark.swe.report_documents import report_blocks
+
+        print_rich(document(report_blocks(report)))
 
 
 @swe.command(
@@ -449,7 +502,18 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
 @store_option
 @json_option
 def report_command(
-    predictions: tuple[Path, ...], instances: Path, *, store: str | None, as_json: bool, **options: Any
+    predictions: tuple[Path, ...],
+    instances: Path,
+    *,
+    store: str | None,
+    as_json: bool,
+    against: tuple[Path, ...],
+    cutoff: datetime | None,
+    as_run: str | None,
+    official: Path | None,
+    traces: str | None,
+    run_id: str,
+    output: Path | None,
 ) -> None:
     """Show what graded predictions resolve, with intervals, and what to look at in them.
 
@@ -463,65 +527,62 @@ def report_command(
     from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
     from assaymark.swe.report import report_file, stored_report
 
-    if options["official"] is not None and len(predictions) > 1:
+    if official is not None and len(predictions) > 1:
         raise UsageError(f"--official is the report of one file of predictions; {len(predictions)} are named")
-    official = None if options["official"] is None else read_official(options["official"])
+    stated = None if official is None else read_official(official)
     known = read_instances(instances)
-    written, against = ([read_predictions(path) for path in paths] for paths in (predictions, options["against"]))
+    written, beside = ([read_predictions(path) for path in paths] for paths in (predictions, against))
     lines: list[str] = []
     opened = existing_store(store)
-    if options["as_run"] is not None or options["traces"] is not None:
+    if as_run is not None or traces is not None:
         opened.close()
         opened = Store.open(store)
     with opened:
         reports = [stored_report(opened, known, each) for each in written]
-        others = [stored_report(opened, known, each) for each in against]
+        others = [stored_report(opened, known, each) for each in beside]
         repeats = repeats_of(reports)
-        if options["traces"] is not None:
-            lines.append(_stored_traces(opened, options["traces"], reports))
+        if traces is not None:
+            lines.append(_stored_traces(opened, traces, reports))
         run = None
-        if options["as_run"] is not None:
-            run, is_new = store_gradings(opened, _task_name(options["as_run"]), known, reports)
+        if as_run is not None:
+            run, is_new = store_gradings(opened, _task_name(as_run), known, reports)
             lines.append(f"run {run[:12]}{'' if is_new else ' (stored before)'}: see it with `assaymark serve`")
-    split = None if options["cutoff"] is None else split_by_date(reports, known, options["cutoff"].date())
+    split = None if cutoff is None else split_by_date(reports, known, cutoff.date())
     efforts, compared = per_resolved(reports), compare_repeats(others, reports) if others else None
-    agreement = None if official is None else compare_official(reports[0], official)
-    if options["output"] is not None:
-        ids = (
-            [options["run_id"]] if len(reports) == 1 else [f"{options['run_id']}-{n + 1}" for n in range(len(reports))]
-        )
-        paths = [report_file(report, run_id, options["output"]) for report, run_id in zip(reports, ids, strict=True)]
+    agreement = None if stated is None else compare_official(reports[0], stated)
+    if output is not None:
+        ids = [run_id] if len(reports) == 1 else [f"{run_id}-{n + 1}" for n in range(len(reports))]
+        paths = [report_file(report, run_id, output) for report, run_id in zip(reports, ids, strict=True)]
         lines += [f"written: {path}" for path in paths]
     if as_json:
-        from dataclasses import asdict
-
-        content: dict[str, JsonValue] = (
+        content: dict[str, object] = (
             reports[0].to_json() if len(reports) == 1 else {"attempts": [each.to_json() for each in reports]}
         )
         if compared is not None:
             names = {"first": others[0].model, "second": reports[0].model}
-            content["comparison"] = {**names, **asdict(compared[0]), **compared[1]}
+            content["comparison"] = {**names, **json_fields(compared[0]), **compared[1]}
         content |= {
-            "repeats": None if repeats is None or len(reports) == 1 else asdict(repeats),
-            "per_resolved": None if efforts is None else asdict(efforts),
-            "cutoff": None if split is None else asdict(split) | {"cutoff": split.cutoff.isoformat()},
+            "repeats": repeats if len(reports) > 1 else None,
+            "per_resolved": efforts,
+            "cutoff": split,
             "run": run,
-            "official": None if agreement is None else asdict(agreement),
+            "official": agreement,
         }
-        print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
+        print_json(content | ({"file": lines[-1].removeprefix("written: ")} if output else {}))
         return
-    for report in reports:
-        print_report(report)
-    if repeats is not None and len(reports) > 1:
-        print_repeats(repeats, len(reports))
-    if efforts is not None:
-        print_efforts(efforts)
-    if split is not None:
-        print_split(split)
-    if compared is not None:
-        print_comparison(others[0].model, reports[0].model, *compared)
-    if agreement is not None:
-        print_agreement(agreement)
+    from assaymark.documents.document import document
+    from assaymark.swe import report_documents as shown
+
+    print_rich(
+        document(
+            *map(shown.report_blocks, reports),
+            [] if repeats is None or len(reports) == 1 else shown.repeats_blocks(repeats, len(reports)),
+            [] if efforts is None else shown.effort_blocks(efforts),
+            [] if split is None else shown.split_blocks(split),
+            [] if compared is None else shown.comparison_blocks(others[0].model, reports[0].model, *compared),
+            [] if agreement is None else shown.agreement_blocks(agreement),
+        )
+    )
     for line in lines:
         echo(line)
 
@@ -550,10 +611,10 @@ def _stored_traces(store: "Store", project: str, reports: "Sequence[SweReport]")
     )
 
 
-def _limits(options: dict[str, Any]) -> "SweLimits":
+def _limits(timeout: float, memory: int) -> "SweLimits":
     from assaymark.swe.sandbox import SweLimits
 
-    return SweLimits(seconds=options["timeout"], memory_bytes=options["memory"] << 20)
+    return SweLimits(seconds=timeout, memory_bytes=memory << 20)
 
 
 def _say(graded: "Graded") -> None:
