@@ -573,14 +573,3 @@ def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, object
             compiled(pattern)
         except DataError as error:
             raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
-
-
-def map_functions(value: object, change: Callable[[FunctionRef], object]) -> object:
-    """Return `value` with every FunctionRef in it replaced."""
-    if isinstance(value, FunctionRef):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_functions(part, change) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [map_functions(part, change) for part in value]
-    return value

@@ -311,11 +311,6 @@ class SubmissionQueue:
             ]
         return " ".join(str(part) for part in parts)
 
-    def state_of(self, submission: str) -> JobRow | None:
-        """Return the latest job of a submission; None if it has none."""
-        job_rows = self.jobs_of(submission)
-        return job_rows[-1] if job_rows else None
-
 
 def _advance(n_votes: int) -> float:
     """Return by how many turns votes move a job forward."""
