@@ -30,8 +30,6 @@ def test_right_and_wrong_answers_get_mcnemar_and_tango() -> None:
     assert (result.low, result.high) == (tango_interval(60, 35, 500).low, tango_interval(60, 35, 500).high)
     assert result.low is not None
     assert result.low > 0
-    assert result.p_mid is not None
-    assert result.p_mid < result.p
 
 
 def test_swapping_the_models_mirrors_the_result() -> None:
@@ -53,7 +51,6 @@ def test_partial_credit_is_tested_by_permutation() -> None:
     result = compare_paired(a, b)
     assert result.method.startswith("sign-flip permutation")
     assert result.difference == pytest.approx(5.5 / 40)
-    assert result.p_mid is None
 
 
 def test_equal_graded_scores_have_p_1_and_an_interval_around_0() -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.distributions import binomial_pmf, binomial_sf, bisect, t_sf, two_sided_z
+from assaymark.statistics.distributions import binomial_sf, bisect, t_sf, two_sided_z
 from assaymark.statistics.estimate import cluster_sums, estimate_mean
 from assaymark.statistics.intervals import Interval, as_floats, check_confidence
 
@@ -35,17 +35,6 @@ def mcnemar_exact(b: int, c: int) -> float:
     """
     _check(b, c, b + c)
     return min(1.0, 2.0 * _majority_tail(max(b, c), b + c))
-
-
-def mcnemar_mid_p(b: int, c: int) -> float:
-    """Return the mid-p value: the exact p minus the probability of the observed outcome; it is less conservative.
-
-    Source: Fagerland, Lydersen and Laake 2013, equation 4.
-    """
-    _check(b, c, b + c)
-    if b == c:
-        return 1.0 - 0.5 * binomial_pmf(b, b + c, 0.5) if b else 1.0
-    return mcnemar_exact(b, c) - binomial_pmf(max(b, c), b + c, 0.5)
 
 
 def score_statistic(b: int, c: int, n: int, difference: float) -> float:
@@ -203,7 +192,6 @@ class PairedComparison:
     method: str
     confidence: float = 0.95
     stderr: float | None = None
-    p_mid: float | None = None  # mid-p, for binary scores without clusters
     n_clusters: int | None = None
 
 
@@ -268,7 +256,6 @@ def _compare_binary(differences: Floats, confidence: float) -> PairedComparison:
         "exact McNemar, Tango interval",
         confidence,
         stderr=_stderr(differences),
-        p_mid=mcnemar_mid_p(b_only, a_only),
     )
 
 
