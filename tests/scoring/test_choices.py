@@ -11,7 +11,8 @@ import pytest
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.records import Score
 from assaymark.scoring.choices import of_first_tokens, score_choices, softmax
-from assaymark.scoring.metrics import MULTIPLE_CHOICE, own_metrics
+from assaymark.scoring.metric import MULTIPLE_CHOICE
+from assaymark.scoring.metrics import own_metrics
 
 CHOICES = ["cat", "a dog", "é"]
 

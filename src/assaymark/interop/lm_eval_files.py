@@ -27,7 +27,8 @@ from assaymark.platforms import portable_name
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
 from assaymark.records.json_values import float_of, object_at, object_of, objects_at, texts_of
 from assaymark.results.views.samples import answer_text
-from assaymark.scoring.metrics import MULTIPLE_CHOICE, declared_for, is_auxiliary, names_for
+from assaymark.scoring.metric import MULTIPLE_CHOICE
+from assaymark.scoring.metrics import declared_for, is_auxiliary, names_for
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord
 

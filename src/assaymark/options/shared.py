@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from assaymark.models.cost.prices import Price, check_price
-from assaymark.options.lm_eval_options import PROMPT_STYLE, LmEvalOptions
+from assaymark.options.lm_eval_options import LmEvalOptions
 from assaymark.options.of_plans import (
     preset_heading,
     preset_plan,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from assaymark.store import Store
 else:
     Store = object  # the database's library takes long to import, and `--help` needs the declarations only
-
-__all__ = ["PROMPT_STYLE", "SharedOptions"]
 
 
 class SharedOptions(LmEvalOptions, total=False):

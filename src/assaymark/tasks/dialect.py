@@ -18,8 +18,8 @@ from assaymark.limits.regexes import compiled
 from assaymark.records import JsonValue
 from assaymark.registry import Registry, nearest
 from assaymark.scoring.filters import FILTERS
-from assaymark.scoring.metric import Metric, facts_of
-from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better, is_own_metric
+from assaymark.scoring.metric import CALL_MATCH, Metric, facts_of
+from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_better, is_own_metric
 from assaymark.tasks.functions import load_function
 from assaymark.tasks.images import refuse_unfit_image_keys
 from assaymark.tasks.spec_hash import file_of, hash_spec
