@@ -19,8 +19,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from assaymark.engine import projections
-from assaymark.engine.engine import Engine, EngineSettings
-from assaymark.engine.options import DTypeName
+from assaymark.engine.engine import Engine
+from assaymark.engine.options import DTypeName, EngineSettings
 from assaymark.engine.spans import SpanBatch
 from assaymark.engine.trie import TriePlan
 

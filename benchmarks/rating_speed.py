@@ -25,7 +25,7 @@ import numpy as np
 from assaymark.randomness import generator_for
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from assaymark.statistics.rating_errors import bootstrap_strengths, clustered_errors, one_step_strengths
+from assaymark.statistics.rating_errors import bootstrap_strengths, clustered_errors
 
 PER_PROMPT = 4
 PROCESSES = 2
@@ -59,11 +59,8 @@ def _half(given: tuple[str, int]) -> np.ndarray:
     kind, part = given
     battles, prompts, fit, n_draws = _SHARED[0]
     share = n_draws[kind] // PROCESSES
-    if kind == "exact by vote":
-        return bootstrap_strengths(battles, fit, np.arange(len(battles)), draws=share, part=part)
-    if kind == "exact by prompt":
-        return bootstrap_strengths(battles, fit, prompts, draws=share, part=part)
-    return one_step_strengths(battles, fit, prompts, draws=share, part=part)
+    clusters = np.arange(len(battles)) if kind == "exact by vote" else prompts
+    return bootstrap_strengths(battles, fit, clusters, draws=share, part=part)
 
 
 _SHARED: list[Any] = []
@@ -84,10 +81,9 @@ def main() -> None:
     errors = timed("sandwich by prompt", lambda: clustered_errors(battles, fit, prompts))
     print(f"fit and sandwich by prompt: {time.perf_counter() - began:.2f} s (aim: below 5)")
     by_vote = timed("sandwich by vote", lambda: clustered_errors(battles, fit, np.arange(len(battles))))
-    _SHARED.append((battles, prompts, fit, {"exact by vote": inputs.draws, "one step by prompt": inputs.draws,
-                                            "exact by prompt": inputs.draws // 10}))  # fmt: skip
+    _SHARED.append((battles, prompts, fit, {"exact by vote": inputs.draws, "exact by prompt": inputs.draws // 10}))
     with multiprocessing.get_context("fork").Pool(PROCESSES) as pool:
-        for kind, sandwich in (("exact by vote", by_vote), ("one step by prompt", errors), ("exact by prompt", errors)):
+        for kind, sandwich in (("exact by vote", by_vote), ("exact by prompt", errors)):
             work = [(kind, part) for part in range(PROCESSES)]
             halves = timed(f"bootstrap, {kind}, {_SHARED[0][3][kind]:,} draws", partial(pool.map, _half, work))
             spread = np.concatenate(halves).std(axis=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.options.plans import options_of
+from assaymark.options.shared import options_of
 from assaymark.settings import FORMER_NAME, store_location
 from assaymark.store import Store
 from tests.test_run_key import PLAN

@@ -2,7 +2,7 @@
 
 AssaymarkError
 ├─ UsageError   the request is invalid            UnknownName, PlanError, MissingExtra     exit 2
-├─ DataError    outside data is malformed         ChecksumMismatch, MalformedSample        exit 3
+├─ DataError    outside data is malformed         MalformedSample                          exit 3
 ├─ StoreError   the store disagrees               SchemaTooNew, HashMismatch, RunBusy, LeaseLost   exit 4
 └─ ModelError   a request could not be answered                                            exit 5
    ├─ Retryable   a later retry may succeed       Unreachable, ConnectionLost, TimedOut, RateLimited, ServerFailed,
@@ -66,10 +66,6 @@ class DataError(AssaymarkError):
     """Outside data (a task file, a data set, a log) is malformed."""
 
     exit_code = 3
-
-
-class ChecksumMismatch(DataError):
-    """Bytes differ from their recorded digest."""
 
 
 class MalformedSample(DataError):

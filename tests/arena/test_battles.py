@@ -7,7 +7,8 @@ import pytest
 
 from assaymark.arena.answers import ArenaPrompt, names_its_model, stored_answers
 from assaymark.arena.arena_log import AlreadyVoted, ArenaLog
-from assaymark.arena.battles import Pairing, Publishing, Refused, Voter
+from assaymark.arena.ballots import Publishing, Refused, Voter
+from assaymark.arena.battles import Pairing
 from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.randomness import generator_for

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
-from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.ballots import Publishing
+from assaymark.arena.battles import Arena
 from assaymark.arena.export import RUN, SIMILARITY, cluster_prompts, export_votes
 from assaymark.arena.published import PROMPT_CAP
 from assaymark.arena.rating_boards import Ratings

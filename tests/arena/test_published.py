@@ -10,7 +10,7 @@ import pytest
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import VoteRow
-from assaymark.arena.battles import Publishing, Voter
+from assaymark.arena.ballots import Publishing, Voter
 from assaymark.arena.export import export_votes, head_file, verify_export
 from assaymark.arena.languages import language_of
 from assaymark.arena.published import publish_ratings, quality_of, tier_ends

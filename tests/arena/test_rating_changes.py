@@ -9,9 +9,8 @@ from benchmarks.arena_drift import DRIFTING, drifting_votes, rated, simulate
 from benchmarks.arena_simulation import Voters
 from scipy import stats
 
-from assaymark.arena.rating_changes import changes_between
 from assaymark.arena.rating_documents import warnings
-from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.ratings import RatingSettings, changes_between, rate
 from assaymark.arena.vote_files import read_votes, votes_in
 from assaymark.arena.votes import published_row
 from assaymark.cli.main import main

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from assaymark.statistics.board_scores import average, geometric, interval_of, mean_part, rescaled
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
-from assaymark.statistics.groups import compare_shares, estimate_macro
+from assaymark.statistics.groups import compare_shares, estimate_composite
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import mde_paired_binary
@@ -49,7 +49,7 @@ def test_the_coverage_of_a_mean_over_a_large_and_a_small_task(size: int) -> None
         probabilities = np.outer(binomial(100, 0.5), binomial(size, share))
         covered = 0.0
         for large, small in np.argwhere(probabilities > 1e-7):
-            interval = estimate_macro([parts[0][large], parts[1][small]])
+            interval = estimate_composite([parts[0][large], parts[1][small]], [0.5, 0.5])
             assert interval.low is not None
             assert interval.high is not None
             if interval.low <= (0.5 + share) / 2 <= interval.high:
@@ -64,7 +64,7 @@ def test_the_worst_coverage_of_a_task_of_three_samples() -> None:
     parts = [[estimate_mean([1.0] * k + [0.0] * (n - k)) for k in range(n + 1)] for n in (1000, 3)]
     large = np.array([math.exp(_log_binomial(1000, k)) for k in range(1001)])
     intervals = {
-        (a, b): estimate_macro([parts[0][a], parts[1][b]])
+        (a, b): estimate_composite([parts[0][a], parts[1][b]], [0.5, 0.5])
         for a in np.flatnonzero(large > 1e-6).tolist()
         for b in range(4)
     }

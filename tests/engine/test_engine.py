@@ -8,7 +8,8 @@ pytest.importorskip("transformers")
 
 from pathlib import Path  # noqa: E402
 
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
 from assaymark.errors import ModelUnavailable, PlanError, PromptTooLong  # noqa: E402

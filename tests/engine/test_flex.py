@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import forward  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.forward import FlexWindowAttention, padded_size  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.spans import SpanScore  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     BY_TRIE,

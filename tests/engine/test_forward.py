@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import attention  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
 from tests.engine.test_architectures import OLD_SHAPE, SHAPE, SLIDING, tiny_model  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from assaymark.engine import sharing  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.generation import (  # noqa: E402
     GeneratedSequence,
     GenerationFailure,
@@ -20,6 +20,7 @@ from assaymark.engine.generation import (  # noqa: E402
     GenerationReport,
     Sampling,
 )
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.errors import PlanError, PromptTooLong  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"

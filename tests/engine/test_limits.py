@@ -12,10 +12,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import attention, self_check  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
 from assaymark.engine.limits import LengthLimits, limits_of  # noqa: E402
 from assaymark.engine.memory import bytes_per_token, cache_bytes  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.spans import SpanFailure  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     BY_TRIE,

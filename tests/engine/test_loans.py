@@ -9,8 +9,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import loans  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.loans import on_loan  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from tests.engine.test_architectures import SHAPE, branching, tiny_model  # noqa: E402
 
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}

@@ -9,11 +9,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.generate import next_logits  # noqa: E402
 from assaymark.engine.generate_plain import generate_plain  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt, Sampling  # noqa: E402
 from assaymark.engine.open_batch import JoiningPrompt, OpenBatch, StepResult  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.prompt_logprobs import read_alone  # noqa: E402
 from assaymark.errors import PlanError, PromptTooLong, ServerFailed  # noqa: E402
 from tests.engine.test_generate import tiny  # noqa: E402

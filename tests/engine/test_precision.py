@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import forward, plain  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
 from assaymark.errors import NonFiniteLogits  # noqa: E402

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import attention, self_check  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from tests.engine.test_architectures import SHAPE, assert_equal_to_reference, branching, tiny_model  # noqa: E402
 
 

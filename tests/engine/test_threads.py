@@ -13,8 +13,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark.engine import projections  # noqa: E402
-from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
+from assaymark.engine.options import EngineSettings  # noqa: E402
 from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanScore  # noqa: E402
 from assaymark.engine.steps import forward_pass  # noqa: E402

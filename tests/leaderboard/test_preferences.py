@@ -8,7 +8,8 @@ import pytest
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.ballots import Publishing
+from assaymark.arena.battles import Arena
 from assaymark.arena.published import publish_ratings
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.options.option import InPlan, Option, check_options, declared_options, with_defaults
-from assaymark.options.plans import compared_settings, headings, options_of, plan_settings
-from assaymark.options.shared import SharedOptions
+from assaymark.options.shared import SharedOptions, compared_settings, headings, options_of, plan_settings
 from assaymark.records import ModelIdentity, RunPlan
 from assaymark.runs.commands.plan import plan as plan_command
 from assaymark.runs.commands.run import run as run_command

@@ -8,7 +8,7 @@ import pytest
 
 import assaymark
 from assaymark.errors import PlanError
-from assaymark.options.plans import options_of
+from assaymark.options.shared import options_of
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.execute import execute
 from assaymark.runs.plan import RunOptions, prepare

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assaymark.errors import PlanError, UnknownName
-from assaymark.scoring.filters import DEFAULT_PIPELINE, FILTERS, build_filter, build_pipeline
+from assaymark.scoring.filters import FILTERS, build_filter, build_pipeline
 
 FLEXIBLE: dict[str, Any] = {"regex_pattern": r"(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}
 
@@ -34,7 +34,6 @@ def test_a_pipeline_runs_its_steps_in_order_and_take_first_ends_it() -> None:
     pipeline = build_pipeline("maj@3", steps)
     assert pipeline.apply_one(["13", "is 12", "12!"], {}) == "12"
     assert pipeline.apply([["1"], ["2"]], [{}, {}]) == ["1", "2"]
-    assert DEFAULT_PIPELINE.apply_one([(-1.0, True)], {}) == (-1.0, True)
 
 
 def test_majority_vote_breaks_ties_by_who_came_first() -> None:

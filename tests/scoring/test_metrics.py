@@ -17,14 +17,19 @@ from assaymark.scoring.call_match import CallMatchRules, score_calls
 from assaymark.scoring.choices import ChoiceAnswer, score_choices, score_rotations
 from assaymark.scoring.generation import score_generation
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
-from assaymark.scoring.metric import ROTATIONS, SIMULATED, facts_of, metric
-from assaymark.scoring.metrics import (
+from assaymark.scoring.metric import (
     GENERATE,
     LOGLIKELIHOOD,
     MULTIPLE_CHOICE,
     ROLLING,
+    ROTATIONS,
+    SIMULATED,
     TOOL_CALLS,
     Metric,
+    facts_of,
+    metric,
+)
+from assaymark.scoring.metrics import (
     accuracies_over_choices,
     aggregation_of,
     computations,

@@ -10,7 +10,7 @@ import pytest
 from assaymark.records import ScoreStatus
 from assaymark.scoring.call_match import CallMatchRules, ExpectedCall, score_calls
 from assaymark.scoring.call_values import java_text, java_value, javascript_text, javascript_value
-from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
+from assaymark.scoring.metric import ANY_CALL, CALL_MATCH
 from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls, text_of_tool_calls
 
 TWO = [{"name": "f", "arguments": {"a": 1}}, {"name": "g-2", "arguments": {"b": "x;]</y>"}}]

@@ -23,7 +23,7 @@ from assaymark.statistics.board_scores import (
     weighted_sum,
 )
 from assaymark.statistics.estimate import estimate_mean
-from assaymark.statistics.groups import estimate_macro, macro_stderr
+from assaymark.statistics.groups import estimate_composite, linear_stderr
 
 Floats = NDArray[np.float64]
 RUNS = 600
@@ -63,7 +63,7 @@ def test_independent_members_have_the_closed_form() -> None:
     """The error of a mean of tasks is √Σ SE²/T, and rescaling divides it by 1 - chance."""
     generator = np.random.default_rng(0)
     parts = [binary(generator, n, 0.6, f"t{n}") for n in (50, 200, 700)]
-    assert error(average(parts)) == pytest.approx(macro_stderr([error(part) for part in parts]))
+    assert error(average(parts)) == pytest.approx(linear_stderr([error(part) for part in parts], [1 / 3] * 3))
     assert error(rescaled(parts[0], 0.25)) == pytest.approx(error(parts[0]) / 0.75)
     assert rescaled(parts[0], 0.25).value == pytest.approx((parts[0].value - 0.25) / 0.75)
     assert rescaled(Part(0.1), 0.25).value < 0
@@ -169,7 +169,7 @@ def test_a_small_task_that_is_all_wrong_has_the_error_that_it_may_have() -> None
     scores = {("big", 100): [1.0] * 50 + [0.0] * 50, ("small", 4): [0.0] * 4}
     parts = [mean_part(values, [(task, i) for i in range(n)]) for (task, n), values in scores.items()]
     result = interval_of(average(parts), "composite")
-    group = estimate_macro([estimate_mean(values) for values in scores.values()])
+    group = estimate_composite([estimate_mean(values) for values in scores.values()], [0.5, 0.5])
     assert (result.low, result.high) == pytest.approx((group.low, group.high), abs=1e-9)
     assert (result.low, result.high) == pytest.approx((0.2019, 0.5025), abs=1e-4)
     reported = [reported_part(estimate_mean(values), task) for task, values in scores.items()]

@@ -46,7 +46,7 @@ def test_a_whole_table_has_the_plain_rate() -> None:
     """Without missing values it is `mean_win_rate`."""
     values = np.random.default_rng(3).integers(0, 5, (6, 4)) / 4
     directions = [True, False, True, True]
-    np.testing.assert_allclose(helm_win_rates(values, directions), mean_win_rate(values, directions))
+    np.testing.assert_allclose(helm_win_rates(values, directions), mean_win_rate(values * np.where(directions, 1, -1)))
 
 
 def test_order_that_depends_on_a_third_model_is_found() -> None:

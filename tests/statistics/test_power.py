@@ -7,15 +7,9 @@ from assaymark.errors import DataError
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import (
-    difference_variance,
     mde,
-    mde_of_mean,
     mde_paired_binary,
-    mde_unpaired_binary,
-    power_mcnemar,
-    power_paired,
     samples_for_bound,
-    samples_needed,
     samples_paired_binary,
 )
 
@@ -32,55 +26,19 @@ def test_the_specifications_table() -> None:
             assert 100 * mde_paired_binary(n, discordance) == pytest.approx(points, abs=0.051)
 
 
-def test_millers_example() -> None:
-    """Miller 2024: omega² 1/9, sigma² 1/6, a difference of 3 points needs 3,876 questions with one draw each."""
-    for repeats, expected in ((1, 3876), (10, 1260), (10**9, 969)):
-        assert samples_needed(difference_variance(1 / 9, 1 / 6, 1 / 6, repeats, repeats), 0.03) == expected
-
-
-def test_mde_and_samples_are_inverse() -> None:
-    """The minimum detectable effect of n samples needs n samples, and has the requested power."""
-    for variance in (0.1, 0.3):
-        for n in (50, 1319):
-            difference = mde(variance, n)
-            assert samples_needed(variance, difference) == n
-            assert power_paired(n, difference, variance) == pytest.approx(0.8, abs=1e-3)
-
-
-def test_unpaired_samples_need_a_larger_difference() -> None:
-    """Two runs on different questions at 50% can detect 5.6 points at n = 1,250 each."""
-    assert mde_unpaired_binary(1250, 1250, 0.5) == pytest.approx(0.056, abs=1e-4)
-    assert mde_of_mean(0.01) == pytest.approx(0.028016, abs=1e-6)
-
-
-def test_exact_power_equals_simulation() -> None:
-    """The sum over outcomes is the share of significant results in 4,000 simulated comparisons by McNemar's test."""
-    rng = np.random.default_rng(0)
-    n, difference, discordance = 150, 0.12, 0.25
-    counts = rng.multinomial(n, [(discordance + difference) / 2, (discordance - difference) / 2, 1 - discordance], 4000)
-    result = np.mean([mcnemar_exact(int(b), int(c)) <= 0.05 for b, c, _ in counts])
-    assert power_mcnemar(n, difference, discordance) == pytest.approx(result, abs=0.025)
-
-
 def test_connors_sample_size_has_the_requested_power() -> None:
-    """With Connor's n the mid-p test has 80% power, the exact one a little less; the level is kept at no difference."""
+    """With Connor's n nearly 80% of 4,000 simulated comparisons are significant by the exact test."""
     n = samples_paired_binary(0.05, 0.2)
-    assert power_mcnemar(n, 0.05, 0.2, mid_p=True) == pytest.approx(0.8, abs=0.01)
-    assert 0.76 < power_mcnemar(n, 0.05, 0.2) < 0.8
-    assert power_mcnemar(200, 0.0, 0.2) <= 0.05
-    assert power_mcnemar(200, 0.0, 0.2, mid_p=True) <= 0.052
+    counts = np.random.default_rng(0).multinomial(n, [0.125, 0.075, 0.8], 4000)
+    assert 0.76 < np.mean([mcnemar_exact(int(b), int(c)) <= 0.05 for b, c, _ in counts]) < 0.8
 
 
 def test_impossible_input_is_refused() -> None:
     """Percent for shares, a difference of 0 or above the discordance, and no samples are errors."""
     with pytest.raises(DataError, match="not percent"):
         mde_paired_binary(100, 20)
-    with pytest.raises(DataError, match="smallest difference"):
-        samples_needed(0.2, 0.0)
     with pytest.raises(DataError, match="difference"):
         samples_paired_binary(0.3, 0.2)
-    with pytest.raises(DataError, match="difference"):
-        power_mcnemar(100, 0.3, 0.2)
     with pytest.raises(DataError, match="n >= 1"):
         mde(0.2, 0)
     with pytest.raises(DataError, match="between 0 and 1"):

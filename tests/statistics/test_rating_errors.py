@@ -15,7 +15,6 @@ from assaymark.statistics.rating_errors import (
     bootstrap_strengths,
     clustered_errors,
     one_sided_bound,
-    one_step_strengths,
 )
 from tests.statistics.published_votes import llmfao, simulated
 
@@ -153,20 +152,6 @@ def test_one_label_per_vote() -> None:
     votes = Battles(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 1.0]), 2)
     with pytest.raises(DataError, match="3 cluster labels for 2 votes"):
         clustered_errors(votes, fit_bradley_terry(votes), np.arange(3))
-
-
-def test_the_one_step_bootstrap_agrees_with_exact_refits() -> None:
-    """With 80 prompts both have the sandwich's spread; parts are independent, and the same part is seeded."""
-    votes, prompts = simulated(np.random.default_rng(5), n_models=4, n_prompts=80, per_prompt=10, spread=0.5)
-    side = np.ones((len(votes), 1))
-    for covariates in (None, side):
-        fit = fit_bradley_terry(votes, covariates)
-        errors = np.sqrt(np.diag(clustered_errors(votes, fit, prompts, covariates).covariance))
-        item = one_step_strengths(votes, fit, prompts, covariates, draws=2000)
-        np.testing.assert_allclose(item.std(axis=0), errors, rtol=0.06)
-        np.testing.assert_allclose(item.mean(axis=0), np.append(fit.strengths, fit.effects), atol=0.02)
-        np.testing.assert_array_equal(item, one_step_strengths(votes, fit, prompts, covariates, draws=2000))
-    assert not np.allclose(item, one_step_strengths(votes, fit, prompts, side, draws=2000, part=1))
 
 
 def test_small_clusters_have_the_same_errors_by_either_computation() -> None:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from assaymark.records import Sample
 from assaymark.store import Store
 from assaymark.store.outward import outward
-from assaymark.store.sealed_copies import learn
 from assaymark.store.sealed_rows import Recogniser, digest_rows, words_of
-from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.sealed_tasks import SealedTask, learn
 from tests.store import examples
 
 KEY = "ab" * 32

@@ -8,7 +8,7 @@ import pytest
 
 import assaymark
 from assaymark.errors import DataError
-from assaymark.options.plans import options_of
+from assaymark.options.shared import options_of
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData

@@ -39,7 +39,6 @@ from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec
 
 CALL_METRICS = names_for(APPLICATION_CALL)
 """Scores of every row, of what is known of its call: seconds, money and tokens."""
-_OF_CALLS = ("latency", "cost", "tokens")
 _NEEDS = frozenset(
     {"expected", "contexts", "expected_tools", "tools", "assertions", "trace", "latency", "cost", "tokens"}
 )

@@ -22,27 +22,13 @@ import numpy as np
 from assaymark.arena.answers import AnswerSource
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import NewBattle, VoteRow
-from assaymark.arena.ballots import CHOICES, MARKS, Ballots, Publishing, Refused, Voter, VoterView, shown_battle
+from assaymark.arena.ballots import Ballots, Publishing, Voter, VoterView, shown_battle
 from assaymark.arena.voters import DAY, VoteLimits
 from assaymark.errors import DataError, UsageError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import expected_reductions, penalised_strengths
 from assaymark.store import Store
-
-__all__ = [
-    "CHOICES",
-    "MARKS",
-    "Arena",
-    "BattlePair",
-    "Pairing",
-    "Publishing",
-    "Refused",
-    "VotedPairs",
-    "Voter",
-    "VoterView",
-]
-
 
 UNIFORM_SHARE = 0.1  # of the probability, which all pairs share equally
 

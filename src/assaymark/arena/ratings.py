@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assaymark.arena.rating_changes import RatingChange, changes_between
 from assaymark.arena.rating_details import (
     RatingFit,
     RatingMatrices,
@@ -28,7 +27,8 @@ from assaymark.registry import meant, nearest
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles, Standing, average_win_rates, connected_groups, standing_of
 from assaymark.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, online_elo
-from assaymark.statistics.multiplicity import RankSet
+from assaymark.statistics.distributions import chi_square_sf, two_sided_z
+from assaymark.statistics.multiplicity import RankSet, holm
 from assaymark.statistics.rating_errors import RatingErrors, bootstrap_strengths, one_sided_bound
 from assaymark.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 
@@ -138,6 +138,18 @@ class RatedPart:
     ratings: tuple[Rating, ...]  # empty if no models can be rated
     apart: tuple[str, ...]  # models with votes in it and without a rating
     why_none: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RatingChange:
+    """One model's ratings in several parts. points: the rating in the last one minus that in the first."""
+
+    model: str
+    first: str  # part
+    last: str
+    points: float
+    p: float  # that all parts have the same rating
+    significance: float  # p after Holm's correction over all models
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,3 +415,37 @@ class _Scaled:
             if interval and index != self.anchor
         ]
         return float(np.median(widths)) if widths else None
+
+
+PartRatings = tuple[str, Sequence[tuple[str, float, float | None, float | None]]]  # part; model, rating, low, high
+
+
+def changes_between(parts: Sequence[PartRatings], confidence: float) -> tuple[RatingChange, ...]:
+    """Test for each model whether its ratings in all parts are equal: Σ (r - mean)² / error² is χ² on parts - 1.
+
+    The mean is weighted by 1 / error². Errors are taken from the intervals as normal ones, so they are a little too
+    large where few clusters widen an interval; votes of different parts count as independent. Ratings are relative to
+    the mean of the models: one that changes by D shifts each of the n - 1 others by D / n the other way.
+
+    Source: Cochran 1937 (homogeneity of several measurements); Holm 1979.
+    """
+    z = two_sided_z(confidence)
+    known: dict[str, list[tuple[str, float, float]]] = {}
+    for part, ratings in parts:
+        for model, rating, low, high in ratings:
+            if low is not None and high is not None and high > low:
+                known.setdefault(model, []).append((part, rating, (high - low) / (2.0 * z)))
+    tested = [(model, estimates, _p_of_equal(estimates)) for model, estimates in known.items() if len(estimates) > 1]
+    adjusted = holm([p for *_, p in tested]) if tested else ()
+    changes = [
+        RatingChange(model, estimates[0][0], estimates[-1][0], estimates[-1][1] - estimates[0][1], p, float(after))
+        for (model, estimates, p), after in zip(tested, adjusted, strict=True)
+    ]
+    return tuple(sorted(changes, key=lambda change: change.p))
+
+
+def _p_of_equal(estimates: Sequence[tuple[str, float, float]]) -> float:
+    weights = [1.0 / error**2 for *_, error in estimates]
+    mean = sum(weight * rating for weight, (_, rating, _) in zip(weights, estimates, strict=True)) / sum(weights)
+    spread = sum(weight * (rating - mean) ** 2 for weight, (_, rating, _) in zip(weights, estimates, strict=True))
+    return chi_square_sf(spread, len(estimates) - 1)

@@ -61,7 +61,6 @@ ORDER: tuple[By, ...] = ("prompt", "judge", "vote")
 
 Over = Literal["category", "language", "time"]
 
-OVER: tuple[Over, ...] = ("category", "language", "time")
 """What votes can be divided by, for a rating of each part."""
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from assaymark.errors import DataError
 from assaymark.records import ScoreStatus
 from assaymark.results.evidence.records import score_number
-from assaymark.scoring.metrics import CONFIDENCE
+from assaymark.scoring.metric import CONFIDENCE
 from assaymark.statistics.calibration import (
     BrierSplit,
     CalibrationError,

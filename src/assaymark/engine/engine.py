@@ -83,8 +83,6 @@ class Tally:
                 self.doubtful.append(index)
 
 
-__all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
-
 Result = SpanScore | SpanFailure
 
 

@@ -39,29 +39,9 @@ from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores
 from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput
 from assaymark.results.evidence.summarise import summarise
 from assaymark.scoring.choices import score_choices
-from assaymark.scoring.metrics import CALIBRATION
+from assaymark.scoring.metric import CALIBRATION
 from assaymark.scoring.values import ScoreValue
 from assaymark.store import Store
-
-__all__ = [
-    "KIND",
-    "UNKNOWN",
-    "AnswerFacts",
-    "ForeignChoice",
-    "ForeignCopies",
-    "ForeignRun",
-    "ForeignSample",
-    "ImportedRun",
-    "Importer",
-    "ReportedValue",
-    "WorstCase",
-    "digest",
-    "disagreements",
-    "facts_from",
-    "imported_model",
-    "imported_of",
-    "imported_tasks",
-]
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"

@@ -27,7 +27,8 @@ from assaymark.platforms import portable_name
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
 from assaymark.records.json_values import float_of, object_at, object_of, objects_at, texts_of
 from assaymark.results.views.samples import answer_text
-from assaymark.scoring.metrics import MULTIPLE_CHOICE, declared_for, is_auxiliary, names_for
+from assaymark.scoring.metric import MULTIPLE_CHOICE
+from assaymark.scoring.metrics import declared_for, is_auxiliary, names_for
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord
 
@@ -170,22 +171,19 @@ def _cell_text(value: JsonValue, kind: str, decimals: int | None) -> str:
             return f"{number:.{decimals}f}" if decimals is not None else str(int(number))
 
 
-def sample_lines(
-    records: Iterable[SampleRecord], task: Mapping[str, JsonValue], generation: Mapping[str, JsonValue] | None = None
-) -> Iterator[dict[str, JsonValue]]:
+def sample_lines(records: Iterable[SampleRecord], task: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
     """Yield the lines of one task's file: all samples of the first filter, then of the next.
 
     Args:
         records: the task's stored samples.
         task: the task's facts from `report.task_facts`.
-        generation: the task's effective generation settings, for generation tasks.
 
     Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
     """
     samples = list(records)
     for name_of_filter in texts_of(task.get("filters", ["none"]), "filters"):
         for record in samples:
-            yield _line(record, name_of_filter, task, generation)
+            yield _line(record, name_of_filter, task)
 
 
 def task_hash(lines: Sequence[Mapping[str, JsonValue]]) -> str:
@@ -193,9 +191,7 @@ def task_hash(lines: Sequence[Mapping[str, JsonValue]]) -> str:
     return text_hash("".join(f"{line['doc_hash']}{line['prompt_hash']}{line['target_hash']}" for line in lines))
 
 
-def _line(
-    record: SampleRecord, name_of_filter: str, task: Mapping[str, object], generation: Mapping[str, object] | None
-) -> dict[str, JsonValue]:
+def _line(record: SampleRecord, name_of_filter: str, task: Mapping[str, object]) -> dict[str, JsonValue]:
     request = record.request
     row = dict(record.sample.row) if record.sample is not None else {}
     scores = _own_scores(record.scores, name_of_filter, task)
@@ -209,9 +205,7 @@ def _line(
         "doc": row,
         "target": request.target,
         "arguments": {
-            f"gen_args_{index}": {
-                f"arg_{number}": part for number, part in enumerate(_arguments(query, request, generation))
-            }
+            f"gen_args_{index}": {f"arg_{number}": part for number, part in enumerate(_arguments(query, request))}
             for index, query in enumerate(queries)
         },
         "resps": answers,
@@ -233,17 +227,17 @@ def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str,
     return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
 
 
-def _arguments(query: Query, request: Request, generation: Mapping[str, object] | None) -> list[JsonValue]:
+def _arguments(query: Query, request: Request) -> list[JsonValue]:
     match query:
         case RollingQuery():
             return [query.text]
         case LoglikelihoodQuery():
             return ["".join(request.segments if query.segments is None else query.segments), query.continuation]
         case GenerateQuery():
-            return ["".join(request.segments), _generation(query, generation)]
+            return ["".join(request.segments), _generation(query)]
 
 
-def _generation(query: GenerateQuery, generation: Mapping[str, object] | None) -> dict[str, JsonValue]:
+def _generation(query: GenerateQuery) -> dict[str, JsonValue]:
     """Return generation settings under the names of lm-eval's task files."""
     settings = query.settings
     named: dict[str, JsonValue] = {
@@ -256,8 +250,7 @@ def _generation(query: GenerateQuery, generation: Mapping[str, object] | None) -
         "min_p": settings.min_p,
         **dict(settings.extra),
     }
-    stated = {key: value for key, value in named.items() if value is not None}
-    return stated if generation is None else {**dict(generation), **stated}
+    return {key: value for key, value in named.items() if value is not None}
 
 
 def _answers(query: Query, outputs: Sequence[Output]) -> list[JsonValue]:

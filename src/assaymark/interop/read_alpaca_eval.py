@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
 from assaymark.interop.log_files import one_model, parse_json
+from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput

@@ -6,8 +6,9 @@ Source: evalscope 0.11 and later, evalscope/report/report.py
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer
 from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_at, int_at, objects_at
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput

@@ -23,10 +23,10 @@ from assaymark.interop.imported import (
     ForeignRun,
     ForeignSample,
     Importer,
-    ReportedValue,
     WorstCase,
 )
 from assaymark.interop.log_files import one_model
+from assaymark.interop.reported import ReportedValue
 from assaymark.perturbations.named import FAMILIES, Perturbation
 from assaymark.records import JsonValue, content_hash
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
 from assaymark.interop.log_files import json_object, object_in, one_model, parse_json, zip_member
+from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import (
     int_at,

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample, Importer, ReportedValue
+from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample, Importer
 from assaymark.interop.log_files import json_object, object_in
+from assaymark.interop.reported import ReportedValue
 from assaymark.python_source import python_value
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of, int_at, int_of, list_at, object_at, object_of

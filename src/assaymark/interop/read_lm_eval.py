@@ -58,7 +58,8 @@ from assaymark.results.evidence.records import (
 )
 from assaymark.results.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from assaymark.scoring.choices import score_choices
-from assaymark.scoring.metrics import CALIBRATION, accuracies_over_choices, aggregation_of, is_higher_better
+from assaymark.scoring.metric import CALIBRATION
+from assaymark.scoring.metrics import accuracies_over_choices, aggregation_of, is_higher_better
 from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.generation import settings_of

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer
 from assaymark.interop.lm_eval_checks import MOST_SHOTS, model_named
 from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import object_at, object_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput

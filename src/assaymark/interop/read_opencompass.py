@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer
+from assaymark.interop.reported import ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
 

@@ -11,8 +11,9 @@ from html import unescape
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
 from assaymark.interop.log_files import json_object
+from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_at, list_at, object_at, objects_of
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput

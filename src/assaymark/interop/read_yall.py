@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer
+from assaymark.interop.reported import ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 

@@ -200,8 +200,8 @@ def _why_nothing(judged: Sequence[JudgedItem]) -> str:
     return "no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded"
 
 
-def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = True) -> dict[str, JsonValue]:
-    """Return a judging as JSON values: settings, summaries, and each judgement where `items`."""
+def judging_json(row: RunRow, judged: Sequence[JudgedItem]) -> dict[str, JsonValue]:
+    """Return a judging as JSON values: settings, summaries, and each judgement."""
     settings = row.plan.audit_settings
     document: dict[str, object] = {
         "judging": row.run_id,
@@ -215,8 +215,7 @@ def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = Tru
         document["scores"] = [
             {"title": score.title, **json_fields(score)} for score in benchmark_scores(pairs, form_of(row))
         ]
-    if items:
-        document["pairs" if pairs else "grades"] = json_of(judged)
+    document["pairs" if any(isinstance(judgement, JudgedPair) for judgement in judged) else "grades"] = json_of(judged)
     return document
 
 

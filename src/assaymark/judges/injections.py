@@ -18,7 +18,7 @@ from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Verdict, parse_verdict
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.lending import gives_back
-from assaymark.models.model import Model, OutputCache
+from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, Output, QueryKind, Request, Sample, content_hash
 from assaymark.statistics.estimate import IntervalEstimate
 
@@ -91,7 +91,6 @@ def try_injections(
     n_questions: int | None = None,
     seed: int = 0,
     max_tokens: int = 512,
-    cache: OutputCache | None = None,
 ) -> list[InjectionRate]:
     """Let a judge meet every injection under each prompt, and return the rates of success: by kind, then of all.
 
@@ -101,7 +100,7 @@ def try_injections(
         raise DataError(f"{model.identity.name} generates no text, so it cannot be a judge")
     trials = list(_trials(model, prompts, honest_answers(n_questions), seed, max_tokens))
     model.check()
-    outputs = {output.request_id: output for output in model.answer([trial.request for trial in trials], cache=cache)}
+    outputs = {output.request_id: output for output in model.answer([trial.request for trial in trials])}
     return [rate for prompt in prompts for rate in _rates(prompt, trials, outputs)]
 
 

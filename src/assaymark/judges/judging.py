@@ -4,7 +4,7 @@ Its plan is the judge, the prompt's hash and a hash of all judged answers. So th
 was killed, other answers are another judging, and a complete one is read from the store without calling the judge.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
@@ -13,7 +13,7 @@ from assaymark.judges.material import Asked, Material, requests_of
 from assaymark.judges.results import JudgedItem, estimates_of, judged_item, scores_of
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
-from assaymark.records import AuditPlan, JsonValue, Output, Progress, Request, RunPlan, content_hash
+from assaymark.records import AuditPlan, JsonValue, Output, Request, RunPlan, content_hash
 from assaymark.runs.attempt import Attempt
 from assaymark.runs.opening import RunOpener
 from assaymark.settings import environment
@@ -22,7 +22,6 @@ from assaymark.store import RunRow, Store
 JUDGING = "judging"  # the kind of audit that the plan of a judging has
 VERSION = 1  # raise it when the same plan would send other requests
 MOST_TOKENS = 512
-Observe = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ A search is frozen data, any of several groups of terms of which each must hold;
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -209,9 +209,3 @@ def _example(key: _Key) -> str:
 
 def _unquoted(text: str) -> str:
     return text.replace('"', "")
-
-
-def names_in(condition: Condition) -> Iterator[str]:
-    """Yield the parts of names that a condition looks for."""
-    for group in condition.groups:
-        yield from (str(term.value) for term in group if term.key == NAME and not term.negated)

@@ -62,6 +62,7 @@ def is_gated(task: str) -> bool:
 KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
+MOST_ANSWERS = 40  # runs that are looked at for other answers to a sample
 LISTED = 50  # samples that are searched for one that is found by its number too
 LONGEST_NUMBER = 9  # digits of a sample's number
 
@@ -529,11 +530,11 @@ class StoredRuns:
         """Return all turns of some samples, in order, without those that are withheld."""
         return [record for record in self._store.samples(run_id, task, indices=indices) if not record.is_withheld]
 
-    def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
+    def same_sample(self, of: SampleRecord, besides: str) -> Iterator[tuple[RunRow, SampleRecord]]:
         """Yield the same sample, by its hash, as other runs answered it, the latest run first."""
         request = of.request
         runs = [run.row for run in self.runs() if run.run_id != besides and request.task in run.row.tasks]
-        for row in runs[:most]:
+        for row in runs[:MOST_ANSWERS]:
             for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
                 is_same = record.request.sample_sha256 == request.sample_sha256
                 if is_same and record.request.turn == request.turn and not record.is_withheld:

@@ -16,7 +16,7 @@ from assaymark.models.language_model import LanguageModel, loaded_pair, not_a_mo
 from assaymark.models.model import Model
 from assaymark.options.of_plans import preset_of
 from assaymark.options.option import check_options, with_defaults
-from assaymark.options.plans import plan_settings
+from assaymark.options.shared import plan_settings
 from assaymark.records import JsonValue, TaskPlan
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.plan import PreparedRun, RunOptions, prepare

@@ -15,7 +15,7 @@ from typing import Unpack, cast
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import UsageError
-from assaymark.options.plans import options_of
+from assaymark.options.shared import options_of
 from assaymark.records import JsonValue, Output, RunPlan
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions

@@ -140,19 +140,6 @@ def softmax(nats: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(powers / powers.sum())
 
 
-def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
-    """Return the share of the choices' probability on those labelled 1 (TruthfulQA's mc2).
-
-    Shifted by the maximum: where every exp(nats) underflows, lm-eval's own computation gives 0/0 and this does not.
-    Raises: NonFiniteLogits; MalformedSample where counts differ.
-    Source: Lin et al. 2022 (TruthfulQA), section 3.2; lm-evaluation-harness `process_results_mc2`.
-    """
-    if len(nats) != len(labels) or not labels:
-        raise MalformedSample(f"{len(nats)} log-likelihoods for {len(labels)} labels; expected as many, at least one")
-    values = _finite(nats, "choice")
-    return float(softmax(values)[np.asarray(labels) == 1].sum())
-
-
 def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
     """Return the gold answer as lm-eval interprets it: an index, or several; -100 where it is none of the choices.
 
@@ -486,13 +473,6 @@ def _brier(answer: ChoiceAnswer) -> float | None:
     truth = np.zeros(len(probabilities))
     truth[valid] = 1.0 / len(valid)
     return float(np.sum((probabilities - truth) ** 2))
-
-
-def chance_of(choices: Mapping[str, object] | Sequence[str], gold: Gold) -> float:
-    """Return the accuracy of random guessing on this sample: number of gold answers over number of choices."""
-    right = resolve_gold(gold, list(choices))
-    indices = set(right) if isinstance(right, tuple) else {right}
-    return len(indices - {OUT_OF_RANGE}) / len(choices)
 
 
 CIRCULAR = "circular_acc"

@@ -351,6 +351,3 @@ def build_pipeline(name: str, steps: Iterable[Mapping[str, object]]) -> Pipeline
         options = {key: value for key, value in step.items() if key != "function"}
         built.append(build_filter(step["function"], options))
     return Pipeline(name, tuple(built))
-
-
-DEFAULT_PIPELINE = Pipeline("none", (TakeFirstFilter(),))

@@ -16,31 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
-__all__ = [
-    "ANY_CALL",
-    "APPLICATION_CALL",
-    "BESIDE_CHOICES",
-    "BRIER",
-    "CALIBRATED",
-    "CALIBRATION",
-    "CALL_MATCH",
-    "CONFIDENCE",
-    "GENERATE",
-    "LOGLIKELIHOOD",
-    "MULTIPLE_CHOICE",
-    "OUTPUT_TYPES",
-    "ROLLING",
-    "ROTATIONS",
-    "SIMULATED",
-    "TIES",
-    "TOOL_CALLS",
-    "Metric",
-    "facts_of",
-    "filter_step",
-    "metric",
-]
-
-
 MULTIPLE_CHOICE: Literal["multiple_choice"] = "multiple_choice"
 LOGLIKELIHOOD: Literal["loglikelihood"] = "loglikelihood"
 ROLLING: Literal["loglikelihood_rolling"] = "loglikelihood_rolling"

@@ -15,58 +15,12 @@ from typing import Any
 
 from assaymark.registry import Registry
 from assaymark.scoring.metric import (
-    ANY_CALL,
-    BRIER,
     CALIBRATED,
-    CALIBRATION,
-    CALL_MATCH,
-    CONFIDENCE,
-    GENERATE,
-    LOGLIKELIHOOD,
-    MULTIPLE_CHOICE,
     OUTPUT_TYPES,
-    ROLLING,
-    TIES,
-    TOOL_CALLS,
     Metric,
     facts_of,
 )
 from assaymark.scoring.uncomputed import UNCOMPUTED
-
-__all__ = [
-    "ANY_CALL",
-    "BRIER",
-    "CALIBRATION",
-    "CALL_MATCH",
-    "CONFIDENCE",
-    "GENERATE",
-    "LOGLIKELIHOOD",
-    "MULTIPLE_CHOICE",
-    "ROLLING",
-    "TIES",
-    "TOOL_CALLS",
-    "Metric",
-    "accuracies_over_choices",
-    "aggregation_of",
-    "computations",
-    "context_without_question",
-    "declared_for",
-    "defaults_for",
-    "find_metric",
-    "formula_of",
-    "is_auxiliary",
-    "is_credit",
-    "is_higher_better",
-    "is_number",
-    "is_own_metric",
-    "is_right_or_wrong",
-    "may_be_share",
-    "metric_item",
-    "names_for",
-    "needs_every_choice",
-    "own_metrics",
-    "preferred_names",
-]  # fmt: skip
 
 REGISTERED: Registry[object] = Registry("metrics", "metric")  # of installed packages
 _MODULES = (

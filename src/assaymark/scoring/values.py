@@ -11,8 +11,3 @@ class ScoreValue:
     value: float | None  # None: defined only over many samples (then `parts` is aggregated), or undefined
     parts: tuple[Any, ...] | None = None  # what a corpus metric aggregates, e.g. (gold, predicted) or (nats, weight)
     detail: Any = None  # for display: picked choice, ties, extracted answer
-
-
-def aggregation_item(score: ScoreValue) -> Any:
-    """Return the item that lm-eval's aggregations take for this score: its parts if there are any, else its value."""
-    return score.value if score.parts is None else score.parts

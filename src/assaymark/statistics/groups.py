@@ -13,7 +13,7 @@ Newcombe's interval, which has positive width at 0% and 100%, and the pooled sco
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -96,16 +96,6 @@ def compare_with_claim(
 Parts = Sequence[IntervalEstimate]
 
 
-def micro_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return √Σ(n_t SE_t)² / Σ n_t: the error of the mean over all samples, stratified by task (Cochran 1977, 5.2)."""
-    return linear_stderr(stderrs, [n / sum(sizes) for n in sizes])
-
-
-def macro_stderr(stderrs: Sequence[float]) -> float:
-    """Return √Σ SE_t² / T: the error of the unweighted mean of T independent task scores."""
-    return linear_stderr(stderrs, [1.0 / len(stderrs)] * len(stderrs))
-
-
 def linear_stderr(stderrs: Sequence[float], weights: Sequence[float]) -> float:
     """Return √Σ (w_t SE_t)²: the error of Σ w_t score_t with independent tasks."""
     if len(stderrs) != len(weights) or not stderrs:
@@ -114,19 +104,6 @@ def linear_stderr(stderrs: Sequence[float], weights: Sequence[float]) -> float:
 
 
 Bounds = tuple[float, float] | None
-
-
-def estimate_micro(parts: Parts, confidence: float = 0.95, bounds: Bounds = (0.0, 1.0)) -> IntervalEstimate:
-    """Return the mean over all samples of all tasks."""
-    sizes = [part.n for part in parts]
-    weights = [n / max(sum(sizes), 1) for n in sizes]
-    return estimate_composite(parts, weights, confidence=confidence, bounds=bounds, name="micro")
-
-
-def estimate_macro(parts: Parts, confidence: float = 0.95, bounds: Bounds = (0.0, 1.0)) -> IntervalEstimate:
-    """Return the unweighted mean of the tasks."""
-    weights = [1.0 / max(len(parts), 1)] * len(parts)
-    return estimate_composite(parts, weights, confidence=confidence, bounds=bounds, name="macro")
 
 
 def estimate_composite(
@@ -164,38 +141,6 @@ def estimate_composite(
     else:
         interval, method = t_interval(value, stderr, df, confidence), f"{name} t"
     return IntervalEstimate(value, interval.low, interval.high, stderr, method, n, confidence, df=df)
-
-
-def estimate_over_tasks(parts: Parts, confidence: float = 0.95) -> IntervalEstimate:
-    """Return the macro average with the tasks as a sample: error sd(values)/√T, t with T - 1 degrees of freedom.
-
-    The interval is much wider than `estimate_macro`'s; use it for claims about tasks of this kind in general.
-    """
-    values = np.array([part.value for part in _complete(parts, [1.0] * len(parts))])
-    t = len(values)
-    n = sum(part.n for part in parts)
-    if t < 2:
-        return IntervalEstimate(float(values.mean()), None, None, None, "none: one task", n, confidence)
-    stderr = float(values.std(ddof=1) / math.sqrt(t))
-    interval = t_interval(float(values.mean()), stderr, t - 1, confidence)
-    return IntervalEstimate(
-        float(values.mean()), interval.low, interval.high, stderr, "tasks t", n, confidence, n_clusters=t, df=t - 1
-    )
-
-
-def rescale(estimate: IntervalEstimate, chance: float, *, best: float = 1.0) -> IntervalEstimate:
-    """Return (value - chance) / (best - chance) with error and ends rescaled; below chance it is negative, not zero."""
-    if not chance < best:
-        raise DataError(f"chance is {chance} and the best score {best}; expected chance below best")
-    width = best - chance
-    return replace(
-        estimate,
-        value=(estimate.value - chance) / width,
-        low=None if estimate.low is None else (estimate.low - chance) / width,
-        high=None if estimate.high is None else (estimate.high - chance) / width,
-        stderr=None if estimate.stderr is None else estimate.stderr / width,
-        method=f"{estimate.method}, rescaled",
-    )
 
 
 def _complete(parts: Sequence[IntervalEstimate | None], weights: Sequence[float]) -> list[IntervalEstimate]:

@@ -160,11 +160,6 @@ def unseen_share(n: int, confidence: float = 0.95) -> float:
     return float(-math.expm1(math.log((1.0 - confidence) / 2.0) / n))
 
 
-def resample(n: int, draws: int, name: Sequence[object]) -> NDArray[np.int64]:
-    """Return bootstrap positions [draws, n], the same for the same name."""
-    return generator_for("bootstrap", *name).integers(0, n, size=(draws, n))
-
-
 def bootstrap(
     values: Floats,
     statistic: Callable[[Floats], Floats],

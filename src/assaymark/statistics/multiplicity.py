@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.paired import Clusters, compare_paired
+from assaymark.statistics.paired import compare_paired
+
+ALPHA = 0.05
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:
@@ -38,14 +40,8 @@ class RankSet:
     beats: tuple[int, ...]  # models it is significantly better than
 
 
-def rank_sets(
-    scores: NDArray[np.number | np.bool_],
-    clusters: Clusters | None = None,
-    *,
-    confidence: float = 0.95,
-    higher_is_better: bool = True,
-) -> list[RankSet]:
-    """Return each model's rank set, the best mean first.
+def rank_sets(scores: NDArray[np.number | np.bool_]) -> list[RankSet]:
+    """Return each model's rank set, the largest mean first.
 
     A outranks B only if the paired test is significant after Holm's correction over all pairs. `best` is 1 + the number
     of models that beat it, `worst` is the number of models minus those that it beats.
@@ -58,24 +54,22 @@ def rank_sets(
         raise DataError(f"scores have shape {table.shape}; expected [samples, models] with at least 2 models")
     n_models = table.shape[1]
     pairs = list(combinations(range(n_models), 2))
-    results = [compare_paired(table[:, i], table[:, j], clusters) for i, j in pairs]
+    results = [compare_paired(table[:, i], table[:, j]) for i, j in pairs]
     adjusted = holm([result.p for result in results])
-    sign = 1.0 if higher_is_better else -1.0
     wins = np.zeros((n_models, n_models), dtype=bool)
     for (i, j), result, p in zip(pairs, results, adjusted, strict=True):
-        if p < 1.0 - confidence:
-            winner, loser = (j, i) if sign * result.difference > 0 else (i, j)
+        if p < ALPHA:
+            winner, loser = (j, i) if result.difference > 0 else (i, j)
             wins[winner, loser] = True
-    return ranks_from_wins(table.mean(axis=0), wins, higher_is_better=higher_is_better)
+    return ranks_from_wins(table.mean(axis=0), wins)
 
 
-def ranks_from_wins(values: Floats, wins: NDArray[np.bool_], *, higher_is_better: bool = True) -> list[RankSet]:
-    """Return rank sets, the best value first, from the significant pairwise comparisons.
+def ranks_from_wins(values: Floats, wins: NDArray[np.bool_]) -> list[RankSet]:
+    """Return rank sets, the largest value first, from the significant pairwise comparisons.
 
     Shapes: values [models]; wins [models, models], true where the row's model is better than the column's.
     """
-    sign = 1.0 if higher_is_better else -1.0
-    order = sorted(range(len(values)), key=lambda index: (-sign * values[index], index))
+    order = sorted(range(len(values)), key=lambda index: (-values[index], index))
     return [
         RankSet(
             index,

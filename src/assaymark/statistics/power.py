@@ -7,14 +7,11 @@ Minimum detectable effect of a weighted mean of several tasks, for planning a ru
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from assaymark.errors import DataError
-from assaymark.statistics.distributions import binomial_pmf, binomial_sf, normal_cdf, normal_quantile, two_sided_z
-from assaymark.statistics.paired import mcnemar_exact, mcnemar_mid_p
+from assaymark.statistics.distributions import normal_quantile, two_sided_z
 
 WORST_SHARE = 0.5  # accuracy at which the variance is largest
 
@@ -67,17 +64,6 @@ def mde(variance: float, n: int, *, confidence: float = 0.95, power: float = 0.8
     return detectable_z(confidence, power) * math.sqrt(variance / n)
 
 
-def samples_needed(variance: float, difference: float, *, confidence: float = 0.95, power: float = 0.8) -> int:
-    """Return the number of paired samples that are needed to detect this mean difference.
-
-    n = z² variance / difference². Source: Miller 2024, equation 9.
-    """
-    if difference == 0:
-        raise DataError("difference is 0; expected the smallest difference that matters")
-    _check(1, variance)
-    return math.ceil(detectable_z(confidence, power) ** 2 * variance / difference**2 - 1e-9)
-
-
 def samples_for_bound(
     distance: float, variance: float, variance_at_bound: float, *, confidence: float = 0.95, power: float = 0.8
 ) -> int | None:
@@ -104,16 +90,6 @@ def samples_for_bound(
     return math.ceil(top**2 / distance**2 - 1e-9)
 
 
-def difference_variance(
-    between_items: float, within_a: float, within_b: float, repeats_a: int = 1, repeats_b: int = 1
-) -> float:
-    """Return the variance of a sample's difference if each answer is drawn several times.
-
-    ω² + σ_A²/K_A + σ_B²/K_B. Source: Miller 2024, section 3.2.
-    """
-    return between_items + within_a / repeats_a + within_b / repeats_b
-
-
 def mde_paired_binary(n: int, discordance: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
     """Return the minimum detectable difference in accuracy on n shared questions at this discordance, at most 1.0.
 
@@ -122,17 +98,6 @@ def mde_paired_binary(n: int, discordance: float, *, confidence: float = 0.95, p
     """
     _check_share(discordance)
     return min(mde(discordance, n, confidence=confidence, power=power), 1.0)
-
-
-def mde_unpaired_binary(n_a: int, n_b: int, share: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the minimum detectable difference between two accuracies near `share` on different questions."""
-    _check_share(share)
-    return detectable_z(confidence, power) * math.sqrt(share * (1.0 - share) * (1.0 / n_a + 1.0 / n_b))
-
-
-def mde_of_mean(stderr: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the minimum detectable distance of a mean with this standard error from a fixed value."""
-    return detectable_z(confidence, power) * stderr
 
 
 def samples_paired_binary(
@@ -148,51 +113,6 @@ def samples_paired_binary(
     level_z, power_z = two_sided_z(confidence), normal_quantile(power)
     top = level_z * math.sqrt(discordance) + power_z * math.sqrt(discordance - difference**2)
     return math.ceil(top**2 / difference**2 - 1e-9)
-
-
-def power_mcnemar(
-    n: int, difference: float, discordance: float, *, confidence: float = 0.95, mid_p: bool = False
-) -> float:
-    """Return the exact power of McNemar's test, summed over all outcomes of non-negligible probability.
-
-    The number of discordant questions is Bin(n, π); of them Bin(m, (π + δ) / 2π) favour B.
-    """
-    _check_share(discordance)
-    if abs(difference) > discordance or discordance == 0:
-        raise DataError(f"difference {difference} with discordance {discordance}; expected |difference| <= it")
-    favour = (discordance + difference) / (2.0 * discordance)
-    test = mcnemar_mid_p if mid_p else mcnemar_exact
-    total = 0.0
-    for m in range(1, n + 1):
-        weight = binomial_pmf(m, n, discordance)
-        if weight < 1e-12:
-            continue
-        least = _critical(m, 1.0 - confidence, test)
-        if least is not None:
-            total += weight * (binomial_sf(least, m, favour) + binomial_sf(least, m, 1.0 - favour))
-    return total
-
-
-def power_paired(n: int, difference: float, variance: float, *, confidence: float = 0.95) -> float:
-    """Return the power of a two-sided z test of a mean difference with this variance per sample."""
-    _check(n, variance)
-    shift = abs(difference) / math.sqrt(variance / n)
-    z = two_sided_z(confidence)
-    return normal_cdf(shift - z) + normal_cdf(-shift - z)
-
-
-def _critical(m: int, level: float, test: Callable[[int, int], float]) -> int | None:
-    """Return the smallest majority among m that the test rejects; None if it rejects none."""
-    counts = np.arange(m // 2, m + 1)
-    low, high = 0, len(counts)
-    while low < high:  # p decreases with the majority
-        middle = (low + high) // 2
-        larger = int(counts[middle])
-        if larger * 2 >= m and test(larger, m - larger) <= level:
-            high = middle
-        else:
-            low = middle + 1
-    return int(counts[low]) if low < len(counts) else None
 
 
 def _check(n: int, variance: float) -> None:

@@ -34,14 +34,14 @@ LONGEST_LOG = 60_000  # characters of the log of each attempt: its end
 
 
 def store_gradings(
-    store: Store, task: str, instances: Sequence[Instance], reports: Sequence[SweReport], command: str | None = None
+    store: Store, task: str, instances: Sequence[Instance], reports: Sequence[SweReport]
 ) -> tuple[str, bool]:
     """Store reports of one model as a run of a task; the same gradings are one run.
 
     Returns: its id, and whether it is new.
     Raises: DataError where nothing is graded; StoreError.
     """
-    return store_imported(store, gradings_run(task, instances, reports), command=command)
+    return store_imported(store, gradings_run(task, instances, reports))
 
 
 def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[SweReport]) -> ImportedRun:

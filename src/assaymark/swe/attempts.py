@@ -123,14 +123,15 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
         return PatchAttempt("incomplete", "the tests' patch has no file of tests")
-    if environment.runner in RUNNERS:
-        return _run_by_own_runner(instance, work, environment, limits, named, present)
-    arguments = ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present]
+    runner = RUNNERS.get(environment.runner)
+    pytest_arguments = ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present]
     place = Workplace(
-        work, environment.folder, _all_shown(work, named, environment), environment.variables,
+        work, environment.folder, _all_shown(work, named, environment),
+        {**(runner.variables if runner else {}), **environment.variables},
         image=environment.image, engine=environment.where,
     )  # fmt: skip
-    ended, run = _run_and_listen(instance, place, environment, limits, None, arguments)
+    arguments = runner.arguments(present) if runner else pytest_arguments
+    ended, run = _run_and_listen(instance, place, environment, limits, runner, arguments)
     log = _shortened(ended.output)
     if ended.limit:
         return PatchAttempt(
@@ -139,10 +140,11 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     if run.reported.forged:
         return PatchAttempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
                        seconds=ended.seconds)  # fmt: skip
-    if run.reported.status is None:
-        why = f"the tests' process ended with status {ended.status} before pytest's last report"
-        return PatchAttempt("incomplete", why, run=run, log=log, seconds=ended.seconds)
-    return PatchAttempt("tested", run=run, log=log, seconds=ended.seconds)
+    why = runner.why_incomplete(ended.output, ended.status, run.printed) if runner else ""
+    if not why and run.reported.status is None:
+        who, whose = ("the runner", "its") if runner else ("the tests' process", "pytest's")
+        why = f"{who} ended with status {ended.status} before {whose} last report"
+    return PatchAttempt("incomplete" if why else "tested", why, run=run, log=log, seconds=ended.seconds)
 
 
 def _run_and_listen(
@@ -168,34 +170,6 @@ def _run_and_listen(
         [environment.python, INSIDE], place, limits, given=json.dumps(job).encode() + b"\n", pipe=(reading, writing)
     )
     return ended, TestRun.of(ended.output, ended.reports, key, instance.repo)
-
-
-def _run_by_own_runner(
-    instance: Instance,
-    work: Path,
-    environment: Environment,
-    limits: SweLimits,
-    named: Sequence[str],
-    present: Sequence[str],
-) -> PatchAttempt:
-    runner = RUNNERS[environment.runner]
-    place = Workplace(
-        work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
-        image=environment.image, engine=environment.where,
-    )  # fmt: skip
-    ended, run = _run_and_listen(instance, place, environment, limits, runner, runner.arguments(present))
-    log = _shortened(ended.output)
-    if ended.limit:
-        return PatchAttempt(
-            "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
-        )
-    if run.reported.forged:
-        return PatchAttempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
-                       seconds=ended.seconds)  # fmt: skip
-    why = runner.why_incomplete(ended.output, ended.status, run.printed)
-    if not why and run.reported.status is None:
-        why = f"the runner ended with status {ended.status} before its last report"
-    return PatchAttempt("incomplete" if why else "tested", why, run=run, log=log, seconds=ended.seconds)
 
 
 def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:

@@ -21,9 +21,7 @@ LONGEST_TEXT = 200_000  # characters of one message
 NANOSECONDS = 1_000_000_000
 
 
-def store_traces(
-    store: OpenStore, project: str, attempts: Sequence[StoredAttempt], redaction: Redaction | None = None
-) -> int:
+def store_traces(store: OpenStore, project: str, attempts: Sequence[StoredAttempt]) -> int:
     """Store the trajectories of attempts in a project, which is made where it is missing; return how many there are.
 
     Raises: StoreError.
@@ -39,7 +37,7 @@ def store_traces(
         spans = list(trajectory_spans(attempt))
         body = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "swe"}, "spans": spans}]}]}
         request = traces_request(json.dumps(body).encode(), "application/json")
-        receive_spans(log, number, request, redaction or Redaction())
+        receive_spans(log, number, request, Redaction())
     return len(attempts)
 
 

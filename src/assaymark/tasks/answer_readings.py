@@ -11,11 +11,6 @@ from dataclasses import dataclass, field
 
 from assaymark.errors import DataError
 
-__all__ = [
-    "FROM_0", "FROM_1", "IN_WORDS", "LETTER", "LETTERS", "READINGS", "TEXT", "AnswerCounts", "counted_answers",
-    "is_same_text", "text_index",
-]  # fmt: skip
-
 LETTERS = "ABCDEFGHIJ"
 TEXT, LETTER, FROM_0, FROM_1 = "text", "letter", "number from 0", "number from 1"
 READINGS: Mapping[str, str] = {"text": TEXT, "letter": LETTER, "from_0": FROM_0, "from_1": FROM_1}

@@ -14,7 +14,6 @@ from assaymark.records import (
     GenerateQuery,
     LoglikelihoodQuery,
     Output,
-    Render,
     Request,
     RollingQuery,
     Sample,
@@ -97,7 +96,7 @@ def outline_task(task: Task) -> TaskOutline:
     )
 
 
-def work_sample(bound: BoundTask, render: Render | None = None, position: int = 0) -> WorkedSample:
+def work_sample(bound: BoundTask, position: int = 0) -> WorkedSample:
     """Return the sample at `position` as an example of how the task is prompted and scored.
 
     Raises: DataError if the task has no such sample.
@@ -106,7 +105,7 @@ def work_sample(bound: BoundTask, render: Render | None = None, position: int = 
     if not 0 <= position < len(samples):
         raise DataError(f"task {bound.task.name} has {len(samples)} samples; there is no sample {position}")
     sample = samples[position]
-    request = bound.request(sample, render)
+    request = bound.request(sample)
     outputs = made_up_outputs(request)
     failure: str | None = None
     scores: tuple[Score, ...] = ()

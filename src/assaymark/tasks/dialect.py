@@ -18,8 +18,8 @@ from assaymark.limits.regexes import compiled
 from assaymark.records import JsonValue
 from assaymark.registry import Registry, nearest
 from assaymark.scoring.filters import FILTERS
-from assaymark.scoring.metric import Metric, facts_of
-from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better, is_own_metric
+from assaymark.scoring.metric import CALL_MATCH, Metric, facts_of
+from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_better, is_own_metric
 from assaymark.tasks.functions import load_function
 from assaymark.tasks.images import refuse_unfit_image_keys
 from assaymark.tasks.spec_hash import file_of, hash_spec
@@ -573,14 +573,3 @@ def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, object
             compiled(pattern)
         except DataError as error:
             raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
-
-
-def map_functions(value: object, change: Callable[[FunctionRef], object]) -> object:
-    """Return `value` with every FunctionRef in it replaced."""
-    if isinstance(value, FunctionRef):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_functions(part, change) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [map_functions(part, change) for part in value]
-    return value

@@ -18,7 +18,8 @@ from assaymark.prompts.prompt_styles import COT_STOPS, PROMPT_STYLES, PromptStyl
 from assaymark.prompts.questions import LETTERS
 from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score, content_hash
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import TIES, accuracies_over_choices, context_without_question, metric_item
+from assaymark.scoring.metric import TIES
+from assaymark.scoring.metrics import accuracies_over_choices, context_without_question, metric_item
 from assaymark.scoring.run_code import choose_sandbox
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.dialect import task_from_spec

@@ -43,16 +43,8 @@ from assaymark.scoring.choices import (
 )
 from assaymark.scoring.filters import Pipeline, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
-from assaymark.scoring.metric import ROTATIONS
-from assaymark.scoring.metrics import (
-    LOGLIKELIHOOD,
-    TOOL_CALLS,
-    aggregation_of,
-    defaults_for,
-    is_higher_better,
-    may_be_share,
-    names_for,
-)
+from assaymark.scoring.metric import LOGLIKELIHOOD, ROTATIONS, TOOL_CALLS
+from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_better, may_be_share, names_for
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.functions import load_function, loader_of, published_seeds

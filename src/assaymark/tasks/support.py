@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 
 from assaymark.registry import nearest
-from assaymark.scoring.metric import SIMULATED
-from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, REGISTERED, TOOL_CALLS, names_for
+from assaymark.scoring.metric import LOGLIKELIHOOD, MULTIPLE_CHOICE, SIMULATED, TOOL_CALLS
+from assaymark.scoring.metrics import REGISTERED, names_for
 
 
 def why_not_runnable(spec: Mapping[str, object], declared: Collection[str] = ()) -> str | None:

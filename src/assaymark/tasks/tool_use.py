@@ -16,7 +16,7 @@ from assaymark.records import Row
 from assaymark.scoring.call_match import OMISSIBLE, CallMatchRules, ExpectedCall
 from assaymark.scoring.call_syntax import python_call_text, source_call_text
 from assaymark.scoring.call_values import java_text, javascript_text
-from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
+from assaymark.scoring.metric import ANY_CALL, CALL_MATCH
 from assaymark.scoring.tool_calls import Language
 from assaymark.tasks.messages import list_in
 from assaymark.tasks.row_columns import ToolColumns

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from assaymark.applications.traces.retention import Retention, keep_pruning
+from assaymark.applications.traces.serving import Retention, keep_pruning
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.cli.main import main

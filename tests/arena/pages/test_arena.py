@@ -17,7 +17,8 @@ import pytest
 
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.battles import Arena, Publishing, Refused, Voter
+from assaymark.arena.ballots import Publishing, Refused, Voter
+from assaymark.arena.battles import Arena
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.arena import arena_feature
 from assaymark.arena.voters import VoteLimits

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.ballots import Publishing
+from assaymark.arena.battles import Arena
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.arena import arena_feature
 from assaymark.arena.routes.studies import studies_feature

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer
+from assaymark.interop.reported import ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.runs.run import Run
 

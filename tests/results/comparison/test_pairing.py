@@ -3,7 +3,7 @@
 import pytest
 
 from assaymark.errors import UsageError
-from assaymark.options.shared import PROMPT_STYLE
+from assaymark.options.lm_eval_options import PROMPT_STYLE
 from assaymark.results.comparison.pairing import pair_task
 from assaymark.results.evidence.records import MetricInput, RunEvidence
 from assaymark.scoring.metrics import own_metrics

@@ -22,7 +22,7 @@ from assaymark.results.evidence.composites import (
 from assaymark.results.evidence.records import MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.run_document import run_document
-from assaymark.statistics.groups import macro_stderr
+from assaymark.statistics.groups import linear_stderr
 from assaymark.tasks.suites import ChosenSuite, suite_from
 from assaymark.tasks.task import Selection
 from tests.results.made import choice_rows, plain_rows, task_of
@@ -57,7 +57,7 @@ def test_the_mean_of_two_tasks() -> None:
     result = composite(chosen(member("a"), member("b")), [*plain_rows("a", A), *plain_rows("b", B)])
     assert result.value == pytest.approx((0.75 + 0.25) / 2)
     errors = [math.sqrt(0.75 * 0.25 / 39), math.sqrt(0.25 * 0.75 / 79)]
-    assert result.stderr == pytest.approx(macro_stderr(errors))
+    assert result.stderr == pytest.approx(linear_stderr(errors, [0.5, 0.5]))
     assert result.low is not None
     assert result.high is not None
     assert 0.38 < result.low < 0.5 < result.high < 0.62

@@ -1,7 +1,8 @@
 """`assaymark traces queue` and `to-rows`: traces that people rate, and traces that become rows of a data set."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.live.dataset_log import DatasetLog
+from assaymark.applications.live.rule_rows import draw_of
 from assaymark.applications.traces.command_parts import (
     need_extra,
     open_store,
@@ -17,12 +19,15 @@ from assaymark.applications.traces.command_parts import (
     project_option,
     trace_id_of,
 )
+from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceRow
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.store import Store
 
 if TYPE_CHECKING:
     from assaymark.applications.live.datasets import RowCounts
-    from assaymark.store import Store
 
 SHOWN = 5  # traces that a message names
 WORDS = "version, service, model, user, session, errors, slower, dearer, q, hours, and scores, as 'thumbs<1 hours=24'"
@@ -71,7 +76,6 @@ def add_to_queue(
 ) -> None:
     """Put traces into a queue, which is made where there is none of this name."""
     from assaymark.applications.live.annotation import rubric_of
-    from assaymark.applications.live.selecting import sampled_traces
     from assaymark.applications.traces.listing import ListQuery
 
     if sample is not None and words is None:
@@ -223,7 +227,6 @@ def _rows(
     """Return the rows that a command names: those of a data set, and those of traces."""
     from assaymark.applications.live.dataset_log import inputs_digest
     from assaymark.applications.live.datasets import rows_of_traces
-    from assaymark.applications.live.selecting import traces_like
     from assaymark.applications.traces.listing import ListQuery
     from assaymark.errors import UnknownName
 
@@ -248,3 +251,40 @@ def _rows(
     made = rows_of_traces(store, project, ids, counts, accept_output=options["accept_output"], known=known)
     contents += [row.content for row in made]
     return contents
+
+
+READ_AT_ONCE = 500
+MOST_OF_FILTER = 100_000  # traces of one filter
+
+
+def traces_like(store: Store, project: int, query: ListQuery) -> Iterator[TraceRow]:
+    """Yield the traces that are like that, the latest first.
+
+    Raises: UsageError for a filter that cannot be read, more than 100,000 traces, or words that so many spans have that
+        only the latest were looked at.
+    """
+    wanted = query.filter()
+    n_traces = 0
+    while True:
+        page = TraceLog(store).traces(project, wanted, READ_AT_ONCE)
+        if page.is_cut:
+            raise UsageError(f"too many steps have the words {query.q!r:.80}; narrow the filter, by time for example")
+        n_traces += len(page.traces)
+        if n_traces > MOST_OF_FILTER:
+            raise UsageError(f"the filter names more than {MOST_OF_FILTER:,} traces; narrow it, by time for example")
+        yield from page.traces
+        if not page.has_more:
+            return
+        last = page.traces[-1]
+        wanted = replace(wanted, before=(last.at, last.trace_id))
+
+
+def sampled_traces(store: Store, project: int, query: ListQuery, n: int | None, name: str) -> list[TraceRow]:
+    """Return the traces that are like that, or `n` of them drawn at random; more of the same name include fewer.
+
+    Raises: as `traces_like`.
+    """
+    matching = list(traces_like(store, project, query))
+    if n is None or n >= len(matching):
+        return matching
+    return sorted(matching, key=lambda trace: draw_of(trace.trace_id, name))[:n]

@@ -349,7 +349,7 @@ class RuleLog:
         return True
 
     def weighted_scores(
-        self, project: int, *, name: str | None = None, since: int | None = None, until: int | None = None
+        self, project: int, *, name: str | None = None, since: int | None = None
     ) -> Iterator[WeightedScore]:
         """Yield the scores of a project with their rates, as they are read.
 
@@ -360,15 +360,12 @@ class RuleLog:
             project: of these.
             name: of the scores; None: all.
             since: nanoseconds since 1970, of the trace of a rule's score, else of the score.
-            until: the first time that does not count.
         """
         here = [trace_scores.c.project == project]
         if name is not None:
             here.append(trace_scores.c.name == shown_text(name))
         if since is not None:
             here.append(trace_scores.c.observed >= since)
-        if until is not None:
-            here.append(trace_scores.c.observed < until)
         of_trace = and_(traces.c.project == trace_scores.c.project, traces.c.trace_id == trace_scores.c.trace_id)
         session = func.coalesce(trace_scores.c.session, traces.c.session)
         statement = (

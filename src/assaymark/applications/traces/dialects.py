@@ -10,11 +10,11 @@ Sources: OpenTelemetry semantic conventions for generative AI (gen_ai.*), OpenIn
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from assaymark.applications.traces.otlp import Event
 from assaymark.applications.traces.spans import KINDS
+from assaymark.applications.traces.trace_rows import SpanFacts
 from assaymark.limits.nesting import is_deeper
 from assaymark.models.cost.prices import Price, find_price
 from assaymark.records import JsonValue, ModelIdentity
@@ -72,23 +72,7 @@ _SESSION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a span says of its step. Tokens: cached ones are in the input, those of reasoning in the output."""
-
-    kind: str
-    model: str | None
-    n_input: int | None
-    n_output: int | None
-    cost: float | None
-    user: str | None
-    session: str | None
-    service: str | None
-    version: str | None
-    response_id: str | None
-
-
-def facts_of(attributes: Attributes, resource: Attributes) -> Facts:
+def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
     """Return the facts of a step from its span's and its resource's attributes."""
     model = _model(attributes)
     n_input, n_output = _tokens(attributes)
@@ -96,7 +80,7 @@ def facts_of(attributes: Attributes, resource: Attributes) -> Facts:
     cost = _reported_cost(attributes)
     if cost is None and model is not None and kind in {"llm", "embedding"}:
         cost = _priced(model, n_input, n_output)
-    return Facts(
+    return SpanFacts(
         kind=kind,
         model=model,
         n_input=n_input,

@@ -33,26 +33,6 @@ from assaymark.errors import DataError
 from assaymark.limits.nesting import is_deeper, json_kind
 from assaymark.records import JsonValue
 
-__all__ = [
-    "JSON",
-    "LARGEST_BODY",
-    "PROTOBUF",
-    "Event",
-    "ReadSpan",
-    "attributes_of",
-    "encoded_answer",
-    "encoded_status",
-    "is_id",
-    "logs_request",
-    "read_span",
-    "source_of",
-    "spans_json",
-    "traces_request",
-    "unpacked",
-    "unpacked_size",
-    "value_of",
-]
-
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 LARGEST_BODY = 64 << 20  # bytes, compressed and unpacked: the specification's recommendation
 DEEPEST_JSON = 100

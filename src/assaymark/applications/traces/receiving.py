@@ -7,7 +7,7 @@ out of order, without its parent or with a broken clock is stored as it is: the 
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -124,7 +124,6 @@ def _new_span(span: Span, resource: dict[str, JsonValue], source: bytes, redacti
     redaction.span(span)
     attributes = attributes_of(span.attributes)
     events = [Event(event.time_unix_nano, event.name, attributes_of(event.attributes)) for event in span.events]
-    facts = facts_of(attributes, resource)
     is_root = not any(span.parent_span_id)
     return NewSpan(
         trace_id=span.trace_id,
@@ -134,19 +133,10 @@ def _new_span(span: Span, resource: dict[str, JsonValue], source: bytes, redacti
         started=min(span.start_time_unix_nano, LARGEST_TIME),
         ended=min(span.end_time_unix_nano, LARGEST_TIME) or None,
         is_error=span.status.code == Status.STATUS_CODE_ERROR or "error.type" in attributes,
-        kind=facts.kind,
-        model=facts.model,
-        n_input=facts.n_input,
-        n_output=facts.n_output,
-        cost=facts.cost,
-        user=facts.user,
-        session=facts.session,
-        service=facts.service,
-        version=facts.version,
-        response_id=facts.response_id,
         source=source,
         body=span.SerializeToString(deterministic=True),
         text=searched_text(span.name, attributes, events, MOST_SEARCHED),
+        **asdict(facts_of(attributes, resource)),
     )
 
 

@@ -1,6 +1,12 @@
-"""`assaymark serve --traces`: the receiver and the pages of traces, as a part of the server."""
+"""`assaymark serve --traces`: the receiver and the pages of traces, as a part of the server.
 
+How long traces are kept, by age and by size of each project, is checked while the server runs.
+"""
+
+import logging
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -8,7 +14,52 @@ import click
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.extras import ServedPart
 from assaymark.cli.output import echo
-from assaymark.errors import MissingExtra, UsageError
+from assaymark.errors import AssaymarkError, MissingExtra, UsageError
+from assaymark.store import Store
+
+EVERY_SECONDS = 600.0
+MIB = 1 << 20
+_log = logging.getLogger("uvicorn.error")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept. seconds: since a trace's last span came; n_bytes: stored of a project's spans."""
+
+    seconds: float | None
+    n_bytes: int | None
+
+    @classmethod
+    def of(cls, days: float | None, mib: float | None) -> "Retention | None":
+        """Read the retention from options; None where all is kept."""
+        if days is None and mib is None:
+            return None
+        return cls(None if days is None else days * 86_400, None if mib is None else int(mib * MIB))
+
+    def apply(self, store: Store) -> int:
+        """Remove what is not kept, of every project; return the number of traces. Raises: StoreError."""
+        return sum(
+            TraceLog(store).prune(project.id, older_than=self.seconds, most_bytes=self.n_bytes)
+            for project in TraceLog(store).projects()
+        )
+
+
+def keep_pruning(store: Store, retention: Retention, every_seconds: float = EVERY_SECONDS) -> threading.Event:
+    """Remove what is not kept, now and again and again, in a thread of its own; setting the event ends it."""
+    is_over = threading.Event()
+
+    def prune() -> None:
+        while True:
+            try:
+                retention.apply(store)
+            except AssaymarkError as error:  # a busy store: the next round removes it
+                _log.error("traces: nothing was removed: %s", error)
+            if is_over.wait(every_seconds):
+                return
+
+    threading.Thread(target=prune, name="trace-retention", daemon=True).start()
+    return is_over
+
 
 _OPTIONS = (
     click.option("--traces", is_flag=True, help="Receive OpenTelemetry traces at /v1/traces, and show them."),
@@ -53,10 +104,8 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
     from assaymark.applications.live.routes import checked_origins
     from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
-    from assaymark.applications.traces.retention import Retention, keep_pruning
     from assaymark.applications.watch.pages import watch_feature
     from assaymark.applications.watch.rounds import keep_watching
-    from assaymark.store import Store
 
     redaction = redaction_of(options["redact_key"], options["redact"])
     origins = checked_origins(options["feedback_origins"])

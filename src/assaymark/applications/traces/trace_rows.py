@@ -31,17 +31,10 @@ class Token(NamedTuple):
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewSpan:
-    """A span to store. source, body: serialised OTLP messages; text: what the full-text index has of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanFacts:
+    """What a span says of its step. Tokens: cached ones are in the input, those of reasoning in the output."""
 
-    trace_id: bytes
-    span_id: bytes
-    parent_id: bytes | None
-    name: str
-    started: int
-    ended: int | None
-    is_error: bool
     kind: str
     model: str | None
     n_input: int | None
@@ -52,6 +45,19 @@ class NewSpan:
     service: str | None
     version: str | None
     response_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSpan(SpanFacts):
+    """A span to store. source, body: serialised OTLP messages; text: what the full-text index has of it."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes | None
+    name: str
+    started: int
+    ended: int | None
+    is_error: bool
     source: bytes
     body: bytes
     text: str
@@ -70,8 +76,8 @@ class AddedSpans:
     refused: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SpanRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRow(SpanFacts):
     """A stored span. source, body: serialised OTLP messages."""
 
     trace_id: bytes
@@ -81,16 +87,6 @@ class SpanRow:
     started: int
     ended: int | None
     is_error: bool
-    kind: str
-    model: str | None
-    n_input: int | None
-    n_output: int | None
-    cost: float | None
-    user: str | None
-    session: str | None
-    service: str | None
-    version: str | None
-    response_id: str | None
     n_conflicts: int
     received: float
     source: bytes

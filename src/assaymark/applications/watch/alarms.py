@@ -29,19 +29,6 @@ from assaymark.statistics.e_detector import Change, Detector, baseline_of, quant
 from assaymark.statistics.intervals import Interval
 from assaymark.store import Store
 
-__all__ = [
-    "BASELINE",
-    "RaisedAlarm",
-    "event_text",
-    "guarantee",
-    "metric_name",
-    "new_alarm",
-    "reset",
-    "state_text",
-    "threshold",
-    "watch_once",
-]
-
 ERRORS = "errors"
 OF_TRACES = (ERRORS, "latency", "cost")
 SCORE = "score:"

@@ -28,7 +28,8 @@ def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None
             "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
         )
     from assaymark.arena.answer_files import open_answers
-    from assaymark.arena.battles import Arena, Publishing
+    from assaymark.arena.ballots import Publishing
+    from assaymark.arena.battles import Arena
     from assaymark.arena.rating_boards import Ratings
     from assaymark.arena.routes.arena import arena_feature
     from assaymark.arena.voters import VoteLimits

@@ -8,8 +8,7 @@ A page of a study. It has no JSON twin: prompts of studies are held out, and sho
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assaymark.arena.ballots import CHOICES
-from assaymark.arena.battles import VoterView
+from assaymark.arena.ballots import CHOICES, VoterView
 from assaymark.arena.live_battles import LiveLimits, Seen
 from assaymark.arena.live_turns import FAILED
 from assaymark.arena.studies.results import FEWEST_IN_GROUP

@@ -13,7 +13,8 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from assaymark.arena.arena_log import AlreadyVoted
-from assaymark.arena.battles import Arena, Refused, Voter, VoterView
+from assaymark.arena.ballots import Refused, Voter, VoterView
+from assaymark.arena.battles import Arena
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.pages.live_battle import ArenaPage, BattlePage
 from assaymark.arena.rating_boards import Ratings

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assaymark.arena.battles import CHOICES
+from assaymark.arena.ballots import CHOICES
 from assaymark.arena.studies.design import Design, design_study
 from assaymark.arena.studies.study_file import StudyFile
 from assaymark.arena.studies.study_log import AssignmentRow, RaterRow, StudyLog

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.submission.queue_rows import FlagReply, FlagRow, LogEntry
@@ -173,12 +173,6 @@ class Moderation:
                     problems.append(f"entry {row.number} differs from its hash")
                 before, expected = row.hash, row.number + 1
         return problems
-
-    def n_open_flags(self) -> int:
-        """Return how many flags are open."""
-        with self._database.reading() as connection:
-            counted = select(func.count()).select_from(flags).where(flags.c.state == "open")
-            return int(connection.execute(counted).scalar_one())
 
 
 def _hash(before: str, row: Mapping[str, object]) -> str:

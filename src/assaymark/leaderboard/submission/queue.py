@@ -251,17 +251,17 @@ class SubmissionQueue:
         """Return the jobs of a submission, the first one first."""
         return self._jobs(jobs.c.submission == submission, (jobs.c.created,))
 
-    def jobs_in(self, state: str, *, limit: int = 100, offset: int = 0) -> list[JobRow]:
+    def jobs_in(self, state: str, *, limit: int = 100) -> list[JobRow]:
         """Return jobs of a state: pending ones in the order of work, others the latest first."""
         order: tuple[ColumnElement[object], ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
         if state != "pending":
             order = (jobs.c.started.desc() if state == "running" else jobs.c.ended.desc(), jobs.c.id)
-        return self._jobs(jobs.c.state == state, order, limit, offset)
+        return self._jobs(jobs.c.state == state, order, limit)
 
     def _jobs(
-        self, which: ColumnElement[bool], order: Sequence[ColumnElement[object]], limit: int = 1000, offset: int = 0
+        self, which: ColumnElement[bool], order: Sequence[ColumnElement[object]], limit: int = 1000
     ) -> list[JobRow]:
-        statement = select(jobs).where(which).order_by(*order).limit(limit).offset(offset)
+        statement = select(jobs).where(which).order_by(*order).limit(limit)
         with self._database.reading() as connection:
             return [JobRow(**row._asdict()) for row in connection.execute(statement)]
 
@@ -310,11 +310,6 @@ class SubmissionQueue:
                 *(connection.execute(statement).scalar() for statement in (acts, marked, reported)),
             ]
         return " ".join(str(part) for part in parts)
-
-    def state_of(self, submission: str) -> JobRow | None:
-        """Return the latest job of a submission; None if it has none."""
-        job_rows = self.jobs_of(submission)
-        return job_rows[-1] if job_rows else None
 
 
 def _advance(n_votes: int) -> float:

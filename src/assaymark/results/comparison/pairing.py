@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assaymark.errors import UsageError
-from assaymark.options.shared import PROMPT_STYLE
+from assaymark.options.lm_eval_options import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.records import (
     MetricInput,

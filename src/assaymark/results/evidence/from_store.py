@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
-from assaymark.options.plans import compared_settings, headings
+from assaymark.options.shared import compared_settings, headings
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
 from assaymark.records.json_values import json_fields
 from assaymark.records.result_facts import ResultFacts

@@ -28,7 +28,8 @@ from assaymark.limits.characters import exception_text
 from assaymark.records import CalibrationDetails, Estimate, EstimateDetails, JsonValue, SampleDetails, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput, score_number
-from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, find_metric, is_auxiliary, is_higher_better
+from assaymark.scoring.metric import BRIER, CONFIDENCE, TIES
+from assaymark.scoring.metrics import find_metric, is_auxiliary, is_higher_better
 from assaymark.statistics import aggregate, lm_eval_errors
 from assaymark.statistics.aggregate import AGGREGATIONS, estimate_label_metric, traits_of
 from assaymark.statistics.calibration import calibration_error

@@ -25,7 +25,7 @@ from assaymark.results.evidence.from_store import (
 from assaymark.results.evidence.records import RunView, score_number
 from assaymark.results.views.cells import leaf_estimates, table_rows
 from assaymark.results.views.samples import example_choices, shortened
-from assaymark.scoring.metrics import CONFIDENCE
+from assaymark.scoring.metric import CONFIDENCE
 from assaymark.statistics.calibration import CalibrationError, calibration_error
 from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.catalog import LIBRARY
