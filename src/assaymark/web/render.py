@@ -20,6 +20,7 @@ from fastapi import HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assaymark.documents.html import html_blocks
 from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
@@ -170,6 +171,7 @@ def _environment() -> Environment:
         "moment": shown_moment,
         "duration": shown_duration,
         "markdown": markdown,
+        "blocks": lambda blocks: Markup(html_blocks(blocks)),  # noqa: S704 - the writer escapes every text
         "answer": answer_html,
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),

@@ -149,6 +149,7 @@ class PlottedValue:
     spread: float | None = None
     title: str = ""  # what a pointer on its point is told
     href: str = ""
+    mark: str = ""  # a class of the style sheet, such as "up" for what is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +163,18 @@ class Bar:
     href: str = ""
 
 
-def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WIDE) -> Markup:
+def spans(
+    rows: Sequence[PlottedValue], label: str = "", *, are_differences: bool = False, layout: Layout = WIDE
+) -> Markup:
     """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero.
 
     label: text for screen readers.
     """
     left, room, height, line = _rows_of(layout)
     bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
+    zero = [0.0] if are_differences or bands else []
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    axis = number_axis([*bands, *ends], lambda tick: f"{tick:+,g}" if bands and tick else f"{tick:,g}",
+    axis = number_axis([*zero, *bands, *ends], lambda tick: f"{tick:+,g}" if zero and tick else f"{tick:,g}",
                        layout.most_ticks)  # fmt: skip
 
     def at(value: float) -> float:
@@ -182,7 +186,7 @@ def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WID
         x = left + room * place
         parts.append(line_between(x, 0, x, height * len(rows), "grid"))
         parts.append(tick_text(x, height * len(rows) + 15, text, width))
-    if bands:
+    if zero:
         parts.append(line_between(at(0.0), 0, at(0.0), height * len(rows), "zero"))
     for index, row in enumerate(rows):
         y = height * index + line
@@ -191,8 +195,9 @@ def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WID
             band = Markup('<rect class="band" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
             parts.append(band.format(at(-row.spread), y - ROW / 2 + 3, at(row.spread) - at(-row.spread), ROW - 6))
         if row.low is not None and row.high is not None:
-            parts.append(line_between(at(row.low), y, at(row.high), y, "span"))
-        point = Markup('<circle class="point mark best" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(at(row.value), y)
+            parts.append(line_between(at(row.low), y, at(row.high), y, f"span {row.mark}".strip()))
+        kind = f"point mark best {row.mark}".strip()
+        point = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(kind, at(row.value), y)
         parts.append(_linked(point, row.title, row.href))
     return drawing(width, height * len(rows) + 22, parts, label, _role(rows), layout=layout)
 
