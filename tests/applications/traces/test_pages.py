@@ -125,6 +125,18 @@ def test_the_list(shown: Receiver) -> None:
         assert client.get("/traces/sessions.json").json()["sessions"][0]["session"] == "s1"
 
 
+def test_a_session_names_how_many_users_took_part(receiver: Receiver) -> None:
+    """Two of its three traces are of others than the first user by name."""
+    for number, user in enumerate(("cy", "ada", "bob", "ada"), 1):
+        attributes = {"session.id": "s", "user.id": user}
+        receiver.send(span(1, trace=f"{number:032x}", start=number, attributes=attributes))
+    with receiver.client as client:
+        (session,) = client.get("/traces/sessions.json").json()["sessions"]
+        page = client.get("/traces/sessions").text
+    assert (session["user"], session["users"], session["traces"]) == ("ada", 3, 4)
+    assert "<td>ada and 2 more</td>" in page
+
+
 def test_older_traces_are_on_the_next_page(receiver: Receiver) -> None:
     """Every trace is on exactly one page."""
     receiver.send(*(span(1, trace=f"{number:032x}", name=f"t{number}", start=number) for number in range(1, 121)))

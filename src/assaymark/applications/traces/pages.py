@@ -101,6 +101,7 @@ class SessionsPage:
                 {
                     "session": each.session,
                     "user": each.user,
+                    "users": each.n_users,
                     "traces": each.n_traces,
                     "first_ns": each.first,
                     "last_ns": each.last,

@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    distinct,
     func,
     insert,
     inspect,
@@ -276,7 +277,8 @@ class TraceLog:
                 func.sum(traces.c.n_output),
                 func.sum(traces.c.cost),
                 func.coalesce(func.sum(traces.c.n_unpriced), 0),
-                func.max(traces.c.user),
+                func.min(traces.c.user),
+                func.count(distinct(traces.c.user)),
             )
             .where(traces.c.project == project, traces.c.session.isnot(None))
             .group_by(traces.c.session)
@@ -287,7 +289,16 @@ class TraceLog:
             rows = connection.execute(statement).all()
         return [
             TraceSession(
-                row[0], row[1], row[2], row[3], int(row[4]), _whole(row[5]), _whole(row[6]), row[7], int(row[8]), row[9]
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                int(row[4]),
+                _whole(row[5]),
+                _whole(row[6]),
+                row[7],
+                int(row[8]),
+                *row[9:],
             )
             for row in rows
         ]

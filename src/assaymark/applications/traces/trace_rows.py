@@ -187,7 +187,8 @@ class TraceSession(NamedTuple):
     n_output: int | None
     cost: float | None
     n_unpriced: int
-    user: str | None
+    user: str | None  # the first by name
+    n_users: int
 
 
 @dataclass(frozen=True, slots=True)
