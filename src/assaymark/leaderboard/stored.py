@@ -31,6 +31,7 @@ from assaymark.results.comparison.records import Comparison, Difference, PairCom
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
 from assaymark.results.comparison.stopped_runs import estimates_at_any_time
 from assaymark.results.evidence.from_store import (
+    choice_queries,
     deciding_score,
     is_wrong,
     score_rows,
@@ -45,6 +46,7 @@ from assaymark.store.outward import OutwardStore, Withholding, outward
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.search import phrases_of
 
 GATED = "the data set is gated"
 
@@ -62,6 +64,7 @@ def is_gated(task: str) -> bool:
 KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
+MOST_SEARCHED = 5000  # samples of a task whose texts are read for a search without an index
 LISTED = 50  # samples that are searched for one that is found by its number too
 LONGEST_NUMBER = 9  # digits of a sample's number
 
@@ -477,7 +480,26 @@ class StoredRuns:
         )
         lines = (*first, *(_line(facts) for facts in page.samples))[:limit]
         n_matching = page.total + len(numbered)
+        if text and not page.is_indexed and counts.n_total <= MOST_SEARCHED:  # the store has searched snippets only
+            found = [
+                line
+                for line in self._with_words(run.run_id, task, text)
+                if (line.wrong or not wrong_only) and category in {"", line.category}
+            ]
+            lines, n_matching = tuple(found[offset : offset + limit]), len(found)
         return TaskSamples(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
+
+    def _with_words(self, run_id: str, task: str, text: str) -> Iterator[SampleLine]:
+        """Yield the samples whose question, choices, answer or target have all words of a search, or its number."""
+        words = [phrase.lower() for phrase in phrases_of(text)] or [text.lower()]
+        for record in self._store.samples(run_id, task):
+            request = record.request
+            said = [query.continuation for query in choice_queries(record)]
+            said += [output.text for output in record.outputs if output.text is not None]
+            whole = "\n".join([*request.segments[-1:], request.target, *said]).lower()
+            is_number = text == str(request.sample_index)
+            if not record.is_withheld and (is_number or all(word in whole for word in words)):
+                yield _line_of_record(record)
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
         key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")

@@ -98,6 +98,42 @@ def test_each_metric_has_its_own_pick_beside_the_number_that_decided(tmp_path: P
     assert ["a", "long", "answer", "-13.000", "-1.000", "picked", "by", "acc_norm", "right", "answer"] in rows
 
 
+def test_samples_are_found_by_their_answers_and_targets(tmp_path: Path) -> None:
+    """A run without an index: words of the generated text, of the target, and a number; all words must occur."""
+    place = str(tmp_path / "runs.sqlite")
+    settings = GenerationSettings(max_tokens=8)
+    rows = [examples.sample("talk", at) for at in range(3)]
+    requests = [
+        Request("talk", at, row.sha256, (f"Question {'abc'[at]}",), (GenerateQuery(0, settings),), target=target)
+        for at, (row, target) in enumerate(zip(rows, ("Rome", "Oslo", "Bern"), strict=True))
+    ]
+    with Store.open(place) as store:
+        run = store.open_run(examples.plan(("talk",), n_samples=3), facts={})
+        store.add_requests(run.run_id, requests, rows)
+        texts = ("in Rome, I think", "it is Paris", "no idea")
+        outputs = [Output(request.id, 0, text=text) for request, text in zip(requests, texts, strict=True)]
+        store.add(run.run_id, run.attempt_id, outputs)
+        details = ({"extracted": "Rome"}, {"extracted": "Paris", "reference": "oslo"}, {"extracted": "[invalid]"})
+        scores = [
+            Score(request.id, "exact_match", float(at == 0), detail=detail)
+            for at, (request, detail) in enumerate(zip(requests, details, strict=True))
+        ]
+        store.add_scores(run.run_id, scores, examples.SCORING)
+        store.close_run(run.run_id, run.attempt_id, "finished")
+    with (
+        running(create_app([board_feature(open_site((), place))])) as url,
+        httpx.Client(base_url=f"{url}/run/{run.run_id}/samples/", timeout=20) as client,
+    ):
+        found = {
+            words: [line["index"] for line in client.get("talk.json", params={"q": words}).json()["samples"]]
+            for words in ("paris", "bern", "rome think", "rome paris", '"it is"', "2", "question")
+        }
+        replies = [(line["answer"], line["target"]) for line in client.get("talk.json").json()["samples"]]
+    assert found == {"paris": [1], "bern": [2], "rome think": [0], "rome paris": [], '"it is"': [1], "2": [2],
+                     "question": [0, 1, 2]}  # fmt: skip
+    assert replies[:2] == [("Rome", "Rome"), ("Paris", "oslo")]  # what was compared
+
+
 def test_what_is_not_known_of_an_applications_call_is_not_said(tmp_path: Path) -> None:
     """No tokens and no reason of the end; a latency of microseconds is written as such; its path is no command."""
     (tmp_path / "app.py").write_text("def answer(question):\n    return question\n")

@@ -134,10 +134,22 @@ def with_replies(site: Site, page: SamplesPage) -> SamplesPage:
     indices = [line.index for line in page.samples.lines]
     records = runs_of(site).samples(page.run.run_id, page.task, indices)
     replies = {
-        (record.request.sample_index, record.request.turn): (_line(_answer(record)), _line(_target(record)))
+        (record.request.sample_index, record.request.turn): (_line(answer), _line(target))
         for record in records
+        for answer, target in [_reply(record)]
     }
     return replace(page, replies=replies)
+
+
+def _reply(record: SampleRecord) -> tuple[str, str]:
+    """Return what was compared: the answer and the target, each as it was extracted where the score notes it."""
+    detail = _detail(deciding_score(record))
+    extracted = detail.get("extracted") if verdict_of(record) != "unparsed" else None
+    reference = detail.get("reference")
+    return (
+        _answer(record) if extracted is None else str(extracted),
+        _target(record) if reference is None else str(reference),
+    )
 
 
 def question_line(record: SampleRecord) -> str:

@@ -170,7 +170,9 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         if (group := group_page(site, name, task)) is not None:
             return respond(request, "group.html", group, as_json=as_json)
         page = with_replies(site, samples_page(site, name, task, _pairs(request)))
-        return respond(request, "samples.html", page, as_json=as_json)
+        response = respond(request, "samples.html", page, as_json=as_json)
+        response.headers["HX-Push-Url"] = f"{request.url.path}{page.query().rstrip('?')}"
+        return response
 
     @app.get("/compare")
     @app.get("/compare.json")
