@@ -20,13 +20,14 @@ from threading import Lock
 
 from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import HashMismatch, UnknownName, UsageError
+from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
 from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.table import BoardTable
-from assaymark.records import Estimate, RunPlan, content_hash
+from assaymark.records import Estimate, JsonValue, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
 from assaymark.results.comparison.stopped_runs import estimates_at_any_time
@@ -343,6 +344,10 @@ class StoredRuns:
     def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Return when, where and with which versions a run was worked on."""
         return self._store.attempts(run_id)
+
+    def model_index(self, run_id: str) -> list[dict[str, JsonValue]]:
+        """Return a run's results as the Hub's model cards state them."""
+        return list(model_index_results(self._store, run_id))
 
     def questions(self, task: str) -> Questions:
         """Return a task's questions over the best run of each model that is shown; computed again when runs change.

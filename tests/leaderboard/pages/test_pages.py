@@ -6,13 +6,18 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from assaymark.cli.main import main
-from tests.served import N_PLAIN, Served
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import create_app
+from tests.served import N_PLAIN, Served, running
 
 
 class Page(HTMLParser):
@@ -249,6 +254,28 @@ def test_base_and_derived_models_are_linked_with_their_paired_difference(client:
     assert "difference to it " in page
     assert re.search(r"[12] of 2 chat \(RLHF", page)
     assert "difference to this one" in client.get("/model/fake-random-1").text
+
+
+def test_a_models_page_has_its_columns_its_card_and_a_way_to_others(client: httpx.Client, tmp_path: Path) -> None:
+    """Columns without a score of it are left out, claims stand below scores; the card is a page and a file."""
+    page = client.get("/model/fake-random-1").text
+    assert re.search(r'<a href="/compare\?runs=\w+">compare with another model</a>', page)
+    assert 'href="/card/fake-random-1"' in page
+    card, file = client.get("/card/fake-random-1"), client.get("/card/fake-random-1.md")
+    assert file.headers["content-disposition"] == 'attachment; filename="README.md"'
+    assert file.text.startswith("---\nmodel-index:")
+    assert "model-index" not in card.text  # for the Hub, not for readers
+    assert "<h3>Results</h3>" in card.text or "Results</h" in card.text
+    assert client.get("/card/nobody").status_code == client.get("/card/nobody.md").status_code == 404
+    (tmp_path / "table.csv").write_text("model,A,B\no/a,80,\no/b,60,75\n")
+    claims = "claims: [{model: o/a, source: its paper, scores: {A: 85}}]"
+    (tmp_path / "board.yaml").write_text(f"title: T\ntable: {{file: table.csv, columns: {{A: A, B: B}}}}\n{claims}\n")
+    app = create_app([board_feature(Site([read_board(tmp_path / "board.yaml")]))])
+    with running(app) as url:
+        own = httpx.get(f"{url}/model/o/a").text
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', own)
+    assert heads == ["Rank", "Setup", "Average", "A"]
+    assert re.search(r'title="its paper">claimed 85.0', own)
 
 
 def test_a_comparison_has_questions_another_baseline_and_its_json(client: httpx.Client, served: Served) -> None:
