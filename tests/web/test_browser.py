@@ -169,7 +169,7 @@ def test_a_button_copies_what_stands_beside_it(open_page: Any, served: Served) -
 def test_a_chart_names_its_nearest_point_and_leads_to_its_model(open_page: Any) -> None:
     """The chart is as wide as its frame, its axes have titles, and the point below the pointer is a link."""
     page = open_page("/board/wide/charts")
-    frame = page.locator(".plot").last
+    frame = page.locator(".plot:has(a)").last
     svg = frame.locator("svg:not(.narrow)")
     assert svg.bounding_box()["width"] > frame.bounding_box()["width"] - 4
     assert {"Parameters", "Average"} <= set(svg.locator("text").all_text_contents())
@@ -180,7 +180,23 @@ def test_a_chart_names_its_nearest_point_and_leads_to_its_model(open_page: Any) 
     title = points.nth(2).locator("title").text_content()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("t => [...document.querySelectorAll('.nearest')].at(-1).textContent === t", arg=title)
-    points.nth(2).click()
+    said = "[...document.querySelectorAll('.nearest')].at(-1).textContent"
+    svg.locator("a[tabindex='0']").focus()  # one stop of Tab, from which arrows lead to the next points
+    assert page.evaluate(said) == points.nth(0).locator("title").text_content()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(said) == points.nth(1).locator("title").text_content()
+    box = points.nth(2).bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url("**/model/**")
+
+
+def test_a_finger_near_a_point_opens_it(open_page: Any) -> None:
+    """On a touch screen a tap beside a point names it and leads to its model."""
+    page = open_page("/board/wide/charts?max=5", viewport={"width": 390, "height": 800}, has_touch=True)
+    point = page.locator(".plot svg.narrow").nth(1).locator("a").first
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    page.touchscreen.tap(box["x"] - 8, box["y"] - 4)
     page.wait_for_url("**/model/**")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board import ANY_METRIC, Board, slug
+from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.platforms import relative_path
 from assaymark.records import JsonValue
@@ -95,6 +96,13 @@ def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
         return ()
     files = _files(board)
     return tuple(_about(board, member, files) for member in board.suite.members)
+
+
+def column_help(column: ScoreColumn) -> str:
+    """Return what a column measures: what its card says, else its tasks; and the note of the board."""
+    measured = [str(card["measures"]) for task in column.tasks[:1] if (card := task_card(task)).get("measures")]
+    names = [", ".join(column.tasks)] if column.tasks and not measured and column.tasks != (column.title,) else []
+    return " ".join(filter(None, [*measured, *names, column.note]))
 
 
 def formulas_of(metrics: Iterable[str]) -> dict[str, str]:

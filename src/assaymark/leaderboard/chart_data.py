@@ -129,7 +129,7 @@ class HeatCell:
     """One score among those of its column."""
 
     number: IntervalValue
-    standing: float  # share of the map's rows with a lower score, ties half; in [0, 1]
+    standing: float | None  # share of the map's rows with a lower score, ties half; in [0, 1]. None: all are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +245,8 @@ def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell |
     cell = row.cells.get(column.key)
     if cell is None:
         return None
+    if values[0] == values[-1]:
+        return HeatCell(cell.number, None)
     low, high = (int(np.searchsorted(values, cell.number.value, side)) for side in ("left", "right"))
     standing = (low + high) / 2 / len(values)
     return HeatCell(cell.number, standing if column.higher_is_better else 1 - standing)

@@ -236,25 +236,32 @@ def _linked(mark: Markup, title: str, href: str) -> Markup:
     return template.format(href, printable(title), mark)
 
 
+HeatCell = tuple[float | None, str]
+
+
 def heatmap(
     rows: Sequence[str],
     columns: Sequence[str],
-    cells: Sequence[Sequence[tuple[float, str] | None]],
+    cells: Sequence[Sequence[HeatCell | None]],
     label: str = "",
     *,
     layout: Layout = WIDE,
+    fills: float = 0,
 ) -> Markup:
-    """Return a table of coloured cells: each a share from 0 to 1 and its text; None is left blank.
+    """Return a table of coloured cells: each a share from 0 to 1, None for no colour, and its text; None is left blank.
 
     Long titles of columns are slanted. A narrow one has its columns in groups, one below the other, and names above
-    cells. label: text for screen readers.
+    cells. label: text for screen readers. fills: pixels that a wide one is wide at least.
     """
     if layout.is_narrow:
         return _narrow_heatmap(rows, columns, cells, label)
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
     left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
-    wide = WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
+    least = (
+        WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
+    )
     slope = LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
+    wide = max(least, (fills - left - slope - 10) / max(len(columns), 1))
     top = 18 + slope
     parts = [_title(title, left + wide * (place + 0.5), top, is_slanted=is_slanted)
              for place, title in enumerate(columns)]  # fmt: skip
@@ -267,14 +274,15 @@ def heatmap(
     return drawing(left + wide * len(columns) + 10 + slope, top + ROW * len(rows) + 6, parts, label)
 
 
-def _cell(cell: tuple[float, str], x: float, y: float, width: float) -> list[Markup]:
+def _cell(cell: HeatCell, x: float, y: float, width: float) -> list[Markup]:
     place = f'x="{x + 1:.0f}" y="{y + 1:.0f}" width="{width - 2:.0f}" height="{ROW - 2}"'
-    box = Markup(f'<rect class="cell" {place} fill-opacity="{0.08 + 0.5 * cell[0]:.2f}"/>')  # noqa: S704 - numbers
+    opacity = 0.0 if cell[0] is None else 0.08 + 0.5 * cell[0]
+    box = Markup(f'<rect class="cell" {place} fill-opacity="{opacity:.2f}"/>')  # noqa: S704 - numbers
     return [box, text_at(x + width / 2, y + ROW / 2 + 4, cell[1], "middle")]
 
 
 def _narrow_heatmap(
-    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[float, str] | None]], label: str
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[HeatCell | None]], label: str
 ) -> Markup:
     """Return a heat map whose columns stand in groups that fit the width, with upright titles where they are long."""
     longest = max((len(cell[1]) for row in cells for cell in row if cell), default=0)

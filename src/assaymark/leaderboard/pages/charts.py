@@ -42,7 +42,7 @@ from assaymark.leaderboard.view import View
 from assaymark.leaderboard.win_rates import BoardWinRates, board_win_rates
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
-from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
+from assaymark.web.plots import FULL_WIDTH, LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap, on_screens
 
@@ -274,7 +274,7 @@ def _heat_svg(heat: HeatMap) -> Markup:
     ]
     names = _distinct([model_label(model) for model, _ in heat.rows])
     titles = [column.title for column in heat.columns]
-    return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows"))
+    return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows", fills=FULL_WIDTH))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
