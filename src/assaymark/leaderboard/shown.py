@@ -291,7 +291,9 @@ class _Selection:
         n_pages = max(1, -(-len(order) // view.per))
         first = (min(view.page, n_pages) - 1) * view.per
         tiers = self._tiers(order[: first + view.per])  # a tier depends on the rows above it
-        pins = sorted(self.table.places[row_id] for row_id in {*view.pins} if row_id in self.table.places)
+        pinned = {self.table.places[row_id] for row_id in view.pins if row_id in self.table.places}
+        pins = [at for at in order.tolist() if at in pinned]  # in the order of the rows; then those that do not match
+        pins += sorted(pinned - set(pins))
         rows = [self.shown_row(at, pinned=True) for at in pins]
         rows += [
             self.shown_row(int(at), new_tier=bool(tiers[place]) and place > first)
