@@ -181,8 +181,8 @@ class CardPage:
 
     @property
     def body(self) -> str:
-        """The card without the facts for the Hub at its beginning."""
-        return self.text.partition("\n---\n")[2]
+        """The card without the facts for the Hub at its beginning, and without its title."""
+        return self.text.partition("\n---\n")[2].lstrip().partition("\n")[2]
 
 
 def card_page(site: Site, path: str) -> CardPage:
