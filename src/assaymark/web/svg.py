@@ -170,7 +170,7 @@ def spans(
 
     label: text for screen readers.
     """
-    left, room, height, line = _rows_of(layout)
+    left, room, height, line = _rows_of(rows, layout)
     bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
     zero = [0.0] if are_differences or bands else []
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
@@ -204,7 +204,7 @@ def spans(
 
 def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Markup:
     """Return a chart with a bar for each row; the full width is 1. label: text for screen readers."""
-    left, room, height, line = _rows_of(layout)
+    left, room, height, line = _rows_of(rows, layout)
     room = room if not layout.is_narrow else room - 50  # for the text behind a full bar
     parts = []
     for index, row in enumerate(rows):
@@ -217,11 +217,16 @@ def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Mark
     return drawing(left + room + 50, height * len(rows), parts, label, _role(rows), layout=layout)
 
 
-def _rows_of(layout: Layout) -> tuple[float, float, float, float]:
+def _rows_of(rows: Sequence[PlottedValue] | Sequence[Bar], layout: Layout) -> tuple[float, float, float, float]:
     """Return where the marks of rows begin and how wide they may be; a row's height, and where its marks lie in it."""
-    return (
-        (6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16) if layout.is_narrow else (NAME_WIDTH, PLOT_WIDTH, ROW, ROW / 2)
-    )
+    if layout.is_narrow:
+        return 6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16
+    return _room_of([row.name for row in rows], NAME_WIDTH), PLOT_WIDTH, ROW, ROW / 2
+
+
+def _room_of(names: Sequence[str], most: float) -> float:
+    """Return how wide a column of names is, pixels."""
+    return min(most, LETTER_WIDTH * max(map(len, names), default=0) + 16)
 
 
 def _role(rows: Sequence[PlottedValue] | Sequence[Bar]) -> str:
@@ -256,7 +261,7 @@ def heatmap(
     if layout.is_narrow:
         return _narrow_heatmap(rows, columns, cells, label)
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
-    left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
+    left = _room_of(rows, NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES)
     least = (
         WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
     )
