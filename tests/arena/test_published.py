@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.arena_rows import VoteRow
+from assaymark.arena.arena_rows import ModelRow, VoteRow
 from assaymark.arena.ballots import Publishing, Voter
 from assaymark.arena.export import export_votes, head_file, verify_export
 from assaymark.arena.languages import language_of
@@ -54,6 +54,20 @@ def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> N
     assert replace(board, batch=None) == again
     assert sum(map(sum, board.matrix.n_battles)) == 200
     assert sum(model.n_votes for model in board.models) == 200
+
+
+def test_votes_that_are_too_few_say_so_in_plain_words() -> None:
+    """Three votes that a side explains: the visitor reads how many are enough, the host why; the counts are shown."""
+    names = list(STRENGTHS)[:2]
+    choices = (names[0], names[0], names[1])
+    votes = [replace(vote, model_a=won, model_b=next(name for name in names if name != won), choice="a")
+             for vote, won in zip(votes_of("v", 3, "a"), choices, strict=True)]  # fmt: skip
+    board = publish_ratings(votes, [])
+    assert board.why_none == "3 votes are too few to rate these models; about 20 are usually enough"
+    assert "separation" in board.warnings[0]
+    assert board.n_votes == 3
+    with_rows = publish_ratings(votes, [ModelRow(at, name, "", None) for at, name in enumerate(names)])
+    assert {row.standing for row in with_rows.models} == {"too few votes"}
 
 
 def test_a_page_shows_the_batch_before_while_the_new_one_is_computed(tmp_path: Path) -> None:

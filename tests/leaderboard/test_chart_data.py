@@ -162,6 +162,16 @@ def test_too_little_gives_no_profile() -> None:
     assert {(each.low, each.high) for each in profile(bare, bare.rows[0])} == {(None, None)}
 
 
+def test_equal_scores_have_no_standing() -> None:
+    """A column whose scores are all equal is not coloured: none of them stands above another."""
+    made = table(6)
+    equal = RowScore(IntervalValue(0.5))
+    rows = [replace(row, cells={**row.cells, "a": equal}) for row in made.rows]
+    result = heat_map(selected_rows(BoardTable(COLUMNS, tuple(rows), rank_apart=False), View(), ()), COLUMNS)
+    first = [cells[0] for _, cells in result.rows]
+    assert {cell.standing for cell in first if cell is not None} == {None}
+
+
 def test_heat_map_standings() -> None:
     """The best of a column stands highest, the same score the same, a missing one nowhere."""
     result = heat_map(selected_rows(table(), View(), ()), COLUMNS)
@@ -169,5 +179,5 @@ def test_heat_map_standings() -> None:
     for place in range(4):
         cells = [cell for _, cells in result.rows if (cell := cells[place]) is not None]
         by_value = sorted(cells, key=lambda cell: cell.number.value)
-        assert [cell.standing for cell in by_value] == sorted(cell.standing for cell in cells)
+        assert [cell.standing for cell in by_value] == sorted(cell.standing or 0.0 for cell in cells)
         assert by_value[0].standing == pytest.approx(0.5 / len(cells))

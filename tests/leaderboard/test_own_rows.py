@@ -300,7 +300,7 @@ def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path
     assert "podium" not in page
     assert "2 models" in page
     assert "No ranks: fewer than two models have every benchmark in one setup." in page
-    assert "Fewer than two rows with a complete average and a known number of parameters." in page
+    assert "Fewer than two rows with an average and a known number of parameters." in page
     run(folder, "--limit", "3", seed=1)
     run(folder, "--limit", "3", seed=2)
     ranked, page = card()
@@ -310,16 +310,36 @@ def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path
     assert '<ol class="podium">' in page
 
 
+GPT4ALL = ("hellaswag", "openbookqa", "winogrande", "arc_easy")  # more than half of its seven tasks
+
+
+def test_a_suite_has_a_board_once_a_model_has_most_of_its_tasks(folder: Path) -> None:
+    """One of seven tasks makes no table of dashes: it is on the board of all tasks, beside the tasks of no suite."""
+    for name in GPT4ALL:
+        write_task(folder, name, 6)
+    run(folder, tasks="hellaswag.csv,law.csv")
+    site = Site([], StoredRuns(Store.open_to_read(str(folder / "store.sqlite"))))
+    assert {name: [column.title for column in site.table(board).columns] for name, board in site.boards.items()} == {
+        "all-tasks": ["hellaswag", "law"]
+    }
+    assert "suite" not in site.board("all-tasks").introduction  # no other board is named where there is none
+    run(folder, "--prompt_style", "text", tasks=",".join(f"{name}.csv" for name in GPT4ALL))
+    assert set(site.boards) == {"gpt4all", "all-tasks"}
+    assert site.board("gpt4all").introduction == ""  # where its rules come from is on the page about it
+    assert "Nous" in site.board("gpt4all").about
+
+
 def test_a_suites_task_at_other_shots_is_on_the_board_of_all_tasks(folder: Path) -> None:
     """Every task of the store is on a board: at the suite's shots on the suite's, at others on that of all tasks."""
-    write_task(folder, "boolq", 30)  # has the name of a task of the suite gpt4all
-    run(folder, tasks="boolq.csv")
-    run(folder, "--num_fewshot", "2", tasks="boolq.csv", seed=2)
+    for name in GPT4ALL:
+        write_task(folder, name, 6)
+    run(folder, "--prompt_style", "text", tasks=",".join(f"{name}.csv" for name in GPT4ALL))
+    run(folder, "--num_fewshot", "2", "--prompt_style", "text", tasks="hellaswag.csv", seed=2)
     site = Site([], StoredRuns(Store.open_to_read(str(folder / "store.sqlite"))))
-    assert set(site.boards) == {"gpt4all", "nous", "all-tasks"}
+    assert set(site.boards) == {"gpt4all", "all-tasks"}
     suite, rest = (site.table(site.boards[name]) for name in ("gpt4all", "all-tasks"))
     assert [row.model for row in models(suite)] == ["fake-random-1"]
-    assert [column.title for column in rest.columns] == ["boolq, 2 shots"]
+    assert [column.title for column in rest.columns] == ["hellaswag, 2 shots"]
     assert [row.model for row in models(rest)] == ["fake-random-2"]
 
 

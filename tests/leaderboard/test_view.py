@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.shown import all_rows, show_table
 from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 
 SCORES = ("arc", "gsm8k")
@@ -109,3 +111,21 @@ def test_averages_of_different_columns_are_never_ordered(tmp_path: Path) -> None
     assert starts == ["two-ab-best", "two-bc-high", "one-c", "All", "Human"]
     by_column = [result.row.model for result in all_rows(table, View(sort="-a"), board.shown_columns)]
     assert by_column[:3] == ["Human", "two-ab-best", "two-ab"]
+
+
+def test_pinned_rows_stand_in_the_order_of_the_rows() -> None:
+    """By the average, and the other way round; a pinned row that the search leaves out comes after them."""
+    averages = {"low": 0.2, "high": 0.9, "middle": 0.5}
+    rows = [
+        BoardRow(name, name, "measured", {"a": RowScore(IntervalValue(value))}, Average(IntervalValue(value), 1))
+        for name, value in averages.items()
+    ]
+    table = BoardTable((ScoreColumn("a", "A"),), tuple(rows))
+
+    def pinned(sort: str = "-average", q: str = "") -> list[str]:
+        shown = show_table(table, View(sort=sort, q=q, pins=("low", "middle", "high")), ())
+        return [row.row.model for row in shown.rows if row.pinned]
+
+    assert pinned() == ["high", "middle", "low"]
+    assert pinned(sort="a") == ["low", "middle", "high"]
+    assert pinned(q="middle") == ["middle", "low", "high"]

@@ -11,6 +11,7 @@ from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import (
     ELO_SCALE,
     BradleyTerry,
+    TooFewVotes,
     expected_outcomes,
     expected_win_rates,
     fit_bradley_terry,
@@ -127,8 +128,14 @@ def test_fits_without_a_finite_solution_are_refused() -> None:
     even = Battles(np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0]), np.array([1.0, 1.0, 0.0, 0.0]), 2)
     with pytest.raises(DataError, match="constant"):
         fit_bradley_terry(even, np.zeros((4, 1)))
-    with pytest.raises(DataError, match=r"infinite|constant"):
+    with pytest.raises(TooFewVotes, match=r"predict every one of the 4 votes \(separation\).* about 10 for each model"):
         fit_bradley_terry(even, 2.0 * even.outcome[:, None] - 1.0)
+    sides = Battles(np.array([0, 1, 0]), np.array([1, 0, 1]), np.array([1.0, 1.0, 1.0]), 2)  # the left one always won
+    with pytest.raises(TooFewVotes, match="separation"):
+        fit_bradley_terry(sides, np.ones((3, 1)))
+    mixed = Battles(np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0]), np.array([1.0, 1.0, 0.0, 1.0]), 2)
+    with pytest.raises(TooFewVotes, match="separation"):  # one side's effect is finite alone, and so are strengths
+        fit_bradley_terry(mixed, np.ones((4, 1)))
     with pytest.raises(DataError, match="without missing values"):
         fit_bradley_terry(even, np.array([[1.0], [2.0], [math.nan], [0.0]]))
 

@@ -58,7 +58,7 @@ def test_search_and_sort_change_the_table_and_the_address(open_page: Any) -> Non
     page.evaluate("window.kept = true")
     page.fill("#q", 'prompts:="plain text"')
     page.wait_for_url("**q=prompts*")
-    page.wait_for_function("document.querySelectorAll('table.board tbody a.name').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('table.board tbody a.name').length === 2")
     page.click("#sort-plain")
     page.wait_for_url("**sort=-plain*")
     page.wait_for_selector("th[aria-sort=descending] #sort-plain")
@@ -68,13 +68,21 @@ def test_search_and_sort_change_the_table_and_the_address(open_page: Any) -> Non
 
 
 def test_from_the_table_to_a_single_answer(open_page: Any) -> None:
-    """A score opens its samples, wrong ones are filtered, a sample shows its choices."""
+    """A score opens its samples, filtered at once, and after Back as the form says; a sample shows its choices."""
     page = open_page("/board/exam")
     page.locator("td.num a[href*='/samples/plain']").first.click()
     page.wait_for_selector("table.samples")
-    page.locator("input[name=wrong]").check()
-    page.get_by_role("button", name="Apply").click()
-    page.wait_for_url("**wrong=1*")
+    wrong, verdicts = page.locator("input[name=wrong]"), page.locator("table.samples .verdict")
+    wrong.check()
+    page.wait_for_url("**wrong=1")
+    assert set(verdicts.all_inner_texts()) == {"wrong"}
+    page.go_back()
+    page.wait_for_url("**/samples/plain")
+    page.wait_for_function("() => !document.querySelector('input[name=wrong]').checked")
+    assert set(verdicts.all_inner_texts()) == {"right", "wrong"}
+    page.fill("#q", '"number 7"')
+    page.wait_for_function("() => document.querySelectorAll('table.samples tbody tr').length === 1")
+    page.fill("#q", "")
     page.locator("table.samples tbody th a").first.click()
     page.wait_for_selector("table.choices")
     assert page.locator("table.choices tbody tr").count() == 3
@@ -136,12 +144,32 @@ def test_samples_are_read_with_j_and_k_inside_a_filter(open_page: Any, served: S
     page.keyboard.press("k")
     page.get_by_role("heading", name=f"plain, sample {numbers[0]}").wait_for()
     assert page.locator("nav.pager a[rel=prev]").count() == 0
+    page.keyboard.press("?")
+    assert "back to the list" in page.get_by_role("dialog", name="Keys").inner_text()
+    page.keyboard.press("Escape")  # closes the keys, and leads to the list from the sample
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("table.samples")
+    assert "wrong=1" in page.url
+
+
+def test_a_button_copies_what_stands_beside_it(open_page: Any, served: Served) -> None:
+    """The prompt of a sample, and a board's command."""
+    page = open_page(f"/run/{served.run_ids[0]}/samples/plain/3", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="copy").first.click()
+    page.get_by_role("button", name="copied").wait_for()
+    prompt = page.locator("pre.text").first.text_content()
+    assert page.evaluate("navigator.clipboard.readText()") == prompt
+    page.goto(f"{served.url}/board/exam/about")
+    page.get_by_role("button", name="copy").first.click()
+    page.get_by_role("button", name="copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").endswith("--tasks plain.csv,hostile.csv")
 
 
 def test_a_chart_names_its_nearest_point_and_leads_to_its_model(open_page: Any) -> None:
     """The chart is as wide as its frame, its axes have titles, and the point below the pointer is a link."""
     page = open_page("/board/wide/charts")
-    frame = page.locator(".plot").last
+    frame = page.locator(".plot:has(a)").last
     svg = frame.locator("svg:not(.narrow)")
     assert svg.bounding_box()["width"] > frame.bounding_box()["width"] - 4
     assert {"Parameters", "Average"} <= set(svg.locator("text").all_text_contents())
@@ -152,7 +180,23 @@ def test_a_chart_names_its_nearest_point_and_leads_to_its_model(open_page: Any) 
     title = points.nth(2).locator("title").text_content()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("t => [...document.querySelectorAll('.nearest')].at(-1).textContent === t", arg=title)
-    points.nth(2).click()
+    said = "[...document.querySelectorAll('.nearest')].at(-1).textContent"
+    svg.locator("a[tabindex='0']").focus()  # one stop of Tab, from which arrows lead to the next points
+    assert page.evaluate(said) == points.nth(0).locator("title").text_content()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(said) == points.nth(1).locator("title").text_content()
+    box = points.nth(2).bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url("**/model/**")
+
+
+def test_a_finger_near_a_point_opens_it(open_page: Any) -> None:
+    """On a touch screen a tap beside a point names it and leads to its model."""
+    page = open_page("/board/wide/charts?max=5", viewport={"width": 390, "height": 800}, has_touch=True)
+    point = page.locator(".plot svg.narrow").nth(1).locator("a").first
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    page.touchscreen.tap(box["x"] - 8, box["y"] - 4)
     page.wait_for_url("**/model/**")
 
 
@@ -234,7 +278,7 @@ def test_the_pin_stays_where_the_mouse_is_and_keeps_the_focus(open_page: Any) ->
     pin.focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**pin=*")
-    page.wait_for_function("document.querySelectorAll('tr.pinned').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('tr.pinned').length === 1")
     assert page.evaluate("document.activeElement.id") == identity
     assert page.locator("tr.pinned a.pin").get_attribute("id") == identity
 

@@ -16,7 +16,9 @@ from assaymark.arena.vote_files import votes_in
 from assaymark.arena.voters import Flag, flagged_voters
 from assaymark.arena.votes import Votes, published_row
 from assaymark.datasets.rows import Rows
+from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError
+from assaymark.statistics.bradley_terry import ENOUGH_VOTES, TooFewVotes
 from assaymark.statistics.intervals import Interval, wilson
 
 
@@ -176,9 +178,9 @@ def publish_ratings(
         least: votes below which a model is marked as preliminary.
         clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
     """
-    counted = [vote for vote in votes if vote.is_counted]
-    flagged = flagged_voters(counted)
-    honest = [vote for vote in counted if vote.voter not in flagged]
+    unnamed = [vote for vote in votes if vote.is_counted]
+    flagged = flagged_voters(unnamed)
+    honest = [vote for vote in unnamed if vote.voter not in flagged]
     known = languages or {}
     used = [
         vote
@@ -207,7 +209,7 @@ def publish_ratings(
         n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
-        n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
+        n_flagged_votes=len(unnamed) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
         quality=quality_of(used), basis=fitted.basis, warnings=(*few_lines, *fitted.warnings),
         history=fitted.history,
     )  # fmt: skip
@@ -231,6 +233,11 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
         described = tuple(line for line in basis(ratings, read) if not line.startswith("Read: "))
         history = _rating_history(read, [vote.cast_at for vote in votes], ratings)
         return _Fitted(ratings, None, described, tuple(warnings(ratings, read)), history)
+    except TooFewVotes as error:
+        enough = ENOUGH_VOTES * len({model for vote in votes for model in (vote.model_a, vote.model_b)})
+        said = f"{counted(len(votes), 'vote')} {'is' if len(votes) == 1 else 'are'} too few to rate these models"
+        why = f"{said}; about {enough} are usually enough" if len(votes) < enough else said
+        return _Fitted(None, why, warnings=(str(error),))
     except AssaymarkError as error:
         return _Fitted(None, str(error))
 
@@ -270,11 +277,10 @@ def _rows(
     ]
     apart = {apart_model.model: apart_model.standing for apart_model in ratings.apart} if ratings else {}
     words = {"above": "won all battles with rated models", "below": "lost all battles with rated models"}
+    without = "not connected with the rated models" if ratings else "too few votes"
     rest = [model.name for model in models if model.name not in {row.model for row in rows}]
     for name in sorted(rest, key=lambda name: -n_votes[name]):
-        standing = words.get(
-            apart.get(name, ""), "not connected with the rated models" if n_votes[name] else "no votes"
-        )
+        standing = words.get(apart.get(name, ""), without if n_votes[name] else "no votes")
         rows.append(RatedModel(name, None, n_votes[name], True, None, False, standing))
     return tuple(rows)
 

@@ -22,11 +22,11 @@ from assaymark.arena.rating_details import (
     vote_weights,
 )
 from assaymark.arena.votes import ORDER, By, Over, Votes
-from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
+from assaymark.errors import AssaymarkError, UnknownName, UsageError
 from assaymark.registry import meant, nearest
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles, Standing, average_win_rates, connected_groups, standing_of
-from assaymark.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, online_elo
+from assaymark.statistics.bradley_terry import ELO_SCALE, BradleyTerry, TooFewVotes, expected_win_rates, online_elo
 from assaymark.statistics.distributions import chi_square_sf, two_sided_z
 from assaymark.statistics.multiplicity import RankSet, holm
 from assaymark.statistics.rating_errors import RatingErrors, bootstrap_strengths, one_sided_bound
@@ -277,7 +277,7 @@ def _rated(votes: Votes) -> tuple[Votes, Ints]:
     """Return the votes within the largest group that can be rated, and its models' indices among all."""
     group = connected_groups(votes.battles.wins())[0]
     if len(group) < 2:
-        raise DataError(
+        raise TooFewVotes(
             f"no two of {len(votes.models)} models are connected both ways by wins and ties in {len(votes.battles)} "
             "votes, so no model can be rated; each model needs a win or tie, and a loss or tie: collect more votes"
         )

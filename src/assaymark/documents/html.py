@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assaymark import settings
-from assaymark.documents.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, Tiles
+from assaymark.documents.blocks import Block, Bullets, Cell, Column, Example, Figure, Heading, Paragraph, Table, Tiles
 from assaymark.documents.charts import to_svg
 from assaymark.documents.plain_text import html_text
 from assaymark.drafts import draft_folder, whole_file
@@ -88,6 +88,7 @@ def print_pdf(page: str, path: Path) -> None:
             shutil.copyfile(printed, draft)
 
 
+DEEPEST = 4  # of indentation
 SHORT = 14  # rows up to which a table is not split between pages
 STYLE = """
 :root{--paper:#fff;--ink:#1c1c1e;--soft:#5a5a60;--line:#d8d8dc;--panel:#f5f5f7;--good:#00684b;--bad:#a84700;--warn:#7a4f00}
@@ -109,7 +110,10 @@ table{border-collapse:collapse;width:100%;font-size:.9rem;line-height:1.35}
 th,td{padding:.32rem .55rem;text-align:right;vertical-align:top;font-variant-numeric:tabular-nums;white-space:nowrap}
 th{border-bottom:1.5px solid var(--ink);font-weight:600;vertical-align:bottom;white-space:normal;min-width:3.2rem}
 td{border-bottom:1px solid var(--line)}.t{text-align:left;white-space:normal;min-width:6rem}
-tr.group td.t:first-child{font-weight:600}.below{display:block;font-size:.82rem}
+tr.group td.t:first-child{font-weight:600}.depth1 td:first-child{padding-left:1.65rem}
+.depth2 td:first-child{padding-left:2.75rem}.depth3 td:first-child{padding-left:3.85rem}
+.depth4 td:first-child{padding-left:4.95rem}
+.below{display:block;font-size:.82rem}
 .better{color:var(--good)}.worse{color:var(--bad)}
 ul{padding-left:1.2rem;margin:.5rem 0}li{margin:.2rem 0}ul.warning{list-style:none;padding:0}
 ul.warning li{border-left:3px solid var(--warn);padding:.05rem 0 .05rem .7rem;margin:.45rem 0}
@@ -181,27 +185,38 @@ def _tiles(block: Tiles) -> str:
 
 def _table(block: Table) -> str:
     kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
-    kinds = [' class="t"' if block.columns[index].kind in {"text", "name"} else "" for index in kept]
+    kinds = [_class(block.columns[index]) for index in kept]
     head = "".join(
         f'<th scope="col"{kind}{_title(block.columns[index].help)}>{_breakable(block.columns[index].label)}</th>'
         for index, kind in zip(kept, kinds, strict=True)
     )
     rows = "".join(_row([row[index] for index in kept], kinds) for row in block.rows)
     short = " short" if len(block.rows) <= SHORT else ""
-    return f'<div class="wide{short}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    shown = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="wide{short}" tabindex="0">{shown}</div>'
 
 
 def _title(text: str) -> str:
     return f' title="{html_text(text)}"' if text else ""
 
 
+def _class(column: Column) -> str:
+    return _classes("t" if column.kind == "text" else "", "extra" if column.is_extra else "")
+
+
+def _classes(*names: str) -> str:
+    given = " ".join(filter(None, names))
+    return f' class="{given}"' if given else ""
+
+
 def _row(cells: Sequence[Cell], kinds: Sequence[str]) -> str:
-    indent = f' style="padding-left:{0.55 + 1.1 * cells[0].depth:.2f}rem"' if cells[0].depth else ""
+    depth = min(cells[0].depth, DEEPEST)
+    names = _classes("group" if cells[0].role else "", f"depth{depth}" if depth else "")
     shown = [
-        f"<td{kind}{indent if index == 0 else ''}>{_cell(cell, is_name=index == 0)}</td>"
+        f"<td{kind}>{_cell(cell, is_name=index == 0)}</td>"
         for index, (kind, cell) in enumerate(zip(kinds, cells, strict=True))
     ]
-    return f"<tr{' class=group' if cells[0].role else ''}>{''.join(shown)}</tr>"
+    return f"<tr{names}>{''.join(shown)}</tr>"
 
 
 def _cell(cell: Cell, *, is_name: bool) -> str:

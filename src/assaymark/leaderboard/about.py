@@ -12,12 +12,13 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board import ANY_METRIC, Board, slug
+from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.platforms import relative_path
 from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
 from assaymark.settings import VERSION
-from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.catalog import LIBRARY, Catalog
 from assaymark.tasks.describe import find_card_named
 from assaymark.tasks.suites import Member
 
@@ -97,6 +98,13 @@ def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
     return tuple(_about(board, member, files) for member in board.suite.members)
 
 
+def column_help(column: ScoreColumn) -> str:
+    """Return what a column measures: what its card says, else its tasks; and the note of the board."""
+    measured = [str(card["measures"]) for task in column.tasks[:1] if (card := task_card(task)).get("measures")]
+    names = [", ".join(column.tasks)] if column.tasks and not measured and column.tasks != (column.title,) else []
+    return " ".join(filter(None, [*measured, *names, column.note]))
+
+
 def formulas_of(metrics: Iterable[str]) -> dict[str, str]:
     """Return the formula of each metric that has one in the table of metrics, in the order given."""
     rows = {name: find_metric(name) for name in metrics}
@@ -119,7 +127,7 @@ def _about(board: Board, member: Member, files: Mapping[str, str]) -> TaskAbout:
         else f"{member.chance:.3g}"
         if isinstance(member.chance, float)
         else member.chance,
-        command=_command(words, board.suite.profile if board.suite else ""),
+        command=_command(words, board.suite.profile if board.suite else "") if _can_be_named(board, member) else "",
         card=task_card(member.task),
     )
 
@@ -147,8 +155,19 @@ def command_of_board(board: Board) -> str:
         name = board.suite.name if is_ours else _beside(board, board.suite.source)
         return _command(["--tasks", f"suite:{name}" if is_ours else name], "")
     files = _files(board)
-    names = [files.get(member.task, member.task) for member in board.suite.members]
-    return _command(["--tasks", ",".join(dict.fromkeys(names))], board.suite.profile)
+    names = [files.get(member.task, member.task) for member in board.suite.members if _can_be_named(board, member)]
+    return _command(["--tasks", ",".join(dict.fromkeys(names))], board.suite.profile) if names else ""
+
+
+def _can_be_named(board: Board, member: Member) -> bool:
+    """Return whether a command can name a task; on a board of the store one of a user's own file has no known path."""
+    is_of_file = board.source is not None or (board.suite is not None and board.suite.source is not None)
+    return is_of_file or member.task in _names_of_tasks()
+
+
+@cache
+def _names_of_tasks() -> frozenset[str]:
+    return frozenset(entry.name for entry in Catalog.open([]).entries())
 
 
 def bibtex(board: Board, updated_at: str) -> str:

@@ -57,7 +57,7 @@ def board_of_suite(suite: Suite) -> Board:
     return Board(
         name=slug(suite.name),
         title=suite.title,
-        introduction=suite.note,
+        about=suite.note,
         suite=suite,
         faq=tuple(FaqEntry(entry["question"], entry["answer"]) for entry in texts["faq"]),
         policy=texts["policy"],

@@ -104,7 +104,7 @@ class MeasuredModel:
 class MeasuredModels:
     """Models by a measure, the best first: the smallest, fastest or cheapest. Shapes: each array [models].
 
-    n_left_out: rows with a complete average whose measure is not known, or is not above zero.
+    n_left_out: compared models whose measure is not known, or is not above zero.
     """
 
     rows: SelectedRows
@@ -129,7 +129,7 @@ class HeatCell:
     """One score among those of its column."""
 
     number: IntervalValue
-    standing: float  # share of the map's rows with a lower score, ties half; in [0, 1]
+    standing: float | None  # share of the map's rows with a lower score, ties half; in [0, 1]. None: all are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ class Residual:
 
 
 def best_over_time(table: BoardTable, rows: SelectedRows) -> list[TimedModel]:
-    """Return the models that raised the best average, by date; rows without a date or an average are left out."""
+    """Return the compared models that raised the best average, by date; rows without a date are left out."""
     days = _days(table, rows)
-    dated = np.flatnonzero((days > 0) & rows.is_ranked)
+    dated = np.flatnonzero((days > 0) & rows.is_compared)
     ordered = dated[np.lexsort((-rows.values[dated], days[dated]))]
     best = [(int(days[at]), rows.row(at)) for at in ordered[_above_all_before(rows.values[ordered])].tolist()]
     return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in best]
@@ -181,10 +181,10 @@ def _day(text: str) -> int:
 
 
 def score_against(table: BoardTable, rows: SelectedRows, measure: Measure) -> MeasuredModels:
-    """Return the complete rows that have a measure, the best by it first, with the Pareto front marked."""
+    """Return the compared models that have a measure, the best by it first, with the Pareto front marked."""
     measures = table.index.numbers(measure.key)[rows.places]
-    known = np.flatnonzero(np.isfinite(measures) & (measures > 0) & rows.is_ranked)
-    n_left_out = int(np.count_nonzero(rows.is_ranked)) - len(known)
+    known = np.flatnonzero(np.isfinite(measures) & (measures > 0) & rows.is_compared)
+    n_left_out = int(np.count_nonzero(rows.is_compared)) - len(known)
     order = -measures if measure.higher_is_better else measures
     known = known[np.lexsort((-rows.values[known], order[known]))]
     values = rows.values[known]
@@ -192,21 +192,27 @@ def score_against(table: BoardTable, rows: SelectedRows, measure: Measure) -> Me
 
 
 def column_bars(rows: SelectedRows, column: ScoreColumn) -> list[ColumnBar]:
-    """Return the first rows that have a number in a column, the best first; an incomplete average is none.
+    """Return the first rows that have a number in a column, the best first; none where no model has one.
+
+    Averages are those of the compared models, and of baselines over the same columns.
 
     Args:
         rows: in the order in which they are taken.
         column: a score column, or one with the key "average".
     """
     bars: list[ColumnBar] = []
+    shared = rows.shared
     for at in range(len(rows)):
         if len(bars) == MOST_BARS:
             break
         row = rows.row(at)
-        average = row.average if row.rank is not None or row.row.is_baseline else None
+        is_same = rows.averaged_of(row) == shared if row.row.is_baseline else rows.is_compared[at]
+        average = row.average if is_same else None
         scored = average if column.key == "average" else row.cells.get(column.key)
         if scored is not None:
             bars.append(ColumnBar(row.row.model, row.row.is_baseline, scored.number))
+    if all(bar.is_baseline for bar in bars):
+        return []
     bars.sort(key=lambda bar: bar.number.value, reverse=column.higher_is_better)  # baselines stand among the models
     return bars
 
@@ -239,6 +245,8 @@ def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell |
     cell = row.cells.get(column.key)
     if cell is None:
         return None
+    if values[0] == values[-1]:
+        return HeatCell(cell.number, None)
     low, high = (int(np.searchsorted(values, cell.number.value, side)) for side in ("left", "right"))
     standing = (low + high) / 2 / len(values)
     return HeatCell(cell.number, standing if column.higher_is_better else 1 - standing)

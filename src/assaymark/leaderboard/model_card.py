@@ -14,7 +14,6 @@ import yaml
 from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_value
 from assaymark.documents.plain_text import markdown_inline, printable
 from assaymark.errors import UnknownName
-from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.board import ANY_METRIC
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task
 from assaymark.leaderboard.evidence import benchmarks, own_board
@@ -92,21 +91,24 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 
     Raises: UnknownName.
     """
-    every = StoredRuns(store).runs()
-    if _LAST.fullmatch(name):
-        name = store.run(name).model
+    return card_of(StoredRuns(store), store.run(name).model if _LAST.fullmatch(name) else name, licence)
+
+
+def card_of(stored: StoredRuns, name: str, licence: str = "") -> str:
+    """Return the model card of a model from the runs that may be shown. Raises: UnknownName."""
+    every = stored.runs()
     runs = runs_of_model(every, name)
     results = list(_results(runs))
     used = list({result.run.run_id: result.run for result in results}.values())
     sections = [
         ("Results", _results_table(results)),
-        ("Strengths and weaknesses", [*_strengths(results), *_ranks(store, every, results)]),
+        ("Strengths and weaknesses", [*_strengths(results), *_ranks(stored, every, results)]),
         ("Set-up", _set_up(used)),
         ("Lineage", _lineage(runs[0])),
         ("What was not measured", _not_measured(results)),
         ("How to reproduce the results", _commands(used)),
     ]
-    lines = [_front_matter(store, used, licence), f"# {markdown_inline(runs[0].model)}", ""]
+    lines = [_front_matter(stored, used, licence), f"# {markdown_inline(runs[0].model)}", ""]
     lines += [f"Written by Assaymark {VERSION} from {counted(len(used), 'stored run')}. Intervals are 95%."]
     for title, body in sections:
         lines += ["", f"## {title}", "", *body]
@@ -127,7 +129,7 @@ def _results(runs: Sequence[StoredRun]) -> Iterator[_Result]:
                     yield _Result(estimate, run, shots if isinstance(shots, int) else None)
 
 
-def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
+def _front_matter(stored: StoredRuns, runs: Sequence[StoredRun], licence: str) -> str:
     base, _, adapter = runs[0].plan.model.name.partition("+")
     content = {
         **({"license": licence} if licence else {}),
@@ -135,7 +137,7 @@ def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
         "model-index": [
             {
                 "name": runs[0].model,
-                "results": [result for run in runs for result in model_index_results(store, run.run_id)],
+                "results": [result for run in runs for result in stored.model_index(run.run_id)],
             }
         ],
     }
@@ -202,7 +204,7 @@ def _skill_line(result: _Result, skill: tuple[float, float, float]) -> str:
     return f"{markdown_inline(result.estimate.task)}{shots}: {value}% ({low} to {high})"
 
 
-def _ranks(store: Store, every: Sequence[StoredRun], results: Sequence[_Result]) -> Iterator[str]:
+def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Result]) -> Iterator[str]:
     """Yield the model's ranks among the store's models, as ranges; nothing where it is alone.
 
     Scores of mostly truncated prompts have none.
@@ -210,7 +212,7 @@ def _ranks(store: Store, every: Sequence[StoredRun], results: Sequence[_Result])
     model = results[0].run.model
     meaningless = {result.estimate.task for result in results if truncation_of(result.estimate)}
     board = own_board(every, (), ())
-    table = Site([], StoredRuns(store)).table(board) if board is not None else None
+    table = Site([], stored).table(board) if board is not None else None
     if table is None:
         return
     lines = []

@@ -92,10 +92,34 @@ class SelectedRows:
         """Positions in the table."""
         self.values = selection.average.values[self.places]
         """Averages as the view asks for them; NaN for a row without one."""
-        self.is_ranked = selection.ranks.rank[self.places] > 0
+        is_ranked = selection.ranks.rank[self.places] > 0
+        self.is_compared = is_ranked if is_ranked.any() else self._of_first_group()
+        """Models whose averages are of the same columns: those with a rank, else those with the most columns."""
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def n_models(self) -> int:
+        """How many of the rows are no baselines."""
+        return int(self._selection.matching.sum())
+
+    def averaged_of(self, row: ShownRow) -> frozenset[str]:
+        """Return the columns that a row's average is of."""
+        return frozenset(column.key for column in self._selection.averaged if column.key in row.cells)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The columns that the averages of the compared models are of; none where no model has an average."""
+        at = np.flatnonzero(self.is_compared)
+        return self.averaged_of(self.row(int(at[0]))) if len(at) else frozenset()
+
+    def _of_first_group(self) -> Mask:
+        index = self._selection.index
+        is_averaged = np.isfinite(self.values) & index.may_rank[self.places]
+        groups = index.average_groups[self.places]
+        first = groups[is_averaged].min(initial=len(index.average_groups))
+        return np.asarray(is_averaged & (groups == first))
 
     def row(self, at: int) -> ShownRow:
         """Return one of the rows with its cells."""
@@ -159,6 +183,11 @@ class _Selection:
     # --------------------------------------------------------------------------------------- ranking
 
     @property
+    def averaged(self) -> list[ScoreColumn]:
+        """The columns that the averages are of."""
+        return averaged(self.visible if self.view.average == "visible" else self.table.columns)
+
+    @property
     def is_boards_average(self) -> bool:
         return self.view.average == "all" and self.view.scale == "norm"
 
@@ -166,9 +195,7 @@ class _Selection:
         """Return the averages that the view asks for: the board's own, or the mean of some columns or of raw values."""
         if self.is_boards_average:
             return self.index.scores("average")
-        columns = self.visible if self.view.average == "visible" else self.table.columns
-        columns = tuple(averaged(columns))
-        n = len(self.table.rows)
+        columns, n = self.averaged, len(self.table.rows)
         if not columns:
             empty = np.full(n, np.nan)
             return Scores(empty, empty, empty, empty)
@@ -264,7 +291,9 @@ class _Selection:
         n_pages = max(1, -(-len(order) // view.per))
         first = (min(view.page, n_pages) - 1) * view.per
         tiers = self._tiers(order[: first + view.per])  # a tier depends on the rows above it
-        pins = sorted(self.table.places[row_id] for row_id in {*view.pins} if row_id in self.table.places)
+        pinned = {self.table.places[row_id] for row_id in view.pins if row_id in self.table.places}
+        pins = [at for at in order.tolist() if at in pinned]  # in the order of the rows; then those that do not match
+        pins += sorted(pinned - set(pins))
         rows = [self.shown_row(at, pinned=True) for at in pins]
         rows += [
             self.shown_row(int(at), new_tier=bool(tiers[place]) and place > first)

@@ -378,7 +378,8 @@ def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
 def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
     """Return one board for each suite that the runs have scores of, and one of all other tasks where there are any.
 
-    Suites are those that runs were made for, and those that come with the package.
+    Suites are those that runs were made for, and those that come with the package if a model has most of their tasks:
+    a table of dashes tells nobody anything.
     """
     runs = [run for run in runs if not run.is_upload]  # a visitor's file adds no board and no column to one
     suites: dict[str, Suite] = {}
@@ -386,11 +387,23 @@ def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
         for fact in run.row.extra.get("suites", ()):
             suite = suite_from(fact["spec"])
             suites.setdefault(suite.name, suite)
-    for suite in library_suites().values():
-        suites.setdefault(suite.name, suite)
     boards = [board for suite in suites.values() if rows_of_runs(board := board_of_suite(suite), runs)]
+    for suite in library_suites().values():
+        if suite.name not in suites and _has_most(board := board_of_suite(suite), suite.members, runs):
+            suites[suite.name] = suite
+            boards.append(board)
     rest = _other_tasks(runs, [board.suite for board in boards if board.suite is not None])
     return [*boards, *([rest] if rest is not None else [])]
+
+
+def _has_most(board: Board, members: Sequence[Member], runs: Sequence[StoredRun]) -> bool:
+    """Return whether some row of a board has a value, and more than half of its tasks."""
+    for row in rows_of_runs(board, runs):
+        of_row = [with_present_names(run) for run in runs if run.run_id in row.run_ids]
+        n_held = sum(any(holds_member(member, run) for run in of_row) for member in members)
+        if row.cells and 2 * n_held > len(members):
+            return True
+    return False
 
 
 def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | None:
@@ -433,14 +446,10 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
     if not members:
         return None
     suite = suite_from({"name": "all-tasks", "title": "All tasks in the store", "members": members, "reproduced": True})
-    introduction = "Every task of the store's runs that no board of a suite shows."
+    introduction = "Every task of the store's runs that no suite's board shows." if suites else ""
     if len(members) > 1:
-        introduction += (
-            " An average is of the tasks that a model was evaluated on: rows with the same tasks stand together, those "
-            "with most tasks first, and only rows with every task have a rank. Averages of different tasks say nothing "
-            "about which model is better."
-        )
-    return replace(board_of_suite(suite), introduction=introduction)
+        introduction += " Averages are comparable only between rows with the same tasks, which stand together."
+    return replace(board_of_suite(suite), introduction=introduction.strip())
 
 
 def _without_prefix(name: str, path: Sequence[str]) -> str:

@@ -20,17 +20,19 @@ from threading import Lock
 
 from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import HashMismatch, UnknownName, UsageError
+from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
 from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.table import BoardTable
-from assaymark.records import Estimate, RunPlan, content_hash
+from assaymark.records import Estimate, JsonValue, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
 from assaymark.results.comparison.stopped_runs import estimates_at_any_time
 from assaymark.results.evidence.from_store import (
+    choice_queries,
     deciding_score,
     is_wrong,
     score_rows,
@@ -45,6 +47,7 @@ from assaymark.store.outward import OutwardStore, Withholding, outward
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.search import phrases_of
 
 GATED = "the data set is gated"
 
@@ -63,6 +66,7 @@ KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
 MOST_ANSWERS = 40  # runs that are looked at for other answers to a sample
+MOST_SEARCHED = 5000  # samples of a task whose texts are read for a search without an index
 LISTED = 50  # samples that are searched for one that is found by its number too
 LONGEST_NUMBER = 9  # digits of a sample's number
 
@@ -342,6 +346,10 @@ class StoredRuns:
         """Return when, where and with which versions a run was worked on."""
         return self._store.attempts(run_id)
 
+    def model_index(self, run_id: str) -> list[dict[str, JsonValue]]:
+        """Return a run's results as the Hub's model cards state them."""
+        return list(model_index_results(self._store, run_id))
+
     def questions(self, task: str) -> Questions:
         """Return a task's questions over the best run of each model that is shown; computed again when runs change.
 
@@ -478,7 +486,26 @@ class StoredRuns:
         )
         lines = (*first, *(_line(facts) for facts in page.samples))[:limit]
         n_matching = page.total + len(numbered)
+        if text and not page.is_indexed and counts.n_total <= MOST_SEARCHED:  # the store has searched snippets only
+            found = [
+                line
+                for line in self._with_words(run.run_id, task, text)
+                if (line.wrong or not wrong_only) and category in {"", line.category}
+            ]
+            lines, n_matching = tuple(found[offset : offset + limit]), len(found)
         return TaskSamples(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
+
+    def _with_words(self, run_id: str, task: str, text: str) -> Iterator[SampleLine]:
+        """Yield the samples whose question, choices, answer or target have all words of a search, or its number."""
+        words = [phrase.lower() for phrase in phrases_of(text)] or [text.lower()]
+        for record in self._store.samples(run_id, task):
+            request = record.request
+            said = [query.continuation for query in choice_queries(record)]
+            said += [output.text for output in record.outputs if output.text is not None]
+            whole = "\n".join([*request.segments[-1:], request.target, *said]).lower()
+            is_number = text == str(request.sample_index)
+            if not record.is_withheld and (is_number or all(word in whole for word in words)):
+                yield _line_of_record(record)
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
         key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")

@@ -39,8 +39,15 @@ def online_elo(
 ELO_SCALE = 400.0 / math.log(10.0)
 """Points per natural logit: a difference of 400 points means odds of ten to one."""
 
+ENOUGH_VOTES = 10
+"""Of each model: of two equal models with 20 votes, 99 of 100 sets of votes have finite strengths beside a side's."""
+
 _STEPS = 100
 _TOLERANCE = 1e-10  # of the last step, in logits
+
+
+class TooFewVotes(DataError):
+    """No finite strengths and effects fit the votes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +147,7 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
     for _ in range(_STEPS):
         p = sigmoid(score)
         gradient = gradient_of(battles, columns, weights * (battles.outcome - p))
-        step = solved(curvature_of(battles, columns, weights * p * (1.0 - p)), gradient)
+        step = solved(curvature_of(battles, columns, weights * p * (1.0 - p)), gradient, battles, columns)
         size = 1.0
         while True:
             score = scores_of(battles, columns, values + size * step)
@@ -151,10 +158,7 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
         values, loss = values + size * step, lower
         if float(np.abs(step).max()) < _TOLERANCE:
             return values
-    raise DataError(
-        f"the fit of {len(battles)} votes does not converge in {_STEPS} steps: a covariate may separate wins from "
-        "losses, so that its effect is infinite; remove it"
-    )
+    raise _separated(battles)
 
 
 def expected_win_rates(outcomes: Floats) -> Floats:
@@ -208,12 +212,27 @@ def curvature_of(battles: Battles, columns: Floats, weights: Floats) -> Floats:
     return curvature
 
 
-def solved(curvature: Floats, gradient: Floats) -> Floats:
-    """Return the Newton step. Raises: DataError if a direction has no information."""
+def solved(curvature: Floats, gradient: Floats, battles: Battles, columns: Floats) -> Floats:
+    """Return the Newton step.
+
+    Raises: DataError if a direction has no information, whatever the strengths; TooFewVotes if only these leave none.
+    """
     try:
         return np.asarray(np.linalg.solve(curvature, gradient))
     except np.linalg.LinAlgError:
+        whatever = curvature_of(battles, columns, np.ones(len(battles)))
+        if np.linalg.matrix_rank(whatever) == len(whatever):
+            raise _separated(battles) from None
         raise DataError(
             "a covariate is constant over the votes or a sum of others, so that its effect cannot be identified; "
             "remove it"
         ) from None
+
+
+def _separated(battles: Battles) -> TooFewVotes:
+    """Return the error for votes that are separated. Source: Albert and Anderson 1984."""
+    return TooFewVotes(
+        f"some strengths and effects of covariates predict every one of the {len(battles):,} votes (separation), so "
+        f"that their estimates are infinite; collect more votes, about {ENOUGH_VOTES} for each model, or leave out "
+        "covariates"
+    )

@@ -252,7 +252,7 @@ def _refit_pairs(battles: Battles, weights: Floats, start: Floats) -> Floats | N
         curvature = expected * (p - 1.0)
         np.fill_diagonal(curvature, 0.0)
         np.fill_diagonal(curvature, -curvature.sum(axis=1))
-        step = solved(curvature + 1.0 / n, total - expected.sum(axis=1))
+        step = solved(curvature + 1.0 / n, total - expected.sum(axis=1), battles, np.zeros((len(battles), 0)))
         strengths = strengths + step
         size = float(np.abs(step).max())
         if size < _STEP:

@@ -128,7 +128,7 @@ def _fitted(battles: Battles, columns: Floats, weights: Floats, start: Floats, o
     loss = _loss(battles, columns, weights, values, of)
     for _ in range(_STEPS):
         gradient, curvature = _system(battles, columns, weights, values, of)
-        step = solved(curvature, gradient)
+        step = solved(curvature, gradient, battles, columns)
         size = 1.0
         while True:
             lower = _loss(battles, columns, weights, values + size * step, of)

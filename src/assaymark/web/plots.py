@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from assaymark.documents.plain_text import printable
 from assaymark.web.svg import (
+    LETTER_WIDTH,
     NARROW_WIDTH,
     WIDE,
     Axis,
@@ -31,6 +32,7 @@ from assaymark.web.svg import (
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
+FULL_WIDTH = LEFT + WIDTH + RIGHT  # of a drawing that fills its card, pixels
 WIDEST = 10_000  # pixels, more than any plot has
 FINE = 2  # pixels between the smallest dots, which are wider than that
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
@@ -39,7 +41,7 @@ HISTORY_HEIGHT = 220
 NARROW_HEIGHT = 220  # of the plot, pixels
 MOST_SERIES = 6  # that colours and dashes of the style sheet tell apart
 NARROW_BAR_ROW, NARROW_BAR_VALUES = 40, 48  # the name is above the bar
-BAR_ROW, BAR_NAMES, BAR_VALUES = 24, 400, 90  # height of a row, room for its name and for its value, pixels
+BAR_ROW, BAR_NAMES, BAR_VALUES = 24, 400, 90  # height of a row, most room for its name, for its value, pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,9 @@ def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bo
         layout: for which windows; in a narrow one names stand above their bars.
     """
     row_height = NARROW_BAR_ROW if layout.is_narrow else BAR_ROW
-    width, height = NARROW_WIDTH if layout.is_narrow else LEFT + WIDTH + RIGHT, row_height * len(rows)
-    left = 8 if layout.is_narrow else BAR_NAMES
+    width, height = NARROW_WIDTH if layout.is_narrow else FULL_WIDTH, row_height * len(rows)
+    names = min(BAR_NAMES, LETTER_WIDTH * max(len(row.name) for row in rows) + 16)
+    left = 8 if layout.is_narrow else names
     room = width - left - (NARROW_BAR_VALUES if layout.is_narrow else BAR_VALUES)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
     axis = number_axis([0.0, *ends], _per_cent if is_share else "{:g}".format, layout.most_ticks)
@@ -200,7 +203,7 @@ def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bo
             name = text_at(2, row_height * index + 14, row.name, "start")
             parts.append(_bar(row, name, row_height * index + row_height - BAR_ROW, at))
         else:
-            name = text_at(BAR_NAMES - 8, BAR_ROW * index + BAR_ROW / 2 + 4, row.name, "end")
+            name = text_at(names - 8, BAR_ROW * index + BAR_ROW / 2 + 4, row.name, "end")
             parts.append(_bar(row, name, BAR_ROW * index, at))
     parts.append(text_at(width - RIGHT, height + 37, column, "end"))
     role = "group" if any(row.href for row in rows) else "img"

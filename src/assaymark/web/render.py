@@ -19,6 +19,7 @@ from fastapi import HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assaymark.documents.html import html_blocks
 from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
@@ -36,6 +37,7 @@ JSON = ".json"  # the end of a page's address under which its JSON twin is
 
 FOLDER = Path(__file__).resolve().parent
 STATIC = FOLDER / "static"
+SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 THEMES = ("auto", "light", "dark")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)*", re.ASCII)
 
@@ -155,11 +157,13 @@ def _environment() -> Environment:
         "p": shown_p,
         "sig": lambda value: NOTHING if value is None else four_digits(float(value)),
         "fact": shown_fact,
+        "of_metric": shown_of_metric,
         "day": lambda text: str(text)[:10],
         "minute": lambda text: str(text)[:16].replace("T", " "),
         "moment": shown_moment,
         "duration": shown_duration,
         "markdown": markdown,
+        "blocks": lambda blocks: Markup(html_blocks(blocks)),  # noqa: S704 - the writer escapes every text
         "answer": answer_html,
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),
@@ -195,6 +199,14 @@ def shown_ends(number: RenderedInterval | None, share: bool = True) -> str:
     if share:
         return f"{100 * number.low:.1f}–{100 * number.high:.1f}"
     return f"{significant(number.low, 3)}–{significant(number.high, 3)}"
+
+
+def shown_of_metric(value: float, metric: str) -> str:
+    """Return a sample's score; of a metric in seconds in the unit that leaves a number above one."""
+    if not metric.endswith("_s") or value < 0:
+        return f"{value:g}"
+    size, unit = next(((size, unit) for size, unit in SECONDS if value >= size), SECONDS[-1])
+    return f"{value / size:.3g} {unit}"
 
 
 def shown_fact(value: JsonValue, key: str) -> str:

@@ -149,6 +149,7 @@ class PlottedValue:
     spread: float | None = None
     title: str = ""  # what a pointer on its point is told
     href: str = ""
+    mark: str = ""  # a class of the style sheet, such as "up" for what is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +163,18 @@ class Bar:
     href: str = ""
 
 
-def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WIDE) -> Markup:
+def spans(
+    rows: Sequence[PlottedValue], label: str = "", *, are_differences: bool = False, layout: Layout = WIDE
+) -> Markup:
     """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero.
 
     label: text for screen readers.
     """
-    left, room, height, line = _rows_of(layout)
+    left, room, height, line = _rows_of(rows, layout)
     bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
+    zero = [0.0] if are_differences or bands else []
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    axis = number_axis([*bands, *ends], lambda tick: f"{tick:+,g}" if bands and tick else f"{tick:,g}",
+    axis = number_axis([*zero, *bands, *ends], lambda tick: f"{tick:+,g}" if zero and tick else f"{tick:,g}",
                        layout.most_ticks)  # fmt: skip
 
     def at(value: float) -> float:
@@ -182,7 +186,7 @@ def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WID
         x = left + room * place
         parts.append(line_between(x, 0, x, height * len(rows), "grid"))
         parts.append(tick_text(x, height * len(rows) + 15, text, width))
-    if bands:
+    if zero:
         parts.append(line_between(at(0.0), 0, at(0.0), height * len(rows), "zero"))
     for index, row in enumerate(rows):
         y = height * index + line
@@ -191,15 +195,16 @@ def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WID
             band = Markup('<rect class="band" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
             parts.append(band.format(at(-row.spread), y - ROW / 2 + 3, at(row.spread) - at(-row.spread), ROW - 6))
         if row.low is not None and row.high is not None:
-            parts.append(line_between(at(row.low), y, at(row.high), y, "span"))
-        point = Markup('<circle class="point mark best" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(at(row.value), y)
+            parts.append(line_between(at(row.low), y, at(row.high), y, f"span {row.mark}".strip()))
+        kind = f"point mark best {row.mark}".strip()
+        point = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(kind, at(row.value), y)
         parts.append(_linked(point, row.title, row.href))
     return drawing(width, height * len(rows) + 22, parts, label, _role(rows), layout=layout)
 
 
 def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Markup:
     """Return a chart with a bar for each row; the full width is 1. label: text for screen readers."""
-    left, room, height, line = _rows_of(layout)
+    left, room, height, line = _rows_of(rows, layout)
     room = room if not layout.is_narrow else room - 50  # for the text behind a full bar
     parts = []
     for index, row in enumerate(rows):
@@ -212,11 +217,16 @@ def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Mark
     return drawing(left + room + 50, height * len(rows), parts, label, _role(rows), layout=layout)
 
 
-def _rows_of(layout: Layout) -> tuple[float, float, float, float]:
+def _rows_of(rows: Sequence[PlottedValue] | Sequence[Bar], layout: Layout) -> tuple[float, float, float, float]:
     """Return where the marks of rows begin and how wide they may be; a row's height, and where its marks lie in it."""
-    return (
-        (6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16) if layout.is_narrow else (NAME_WIDTH, PLOT_WIDTH, ROW, ROW / 2)
-    )
+    if layout.is_narrow:
+        return 6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16
+    return _room_of([row.name for row in rows], NAME_WIDTH), PLOT_WIDTH, ROW, ROW / 2
+
+
+def _room_of(names: Sequence[str], most: float) -> float:
+    """Return how wide a column of names is, pixels."""
+    return min(most, LETTER_WIDTH * max(map(len, names), default=0) + 16)
 
 
 def _role(rows: Sequence[PlottedValue] | Sequence[Bar]) -> str:
@@ -231,25 +241,32 @@ def _linked(mark: Markup, title: str, href: str) -> Markup:
     return template.format(href, printable(title), mark)
 
 
+HeatCell = tuple[float | None, str]
+
+
 def heatmap(
     rows: Sequence[str],
     columns: Sequence[str],
-    cells: Sequence[Sequence[tuple[float, str] | None]],
+    cells: Sequence[Sequence[HeatCell | None]],
     label: str = "",
     *,
     layout: Layout = WIDE,
+    fills: float = 0,
 ) -> Markup:
-    """Return a table of coloured cells: each a share from 0 to 1 and its text; None is left blank.
+    """Return a table of coloured cells: each a share from 0 to 1, None for no colour, and its text; None is left blank.
 
     Long titles of columns are slanted. A narrow one has its columns in groups, one below the other, and names above
-    cells. label: text for screen readers.
+    cells. label: text for screen readers. fills: pixels that a wide one is wide at least.
     """
     if layout.is_narrow:
         return _narrow_heatmap(rows, columns, cells, label)
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
-    left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
-    wide = WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
+    left = _room_of(rows, NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES)
+    least = (
+        WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
+    )
     slope = LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
+    wide = max(least, (fills - left - slope - 10) / max(len(columns), 1))
     top = 18 + slope
     parts = [_title(title, left + wide * (place + 0.5), top, is_slanted=is_slanted)
              for place, title in enumerate(columns)]  # fmt: skip
@@ -262,14 +279,15 @@ def heatmap(
     return drawing(left + wide * len(columns) + 10 + slope, top + ROW * len(rows) + 6, parts, label)
 
 
-def _cell(cell: tuple[float, str], x: float, y: float, width: float) -> list[Markup]:
+def _cell(cell: HeatCell, x: float, y: float, width: float) -> list[Markup]:
     place = f'x="{x + 1:.0f}" y="{y + 1:.0f}" width="{width - 2:.0f}" height="{ROW - 2}"'
-    box = Markup(f'<rect class="cell" {place} fill-opacity="{0.08 + 0.5 * cell[0]:.2f}"/>')  # noqa: S704 - numbers
+    opacity = 0.0 if cell[0] is None else 0.08 + 0.5 * cell[0]
+    box = Markup(f'<rect class="cell" {place} fill-opacity="{opacity:.2f}"/>')  # noqa: S704 - numbers
     return [box, text_at(x + width / 2, y + ROW / 2 + 4, cell[1], "middle")]
 
 
 def _narrow_heatmap(
-    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[float, str] | None]], label: str
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[HeatCell | None]], label: str
 ) -> Markup:
     """Return a heat map whose columns stand in groups that fit the width, with upright titles where they are long."""
     longest = max((len(cell[1]) for row in cells for cell in row if cell), default=0)

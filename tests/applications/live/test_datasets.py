@@ -9,6 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.rows import read_rows
@@ -129,6 +130,32 @@ def test_the_button(tmp_path: Path) -> None:
         assert main(["traces", "to-rows", "--dataset", "regressions", "-o", str(out), "--project", "bot",
                      "--store", str(served.store.url)]) == 0  # fmt: skip
         assert len(read_rows(out)) == 1
+
+
+def test_traces_are_chosen_in_the_list(tmp_path: Path) -> None:
+    """Several go to a queue, or become rows at once; what cannot be a row adds none; nothing chosen is said."""
+    with serving_live(tmp_path / "live.sqlite") as served:
+        served.send(*conversation(1))
+        served.send(*conversation(2, "What is Oslo?", "Oslo."))
+        AnnotationLog(served.store).add_queue(served.project, "review", "thumbs", 1)
+        with reading(served) as client:
+            page = client.get("/traces?sort=took")
+            assert page.text.count('type="checkbox" name="trace"') == 2
+            chosen = {"token": form_token(page), "trace": [trace_id(1), trace_id(2)], "back": "/traces?sort=took"}
+            page = client.post("/traces/chosen", data={**chosen, "to": "queue", "queue": "review"})
+            assert "2 of the chosen traces are new in review." in page.text
+            assert "sort=took" in str(page.url)
+            assert AnnotationLog(served.store).queue(served.project, "review").n_items == 2
+            made = {**chosen, "to": "dataset", "dataset": "d", "accept_output": "yes"}
+            assert "2 of the chosen traces are new in d." in client.post("/traces/chosen", data=made).text
+            assert "0 of the chosen traces are new in d." in client.post("/traces/chosen", data=made).text
+            expected = [
+                json.loads(line)["expected"] for line in client.get("/traces/dataset/d.jsonl").text.splitlines()
+            ]
+            assert sorted(expected) == ["Oslo.", "Rome, thank you."]
+            for changed, status in (({"trace": []}, 400), ({"dataset": ""}, 400), ({"trace": [trace_id(8)]}, 404),
+                                    ({"to": "queue", "queue": "no"}, 404), ({"token": ""}, 403)):  # fmt: skip
+                assert client.post("/traces/chosen", data={**made, **changed}).status_code == status, changed
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import NewScore
 from tests.applications.traces.sending import NOW, TRACE, Receiver, span
 from tests.applications.traces.test_dialects import GENAI, OPENINFERENCE
 from tests.cli.test_hostile_text import CORPUS
@@ -123,6 +124,84 @@ def test_the_list(shown: Receiver) -> None:
         for query in ("?slower=x", "?start=yesterday", "?before=5", "?errors=maybe", "?hours=-1", "?dearer=nan"):
             assert client.get(f"/traces{query}").status_code == 400, query
         assert client.get("/traces/sessions.json").json()["sessions"][0]["session"] == "s1"
+
+
+def test_a_session_names_how_many_users_took_part(receiver: Receiver) -> None:
+    """Two of its three traces are of others than the first user by name."""
+    for number, user in enumerate(("cy", "ada", "bob", "ada"), 1):
+        attributes = {"session.id": "s", "user.id": user}
+        receiver.send(span(1, trace=f"{number:032x}", start=number, attributes=attributes))
+    with receiver.client as client:
+        (session,) = client.get("/traces/sessions.json").json()["sessions"]
+        page = client.get("/traces/sessions").text
+    assert (session["user"], session["users"], session["traces"]) == ("ada", 3, 4)
+    assert "<td>ada and 2 more</td>" in page
+
+
+def test_a_list_shows_what_was_asked_answered_and_scored(shown: Receiver) -> None:
+    """Beginnings of input and output, the latest score of each name, the number of hits; empty filters go."""
+    given = {"input.value": "What  is\nRome?", "output.value": "A capital. " * 40}
+    shown.send(span(1, trace="03" * 16, name="asked", start=-100, seconds=9, attributes=given))
+    for observed, value in ((1, 0.0), (2, 0.5)):
+        digest = f"{observed:016d}".encode()
+        score = NewScore(
+            digest, bytes.fromhex("03" * 16), None, None, "tone", value, None, None, None, observed, "event"
+        )
+        TraceLog(shown.store).add_scores(shown.project, [score])
+    with shown.client as client:
+        content = client.get("/traces.json").json()
+        (asked,) = [each for each in content["traces"] if each["name"] == "asked"]
+        page = client.get("/traces?q=&hours=&errors=&model=", follow_redirects=False)
+        live = client.get("/traces?q=&live=1", follow_redirects=False)
+        html = client.get("/traces").text
+    assert (content["n_matching"], "<b>3</b> traces" in html) == (3, True)
+    assert asked["input"] == "What is Rome?"
+    assert (len(asked["output"]), asked["output"][-1]) == (160, "…")
+    assert asked["scores"] == {"tone": 0.5}
+    assert "tone <b>0.5</b>" in html
+    assert '<span class="badge bad">1 failed</span>' in html
+    assert (page.status_code, page.headers["location"]) == (303, "/traces")
+    assert live.headers["location"] == "/traces?live=1"
+
+
+def test_a_list_is_sorted_by_time_duration_tokens_and_cost(shown: Receiver) -> None:
+    """The largest first, what is not known last; pages of such a list have each trace once."""
+    for number in range(1, 61):
+        shown.send(span(1, trace=f"{number:032x}", name=f"t{number}", start=-number, seconds=number))
+    with shown.client as client:
+        for sort, first in (
+            ("took", "t60"),
+            ("tokens", "invoke_agent guide"),
+            ("cost", "invoke_agent guide"),
+            ("", "invoke_agent"),
+        ):
+            page = client.get("/traces.json", params={"sort": sort}).json()
+            names = [trace["name"] for trace in page["traces"]]
+            assert names[0].startswith(first), sort
+            names += [trace["name"] for trace in client.get(page["next"]).json()["traces"]]
+            assert (len(names), len(set(names))) == (62, 62), sort
+        html = client.get("/traces?sort=took").text
+        assert re.search(r'aria-sort="descending"><a href="/traces\?sort=took">Took', html)
+        assert (
+            client.get("/traces?sort=colour").status_code == client.get("/traces?sort=took&page=x").status_code == 400
+        )
+
+
+def test_texts_are_rendered_and_json_is_indented(receiver: Receiver) -> None:
+    """Markdown and code as they read, with the raw text beside; JSON on lines of its own, long ones folded."""
+    long = json.dumps({"rows": list(range(100))})
+    receiver.send(
+        span(1, attributes={"input.value": '{"a": [1]}', "output.value": "**Rome**\n\n```python\nx = 1\n```"})
+    )
+    receiver.send(span(1, trace="02" * 16, attributes={"input.value": long, "output.value": "[not json"}))
+    with receiver.client as client:
+        first, second = (client.get(f"/trace/{trace}").text for trace in (TRACE, "02" * 16))
+    assert "{\n  &#34;a&#34;: [\n    1\n  ]\n}</pre>" in first
+    assert '<div class="rendered"><p><strong>Rome</strong></p>' in first
+    assert '<div class="raw">**Rome**' in first
+    assert 'id="raw-text"' in first
+    assert "<details><summary>JSON, 104 lines</summary>" in second
+    assert '<div class="raw">[not json</div>' in second
 
 
 def test_older_traces_are_on_the_next_page(receiver: Receiver) -> None:

@@ -204,7 +204,7 @@ def test_calls_whose_cost_is_not_known_are_counted(
     with receiver.client as client:
         for path in ("/traces", "/traces/sessions", f"/trace/{TRACE}"):
             html = client.get(path).text
-            assert ("≥ 0.25" in html) == is_bound, path
+            assert ("≥ $0.25" in html) == is_bound, path
             assert (f"{n_unpriced} call without a price" in html) == (
                 is_bound or (n_unpriced == 1 and "trace/" in path)
             )

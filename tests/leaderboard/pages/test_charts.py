@@ -58,7 +58,7 @@ def test_averages_are_set_against_prices_and_unknown_ones_are_said(tmp_path: Pat
     assert measured == [("o/c", 0.15, True), ("o/a", 4.0, True), ("o/b", 4.5, False)]
     assert twin["n_left_out"] == 1
     assert "<h2>Average against price</h2>" in page
-    assert "Left out: 1 row with a complete average but without a known price above zero." in page
+    assert "Left out: 1 row without a known price above zero." in page
     assert "o/a: 80.0, 4 dollars per million tokens" in page
     assert "2 read, 10 generated, stated, 2026-10-01, &lt;b&gt;page&lt;/b&gt;" in table
     assert [row["model"] for row in rows] == ["o/c"]
@@ -98,4 +98,25 @@ def test_bars_of_a_column_where_lower_is_better_say_so(tmp_path: Path) -> None:
     assert [bar["model"] for bar in twin["bars"]] == ["org/b", "org/c", "org/a"]
     assert twin["column"] == {"key": "loss", "title": "Loss <b>", "is_share": False, "higher_is_better": False}
     assert page.index("org/b</text>") < page.index("org/c</text>") < page.index("org/a</text>")
-    assert "No row with a complete average" in averages
+    assert "No row with an average" in averages
+
+
+def test_charts_of_incomplete_rows_compare_what_has_the_same_columns(tmp_path: Path) -> None:
+    """No row is complete: the averages are of the two with most columns, beside the baseline with just these."""
+    lines = ["model,A,B,C", "o/a,80,70,", "o/b,60,75,", "o/c,,,90", "o/d,99,,"]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "board.yaml").write_text(
+        "title: P\ntable: {file: table.csv, columns: {A: A, B: B, C: C}}\nbaselines:\n"
+        "  - {name: Same, source: x, scores: {A: 25, B: 25}}\n  - {name: Other, source: x, scores: {A: 25}}\n"
+    )
+    site = Site([read_board(tmp_path / "board.yaml")])
+    with running(create_app([board_feature(site)])) as url, httpx.Client(base_url=url) as client:
+        page = client.get("/board/board/charts").text
+        twin = client.get("/board/board/charts.json").json()
+        of_c = client.get("/board/board/charts.json?column=c").json()
+        nobody = client.get("/board/board/charts.json?q=o/nobody").json()
+    assert [bar["model"] for bar in twin["bars"]] == ["o/a", "o/b", "Same"]
+    assert twin["n_averaged"] == 2
+    assert "4 rows. No row has every score: averages are of the rows with the same 2 of 3 benchmarks." in page
+    assert [bar["model"] for bar in of_c["bars"]] == ["o/c"]
+    assert nobody["bars"] == []  # no baseline stands alone

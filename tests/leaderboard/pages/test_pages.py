@@ -6,13 +6,18 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from assaymark.cli.main import main
-from tests.served import N_PLAIN, Served
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import create_app
+from tests.served import N_PLAIN, Served, running
 
 
 class Page(HTMLParser):
@@ -178,7 +183,7 @@ def test_a_sample_shows_choices_answers_and_other_models(client: httpx.Client, s
 def test_a_comparison_has_the_paired_difference_of_the_command(
     client: httpx.Client, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The page's numbers are those of `assaymark compare`, flips first."""
+    """The page's numbers are those of `assaymark compare`: the differences, their chart, then the changed answers."""
     two = list(served.run_ids[1:])
     capsys.readouterr()
     assert main(["compare", *two, "--json", "--store", served.store]) == 0
@@ -188,7 +193,11 @@ def test_a_comparison_has_the_paired_difference_of_the_command(
     theirs = {line["name"]: line["difference"] for line in command["pairs"][0]["tasks"]}
     assert ours == theirs
     page = client.get(f"/compare?runs={two[0]},{two[1]}").text
-    assert page.index("Answers that changed") < page.index("Differences")
+    order = [
+        page.index(text)
+        for text in (command["verdict"][:40], '<div class="document">', '<svg class="chart', 'id="changed"')
+    ]
+    assert order == sorted(order)
 
 
 def test_a_page_that_is_known_is_not_sent_again(client: httpx.Client) -> None:
@@ -229,7 +238,7 @@ def test_charts_follow_the_filters(client: httpx.Client) -> None:
     page = client.get("/board/wide/charts?max=20").text
     assert page.count('<svg class="chart"') == 3  # no dates, so no chart over time
     assert 'href="/board/wide?params=..20"' in page
-    assert "Fewer than two rows with a date" in page
+    assert "over time" not in page
 
 
 def test_base_and_derived_models_are_linked_with_their_paired_difference(client: httpx.Client) -> None:
@@ -247,6 +256,28 @@ def test_base_and_derived_models_are_linked_with_their_paired_difference(client:
     assert "difference to this one" in client.get("/model/fake-random-1").text
 
 
+def test_a_models_page_has_its_columns_its_card_and_a_way_to_others(client: httpx.Client, tmp_path: Path) -> None:
+    """Columns without a score of it are left out, claims stand below scores; the card is a page and a file."""
+    page = client.get("/model/fake-random-1").text
+    assert re.search(r'<a href="/compare\?runs=\w+">compare with another model</a>', page)
+    assert 'href="/card/fake-random-1"' in page
+    card, file = client.get("/card/fake-random-1"), client.get("/card/fake-random-1.md")
+    assert file.headers["content-disposition"] == 'attachment; filename="README.md"'
+    assert file.text.startswith("---\nmodel-index:")
+    assert "model-index" not in card.text  # for the Hub, not for readers
+    assert "<h3>Results</h3>" in card.text or "Results</h" in card.text
+    assert client.get("/card/nobody").status_code == client.get("/card/nobody.md").status_code == 404
+    (tmp_path / "table.csv").write_text("model,A,B\no/a,80,\no/b,60,75\n")
+    claims = "claims: [{model: o/a, source: its paper, scores: {A: 85}}]"
+    (tmp_path / "board.yaml").write_text(f"title: T\ntable: {{file: table.csv, columns: {{A: A, B: B}}}}\n{claims}\n")
+    app = create_app([board_feature(Site([read_board(tmp_path / "board.yaml")]))])
+    with running(app) as url:
+        own = httpx.get(f"{url}/model/o/a").text
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', own)
+    assert heads == ["Rank", "Setup", "Average", "A"]
+    assert re.search(r'title="its paper">claimed 85.0', own)
+
+
 def test_a_comparison_has_questions_another_baseline_and_its_json(client: httpx.Client, served: Served) -> None:
     """The changed answers stand beside their questions; a link swaps the baseline, another leads to the twin."""
     first, second = served.run_ids[1], served.run_ids[2]
@@ -260,3 +291,45 @@ def test_a_comparison_has_questions_another_baseline_and_its_json(client: httpx.
     assert pair["labels"] == other["labels"][::-1]
     alone = client.get(f"/compare?runs={first}").text
     assert f"/compare?runs={first},{second}" in alone  # a next step where one run cannot be compared
+    assert "Shared tasks" in alone
+    assert 'role="alert"' not in alone
+
+
+def test_every_changed_answer_is_reachable_by_task_and_by_change(client: httpx.Client, served: Served) -> None:
+    """Pages and filters show each answer once: as many as the comparison has."""
+    first, second = served.run_ids[1], served.run_ids[2]
+    (pair,) = client.get(f"/compare.json?runs={first},{second}").json()["comparison"]["pairs"]
+
+    def listed(query: str) -> list[str]:
+        address, found = f"/compare?runs={first},{second}{query}", []
+        while address:
+            page = client.get(address).text
+            found += re.findall(r'<th scope="row">(\w+ \d+)</th><td class="snippet">', page)
+            after = re.search(r'<a rel="next" href="([^"]+)"', page)
+            address = html.unescape(after[1]) if after else ""
+        return found
+
+    flips = {f"{flip['task']} {flip['first_index']}": flip for flip in pair["flips"]}
+    assert sorted(listed("")) == sorted(flips)
+    assert len(flips) > 30  # so there was more than one page
+    lost = {name for name, flip in flips.items() if not flip["is_better"]}
+    assert set(listed("&change=lost")) == lost
+    assert set(listed("&change=gained")) == flips.keys() - lost
+    assert set(listed("&task=plain&change=lost")) == {name for name in lost if name.startswith("plain ")}
+    assert set(listed("&change=nonsense&page=-1")) == set(flips)
+
+
+def test_runs_to_compare_are_found_by_words_and_the_oldest_is_the_baseline(
+    client: httpx.Client, served: Served
+) -> None:
+    """Model, id and task are searched; scores stand beside; checkboxes in any order make the oldest the baseline."""
+    latest, second, oldest = served.run_ids
+    page = client.get("/compare").text
+    assert re.search(r"plain <b>\d+\.\d%</b>", page)
+    assert page.count('type="checkbox"') == 3
+    assert client.get("/compare?q=random-2 plain").text.count('type="checkbox"') == 1
+    assert "No run is like that." in client.get("/compare?q=nobody").text
+    twin = client.get(f"/compare.json?run={second}&run={oldest}").json()
+    assert twin["comparison"]["run_ids"] == [oldest[:8], second[:8]]
+    many = client.get("/compare?run=" + ",".join(f"{latest[:-at]}" for at in range(1, 6)))
+    assert "5 runs were chosen; choose two to 4" in many.text

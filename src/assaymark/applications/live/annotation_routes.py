@@ -25,12 +25,14 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import respond, wants_json
+from assaymark.web.security import safe_path
 
 ANNOTATE = "/traces/annotate"
 COOKIE = "rater"
 COOKIE_SECONDS = 180 * 86_400
 HOLD_SECONDS = 900.0  # for which a rater has an item
 LONGEST_CORRECTION = 20_000
+MOST_CHOSEN = 200  # traces of a list at once
 _NAME = re.compile(r"[\w.@+ -]{1,64}")
 
 
@@ -103,6 +105,19 @@ def _said(form: Posted, redaction: Redaction) -> tuple[str | None, str | None]:
     return texts[0], texts[1]
 
 
+def _added_rows(store: Store, project: int, dataset: str, chosen: list[bytes], *, accepts: bool) -> int:
+    """Make rows of traces; return how many are new. Raises: HTTPException 400, before any row is stored."""
+    rows = []
+    for trace_id in chosen:
+        try:
+            row_trace, steps = read_trace(store, project, trace_id)
+            scores = TraceLog(store).scores(project, trace_id)
+            rows.append((trace_id, row_of_trace(row_trace, steps, scores, accept_output=accepts)))
+        except DataError as error:
+            raise HTTPException(400, f"trace {trace_id.hex()[:8]} can be no row, so none was added: {error}") from None
+    return sum(DatasetLog(store).add(project, dataset, trace_id, row.content) is None for trace_id, row in rows)
+
+
 def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
     """Add the button that makes a trace a row of a data set, and the data sets as files."""
     readers = Readers(store)
@@ -123,6 +138,21 @@ def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
         same = DatasetLog(store).add(token.project, dataset, trace_id, row.content)
         query = {"dataset": dataset, "same" if same is not None else "added": "1" if same is None else same.hex()}
         return private(RedirectResponse(f"/trace/{trace_id.hex()}?{QueryParams(query)}#row", 303))
+
+    @app.post("/traces/chosen")
+    def add_chosen(request: Request, form: Form) -> Response:
+        token = readers.need(request)
+        chosen = [trace_of(store, token, trace) for trace in form.texts("trace")[:MOST_CHOSEN]]
+        if not chosen:
+            raise HTTPException(400, "no trace is chosen; tick the boxes before their names")
+        name = form.text("queue" if form.text("to") == "queue" else "dataset")
+        if form.text("to") == "queue":
+            n_new = AnnotationLog(store).add_items(AnnotationLog(store).queue(token.project, name), chosen, "chosen")
+        else:
+            n_new = _added_rows(store, token.project, name, chosen, accepts=form.text("accept_output") == "yes")
+        back = safe_path(form.text("back") or "/traces")
+        query = QueryParams({"added": str(n_new), "to": name})
+        return private(RedirectResponse(f"{back}{'&' if '?' in back else '?'}{query}", 303))
 
     @app.get("/traces/dataset/{name}.jsonl")
     def rows(request: Request, name: str) -> Response:

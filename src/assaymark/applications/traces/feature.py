@@ -1,10 +1,11 @@
 """Traces as a part of the server: the receiver of OTLP, and the pages."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import FastAPI
 
-from assaymark.applications.traces.pages import shown_cost, shown_instant, shown_seconds
+from assaymark.applications.traces.pages import indented, shown_cost, shown_instant, shown_seconds
 from assaymark.applications.traces.receiver import LARGEST_BODIES, add_receiver
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.routes import add_pages
@@ -14,7 +15,12 @@ from assaymark.web.app import Feature
 from assaymark.web.render import Drawing
 
 LINKS = (("/traces", "Traces"),)
-FILTERS = {"instant": shown_instant, "took": shown_seconds, "money": shown_cost}
+FILTERS: dict[str, Callable[..., object]] = {
+    "instant": shown_instant,
+    "took": shown_seconds,
+    "money": shown_cost,
+    "indented": indented,
+}
 DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)
 
 

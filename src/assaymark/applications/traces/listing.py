@@ -14,6 +14,8 @@ from assaymark.errors import UnknownName, UsageError
 
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
 ERRORS = {"": None, "yes": True, "no": False}
+PLACES = ("before", "sort", "page")  # what decides where in a list a page is, and not what the list has
+MOST_PAGES = 10_000
 LONGEST = 500  # characters of a value
 _SCORE = re.compile(r"(?P<name>[^<>=]+)(?P<sign>>=|<=|>|<|=)(?P<number>[^<>=]+)")
 
@@ -36,6 +38,8 @@ class ListQuery:
     dearer: str = ""  # cost
     score: str = ""  # name and number, as thumbs<1
     before: str = ""  # `at` and trace id of the last trace of the page before
+    sort: str = ""  # of trace_log.ORDERS
+    page: str = ""  # number of the page, in an order that is not that of time
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "ListQuery":
@@ -50,7 +54,7 @@ class ListQuery:
 
         Raises: UsageError for a word that no list has.
         """
-        known = [field.name for field in fields(cls) if field.name != "before"]
+        known = [field.name for field in fields(cls) if field.name not in PLACES]
         try:
             words = shlex.split(text)
         except ValueError as error:
@@ -74,7 +78,7 @@ class ListQuery:
     @property
     def text(self) -> str:
         """The same as words, as `of_text` reads them."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in PLACES}
         return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items() if value)
 
     def filter(self) -> TraceFilter:
@@ -112,7 +116,16 @@ class ListQuery:
     @property
     def is_narrowed(self) -> bool:
         """Whether it asks for anything but the next page."""
-        return any(getattr(self, field.name) for field in fields(self) if field.name != "before")
+        return any(getattr(self, field.name) for field in fields(self) if field.name not in PLACES)
+
+    @property
+    def number(self) -> int:
+        """The number of the page, from 1. Raises: UsageError."""
+        return max(1, min(int(_number(self.page, "page") or 1), MOST_PAGES))
+
+    def sorted_by(self, key: str) -> str:
+        """Return the address of the first page of this list in another order."""
+        return self.address(sort=key, before="", page="")
 
 
 def _number(text: str, name: str) -> float | None:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from assaymark.applications.traces.listing import PERIODS, ListQuery, trace_json
 from assaymark.applications.traces.otlp import is_id, read_span
 from assaymark.applications.traces.steps import Step, step_of
-from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_log import ORDERS, TraceLog
 from assaymark.applications.traces.trace_rows import (
+    MOST_COUNTED,
     LightSpan,
     StoredScore,
     Token,
@@ -21,15 +22,18 @@ from assaymark.applications.traces.trace_rows import (
     seconds_between,
     tree_of,
 )
-from assaymark.errors import UnknownName
+from assaymark.errors import UnknownName, UsageError
+from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 from assaymark.store import Store
 
 AT_ONCE = 50  # traces on a page
 STEPS_AT_ONCE = 500  # rows of a tree on a page
 DEEPEST = 12  # of indentation
+DEEPEST_JSON = 30  # levels that are indented
 WIDTH = 1000.0  # of the waterfall, in its own units
 LEAST_WIDTH = 3.0  # of a bar
+LONGEST_LINE = 160  # characters of an input or output in a list
 LONGEST_SHOWN = 200_000  # characters of one text on a page
 
 
@@ -47,6 +51,16 @@ class TraceSignInPage:
         return {"project": self.project, "problem": self.problem}
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTrace:
+    """A trace in a list: its row, the beginning of what it was given and answered, and its scores by name."""
+
+    row: TraceRow
+    input: str
+    output: str
+    scores: Mapping[str, StoredScore]
+
+
 @dataclass(frozen=True)
 class TraceListPage:
     """The list of a project's traces. is_live: it is loaded again every other second."""
@@ -54,15 +68,26 @@ class TraceListPage:
     project: str
     query: ListQuery
     page: TracePage
+    traces: tuple[ListedTrace, ...]
     is_live: bool
+    form_token: str = ""  # of the form that adds traces to a queue or a data set; "" where there is none
+    queues: tuple[str, ...] = ()
+    note: str = ""  # what became of the traces that were added
 
     periods = PERIODS
+    most_counted = MOST_COUNTED
+
+    def has(self, name: str) -> bool:
+        """Return whether some trace states this, such as its model, so that it is worth a column."""
+        return any(getattr(trace.row, name) not in {None, "", ()} for trace in self.traces)
 
     @property
     def next(self) -> str:
         """The address of the page that follows; "" on the last one."""
         if not self.page.has_more:
             return ""
+        if self.query.sort:
+            return self.query.address(page=str(self.query.number + 1))
         last = self.page.traces[-1]
         return self.query.address(before=f"{last.at}-{last.trace_id.hex()}")
 
@@ -70,16 +95,49 @@ class TraceListPage:
         """Return the JSON twin."""
         return {
             "project": self.project,
-            "traces": [trace_json(trace) for trace in self.page.traces],
+            "traces": [
+                {**trace_json(each.row), "input": each.input, "output": each.output,
+                 "scores": {name: score.value for name, score in each.scores.items()}}
+                for each in self.traces
+            ],
+            "n_matching": self.page.n_matching,
             "next": self.next.replace("/traces", "/traces.json", 1),
             "is_cut": self.page.is_cut,
-        }
+        }  # fmt: skip
 
 
 def list_page(store: Store, token: Token, query: ListQuery, *, is_live: bool) -> TraceListPage:
     """Return the list that an address asks for. Raises: UsageError."""
-    page = TraceLog(store).traces(token.project, query.filter(), AT_ONCE)
-    return TraceListPage(token.project_name, query, page, is_live)
+    if query.sort not in ORDERS:
+        raise UsageError(
+            f"sort is '{query.sort[:40]}'; expected {', '.join(filter(None, ORDERS))}, or nothing for time"
+        )
+    skip = AT_ONCE * (query.number - 1) if query.sort else 0
+    log = TraceLog(store)
+    page = log.traces(token.project, query.filter(), AT_ONCE, order=query.sort, skip=skip, counts=True)
+    ids = [trace.trace_id for trace in page.traces]
+    roots, scores = log.roots(token.project, ids), log.scores_of_traces(token.project, ids)
+    listed = []
+    for trace in page.traces:
+        root = roots.get(trace.trace_id)
+        texts = ("", "") if root is None else _given_and_answered(step_of(read_span(root)))
+        listed.append(ListedTrace(trace, *texts, scores.get(trace.trace_id, {})))
+    return TraceListPage(token.project_name, query, page, tuple(listed), is_live)
+
+
+def _given_and_answered(step: Step) -> tuple[str, str]:
+    """Return the beginning of what a step was given, of a chat its last message, and of what it returned."""
+    given, answered = step.input, step.output
+    if step.input_messages:
+        given = " ".join(part.text for part in step.input_messages[-1].parts)
+    if step.output_messages:
+        answered = " ".join(part.text for part in step.output_messages[-1].parts)
+    return _beginning(given), _beginning(answered)
+
+
+def _beginning(text: str) -> str:
+    line = " ".join(text[: 2 * LONGEST_LINE].split())
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 @dataclass(frozen=True)
@@ -101,6 +159,7 @@ class SessionsPage:
                 {
                     "session": each.session,
                     "user": each.user,
+                    "users": each.n_users,
                     "traces": each.n_traces,
                     "first_ns": each.first,
                     "last_ns": each.last,
@@ -348,6 +407,17 @@ def _texts(attributes: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
     ]
 
 
+def indented(text: str) -> str:
+    """Return the JSON of an object or a list with indentation; "" for any other text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return ""
+    try:
+        value = parse_json(text, DEEPEST_JSON)
+    except ValueError:
+        return ""
+    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else ""
+
+
 def shown_seconds(seconds: float | None) -> str:
     """Return a duration as lists of steps show it."""
     if seconds is None:
@@ -358,8 +428,8 @@ def shown_seconds(seconds: float | None) -> str:
 
 
 def shown_cost(cost: float | None, n_unpriced: int = 0) -> str:
-    """Return a cost; a dash where it is unknown, and at least so much where that of some calls is."""
-    text = "–" if cost is None else f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+    """Return a cost in US dollars; a dash where it is unknown, and at least so much where that of some calls is."""
+    text = "–" if cost is None else f"${cost:.4f}" if cost < 10 else f"${cost:,.2f}"
     return f"≥ {text}" if n_unpriced and cost is not None else text
 
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
+from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.otlp import spans_json
 from assaymark.applications.traces.pages import TraceSignInPage, list_page, sessions_page, trace_of, trace_page
@@ -44,9 +45,16 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
     @app.get("/traces.json")
     def traces(request: Request) -> Response:
         query = ListQuery.of(request.query_params)
-        is_live = request.query_params.get("live") == "1"
-        page = list_page(store, need(request), query, is_live=is_live)
-        return private(respond(request, "traces.html", page, as_json=wants_json(request)))
+        is_live, token = request.query_params.get("live") == "1", need(request)
+        as_json = wants_json(request)
+        if not as_json and "" in request.query_params.values():  # a form sends its empty fields too
+            address = query.address()
+            return RedirectResponse(f"{address}{'&' if '?' in address else '?'}live=1" if is_live else address, 303)
+        page = list_page(store, token, query, is_live=is_live)
+        if not as_json and has_rows:
+            queues = tuple(queue.name for queue in AnnotationLog(store).queues(token.project))
+            page = replace(page, form_token=app.state.posts.token(request), queues=queues, note=_of_chosen(request))
+        return private(respond(request, "traces.html", page, as_json=as_json))
 
     @app.get("/traces/sessions")
     @app.get("/traces/sessions.json")
@@ -70,6 +78,12 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
             dataset, note = _of_row(request.query_params)
             page = replace(page, form_token=app.state.posts.token(request), dataset=dataset, row_note=note)
         return private(respond(request, "trace.html", page, as_json=as_json))
+
+
+def _of_chosen(request: Request) -> str:
+    """Return what became of the traces that were chosen just now; "" where none were."""
+    added, name = request.query_params.get("added", ""), request.query_params.get("to", "")[:128]
+    return f"{added[:6]} of the chosen traces are new in {name}." if name and added.isdecimal() else ""
 
 
 def _of_row(query: QueryParams) -> tuple[str, str]:

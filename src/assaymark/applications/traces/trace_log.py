@@ -17,6 +17,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    distinct,
     func,
     insert,
     inspect,
@@ -39,6 +40,7 @@ from assaymark.applications.traces.tables import (
 )
 from assaymark.applications.traces.trace_filters import conditions_of
 from assaymark.applications.traces.trace_rows import (
+    MOST_COUNTED,
     AddedSpans,
     LightSpan,
     NewScore,
@@ -80,6 +82,13 @@ _FORGET = {
 _SEARCH = {
     "sqlite": sql("SELECT rowid FROM span_search WHERE span_search MATCH :query ORDER BY rowid DESC LIMIT :most"),
 }
+ORDERS: dict[str, tuple[ColumnElement[float] | ColumnElement[int], ...]] = {
+    "": (),
+    "took": (func.coalesce(traces.c.ended - traces.c.started, -1).desc(),),
+    "tokens": ((func.coalesce(traces.c.n_input, 0) + func.coalesce(traces.c.n_output, 0)).desc(),),
+    "cost": (func.coalesce(traces.c.cost, -1).desc(),),
+}
+"""By which traces may be listed, the largest first; what is not known comes last."""
 _TRACE_COLUMNS = [column for column in traces.c if column.name not in {"project", "n_bytes"}]
 
 
@@ -204,25 +213,68 @@ class TraceLog:
 
     # ---------------------------------------------------------------------------------------- reading
 
-    def traces(self, project: int, wanted: TraceFilter, limit: int = 50) -> TracePage:
-        """Return a page of a project's traces, the latest first."""
+    def traces(
+        self,
+        project: int,
+        wanted: TraceFilter,
+        limit: int = 50,
+        *,
+        order: str = "",
+        skip: int = 0,
+        counts: bool = False,
+    ) -> TracePage:
+        """Return a page of a project's traces.
+
+        Args:
+            project: whose traces.
+            wanted: which of them.
+            limit: how many at most.
+            order: a key of `ORDERS`, the largest first and the latest of equal ones; "": the latest first.
+            skip: traces of the pages before, in an order that is not that of time.
+            counts: whether those on all pages are counted.
+        """
         conditions = conditions_of(project, wanted)
         with self._database.reading() as connection:
             is_cut = False
             if wanted.text and (phrases := phrases_of(wanted.text)):
                 matching = _matching_traces(connection, project, phrases)
                 if matching is None:
-                    return TracePage((), has_more=False)
+                    return TracePage((), has_more=False, n_matching=0)
                 ids, is_cut = matching
                 conditions.append(traces.c.trace_id.in_(bindparam("matching", expanding=True, value=ids)))
             statement = (
                 select(*_TRACE_COLUMNS)
                 .where(*conditions)
-                .order_by(traces.c.at.desc(), traces.c.trace_id.desc())
+                .order_by(*ORDERS[order], traces.c.at.desc(), traces.c.trace_id.desc())
                 .limit(limit + 1)
+                .offset(skip)
             )
             rows = connection.execute(statement).all()
-        return TracePage(tuple(_trace_row(row) for row in rows[:limit]), len(rows) > limit, is_cut)
+            some = select(traces.c.trace_id).where(*conditions).limit(MOST_COUNTED).subquery()
+            n = connection.execute(select(func.count()).select_from(some)).scalar_one() if counts else None
+        return TracePage(tuple(_trace_row(row) for row in rows[:limit]), len(rows) > limit, is_cut, n)
+
+    def roots(self, project: int, trace_ids: Sequence[bytes]) -> dict[bytes, SpanRow]:
+        """Return the first root of each of some traces; none of a trace whose root has not come."""
+        rows = self._span_rows(spans.c.project == project, spans.c.trace_id.in_(trace_ids), spans.c.parent_id.is_(None))
+        found: dict[bytes, SpanRow] = {}
+        for row in rows:
+            found.setdefault(row.trace_id, row)
+        return found
+
+    def scores_of_traces(self, project: int, trace_ids: Sequence[bytes]) -> dict[bytes, dict[str, StoredScore]]:
+        """Return the latest score of each name that some traces have."""
+        statement = (
+            select(*(trace_scores.c[each.name] for each in fields(StoredScore)))
+            .where(trace_scores.c.project == project, trace_scores.c.trace_id.in_(trace_ids))
+            .order_by(trace_scores.c.observed, trace_scores.c.digest)
+        )
+        found: dict[bytes, dict[str, StoredScore]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(statement):
+                score = StoredScore(optional_bytes(row[0]), optional_bytes(row[1]), *row[2:])
+                found.setdefault(bytes(score.trace_id or b""), {})[score.name] = score
+        return found
 
     def trace(self, project: int, trace_id: bytes) -> TraceRow:
         """Return one trace. Raises: UnknownName."""
@@ -238,6 +290,12 @@ class TraceLog:
 
         Raises: HashMismatch for a span whose bytes are not those that were stored.
         """
+        conditions = [spans.c.project == project, spans.c.trace_id == trace_id]
+        if span_id is not None:
+            conditions.append(spans.c.span_id == span_id)
+        return self._span_rows(*conditions)
+
+    def _span_rows(self, *conditions: ColumnElement[bool]) -> list[SpanRow]:
         statement = select(
             *(column for column in LIGHT if column.name != "n_bytes"),
             *(spans.c.n_conflicts, spans.c.received, spans.c.digest, spans.c.body),
@@ -248,9 +306,7 @@ class TraceLog:
                 and_(span_sources.c.project == spans.c.project, span_sources.c.digest == spans.c.source),
             )
         )
-        statement = statement.where(spans.c.project == project, spans.c.trace_id == trace_id)
-        if span_id is not None:
-            statement = statement.where(spans.c.span_id == span_id)
+        statement = statement.where(*conditions)
         with self._database.reading() as connection:
             rows = connection.execute(statement.order_by(spans.c.started, spans.c.span_id)).all()
         sources: dict[bytes, bytes] = {}
@@ -278,7 +334,8 @@ class TraceLog:
                 func.sum(traces.c.n_output),
                 func.sum(traces.c.cost),
                 func.coalesce(func.sum(traces.c.n_unpriced), 0),
-                func.max(traces.c.user),
+                func.min(traces.c.user),
+                func.count(distinct(traces.c.user)),
             )
             .where(traces.c.project == project, traces.c.session.isnot(None))
             .group_by(traces.c.session)
@@ -289,7 +346,16 @@ class TraceLog:
             rows = connection.execute(statement).all()
         return [
             TraceSession(
-                row[0], row[1], row[2], row[3], int(row[4]), _whole(row[5]), _whole(row[6]), row[7], int(row[8]), row[9]
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                int(row[4]),
+                _whole(row[5]),
+                _whole(row[6]),
+                row[7],
+                int(row[8]),
+                *row[9:],
             )
             for row in rows
         ]

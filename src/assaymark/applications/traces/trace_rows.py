@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+MOST_COUNTED = 10_000  # traces that a list counts
 MOST_MODELS = 20  # listed of one trace
 DAY_NS = 86_400 * 10**9
 LONGEST_PAST_NS = 3650 * DAY_NS
@@ -164,11 +165,15 @@ class TraceFilter:
 
 @dataclass(frozen=True, slots=True)
 class TracePage:
-    """A page of a list of traces, the latest first. is_cut: a search looked at the latest matching spans only."""
+    """A page of a list of traces. is_cut: a search looked at the latest matching spans only.
+
+    n_matching: traces on all pages, at most `MOST_COUNTED`; None where they were not counted.
+    """
 
     traces: tuple[TraceRow, ...]
     has_more: bool
     is_cut: bool = False
+    n_matching: int | None = None
 
 
 class TraceSession(NamedTuple):
@@ -183,7 +188,8 @@ class TraceSession(NamedTuple):
     n_output: int | None
     cost: float | None
     n_unpriced: int
-    user: str | None
+    user: str | None  # the first by name
+    n_users: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import DataError
-from assaymark.leaderboard.about import TaskAbout, bibtex, command_of_board, tasks_about
+from assaymark.leaderboard.about import TaskAbout, bibtex, column_help, command_of_board, tasks_about
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import FACTS, FactColumn
 from assaymark.leaderboard.exports import shown_json
 from assaymark.leaderboard.exposure import ModelExposure, SealedView, exposure_lines, exposures, sealed_views
 from assaymark.leaderboard.own_rows import PLAIN_TEXT
-from assaymark.leaderboard.rows import BoardRow, Issue
+from assaymark.leaderboard.rows import BoardRow, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, TablePage, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
-from assaymark.web.render import plain
+from assaymark.web.render import plain, shown_score
 
 ON_CARD = 3  # rows at the top of a board that the list of boards shows
 
@@ -79,6 +80,7 @@ class BoardPage:
     hidden_by: Mapping[str, str]
     page_sizes: tuple[int, ...]
     with_params: bool  # some row says how many parameters it has
+    measures: Mapping[str, str]  # by column: what it measures, in words
     sealed: tuple[SealedView, ...] = ()
     exposures: tuple[ModelExposure, ...] = ()  # models on the previews and on the sealed rows
 
@@ -91,6 +93,21 @@ class BoardPage:
     def view(self) -> View:
         """The view."""
         return self.shown.view
+
+    def explained(self, column: ScoreColumn, cell: RowScore) -> str:
+        """Return what a score is, in words: raw, its error, metric, shots, samples and the method of its interval."""
+        factor, unit = (100.0, " points") if column.is_share else (1.0, "")
+        is_raw = cell.raw is not None and cell.raw.value != cell.number.value
+        parts = [
+            f"raw {shown_score(cell.raw, column.is_share)}" if is_raw else "",
+            f"standard error {factor * cell.number.stderr:.2g}{unit}" if cell.number.stderr else "",
+            ", ".join(column.metrics),
+            ", ".join(counted(n, "shot") for n in column.shots),
+            counted(cell.n, "sample") if cell.n else "",
+            f"{cell.n_failed:,} failed" if cell.n_failed else "",
+            f"interval: {cell.number.method}" if cell.number.method else "",
+        ]
+        return "; ".join(filter(None, parts))
 
     @property
     def n_before_scores(self) -> int:
@@ -213,6 +230,7 @@ def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Board
         {key: title for key, title in HIDDEN_BY.items() if key in visible.view.hide or key in table.index.hidable},
         PAGE_SIZES,
         "params" in table.index.known_facts,
+        {column.key: column_help(column) for column in visible.scores},
         sealed_views(table, site.runs),
         exposures(table, site.runs),
     )

@@ -17,6 +17,7 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import (
     MEASURES,
+    MOST_BARS,
     ColumnBar,
     HeatMap,
     Measure,
@@ -41,7 +42,7 @@ from assaymark.leaderboard.view import View
 from assaymark.leaderboard.win_rates import BoardWinRates, board_win_rates
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
-from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
+from assaymark.web.plots import FULL_WIDTH, LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap, on_screens
 
@@ -119,7 +120,8 @@ class ChartsPage:
     board: Board
     table: BoardTable
     view: View
-    n_rows: int
+    n_models: int
+    n_shared: int  # columns that the averages in the charts are of
     column: ScoreColumn  # of the bars
     columns: tuple[ScoreColumn, ...]  # that may be chosen
     bars: tuple[ColumnBar, ...]  # the best first
@@ -135,6 +137,8 @@ class ChartsPage:
     front_svg: Markup | None
     heat_svg: Markup | None
 
+    most_bars = MOST_BARS
+
     def query(self) -> str:
         """Return the query string of this page."""
         own = {"column": (self.column.key, "average"), "against": (self.measure.key, "params")}
@@ -148,6 +152,7 @@ class ChartsPage:
             "version": self.table.version,
             "view": dict(self.view.pairs()),
             "problems": list(self.problems),
+            "n_averaged": self.n_shared,
             "column": {"key": self.column.key, "title": self.column.title, "is_share": self.column.is_share,
                        "higher_is_better": self.column.higher_is_better},
             "bars": plain(self.bars),
@@ -191,7 +196,8 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
         board,
         table,
         view,
-        len(rows),
+        rows.n_models,
+        len(rows.shared),
         column,
         tuple(columns.values()),
         tuple(bars),
@@ -268,7 +274,7 @@ def _heat_svg(heat: HeatMap) -> Markup:
     ]
     names = _distinct([model_label(model) for model, _ in heat.rows])
     titles = [column.title for column in heat.columns]
-    return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows"))
+    return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows", fills=FULL_WIDTH))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -13,7 +13,9 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import Residual, profile
 from assaymark.leaderboard.exports import shown_json
-from assaymark.leaderboard.rows import BoardRow, IntervalValue
+from assaymark.leaderboard.model_card import card_of
+from assaymark.leaderboard.pages.run import runs_of
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.leaderboard.series import Series, SeriesLine, find_series, series_names, step_of
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.site import Site
@@ -89,6 +91,7 @@ class OnBoard:
     board: Board
     table: BoardTable
     rows: tuple[ShownRow, ...]
+    columns: tuple[ScoreColumn, ...]  # in which some row has a score
     in_type: tuple[RankInType | None, ...]  # by row
     residuals: tuple[Residual, ...]  # of the first row that has all scores
     chart: Markup | None  # of the residuals
@@ -107,6 +110,16 @@ class ModelPage:
     against_base: Relative | None
     made_from_it: tuple[tuple[BoardRow, Relative | None], ...]
     series: str  # name of the training that this is a checkpoint of; empty for none
+
+    @property
+    def broadest_run(self) -> StoredRun | None:
+        """The run with the most tasks, the latest of several; None without results."""
+        return max((run for run in self.runs if run.estimates), key=lambda run: len(run.row.tasks), default=None)
+
+    @property
+    def card(self) -> str:
+        """The address of its model card."""
+        return f"/card{model_path(self.name).removeprefix('/model')}"
 
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
@@ -158,6 +171,27 @@ def model_page(site: Site, path: str) -> ModelPage:
     )
 
 
+@dataclass(frozen=True)
+class CardPage:
+    """A model card, as Markdown."""
+
+    name: str
+    path: str  # of the model's page
+    text: str
+
+    @property
+    def body(self) -> str:
+        """The card without the facts for the Hub at its beginning, and without its title."""
+        return self.text.partition("\n---\n")[2].lstrip().partition("\n")[2]
+
+
+def card_page(site: Site, path: str) -> CardPage:
+    """Return the card of the model whose page is at `/model/<path>`. Raises: UnknownName."""
+    stored = runs_of(site)
+    name = _name_at(path, [{run.model for run in stored.runs()}])
+    return CardPage(name, model_path(name), card_of(stored, name))
+
+
 def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
     """Return the model whose page is at `/model/<path>`. Raises: UnknownName."""
     if any(path in names for names in known):
@@ -185,7 +219,9 @@ def _on_board(board: Board, table: BoardTable, ids: Collection[str]) -> OnBoard:
         )
         for residual in residuals
     ]
-    return OnBoard(board, table, rows, in_type, residuals, on_screens(partial(spans, points)) if points else None)
+    columns = tuple(column for column in table.columns if any(column.key in row.cells for row in rows))
+    chart = on_screens(partial(spans, points)) if points else None
+    return OnBoard(board, table, rows, columns, in_type, residuals, chart)
 
 
 def _points(share: float | None) -> float | None:

@@ -68,6 +68,11 @@ class RunPage:
         """The command of the last attempt, with paths as their last part."""
         return str(without_folders(self.run.row.command or ""))
 
+    @property
+    def runs_as_it_stands(self) -> bool:
+        """Whether the command that is shown is the one that was given; no page shows the folders of this machine."""
+        return self.command == self.run.row.command
+
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
         row = self.run.row

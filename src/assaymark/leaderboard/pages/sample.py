@@ -21,6 +21,7 @@ from assaymark.results.views.samples import (
     sample_to_json,
     shown_choices,
 )
+from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store import RunRow, SampleRecord
 
 LONGEST_LINE = 120  # characters of an answer or a target in a list
@@ -35,9 +36,11 @@ class ChoiceView:
 
     text: str
     nats: float | None
-    picked: bool
+    picked: bool  # by the metric that decides
     gold: bool
     is_bound: bool = False  # nats is an upper bound
+    per_length: float | None = None  # what the metric that decides compares, where it divides by the length
+    picked_by: tuple[str, ...] = ()  # the metrics that picked it, where they differ
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class TurnView:
     n_context_tokens: int
     n_cut_tokens: int
     logs: tuple[str, ...] = ()  # of what scored the answer, such as tests
+    length: str = ""  # unit that the metric that decides divides log-likelihoods by; "" where it does not
     marked: tuple[MarkedText, ...] = ()  # the prompt of a perturbed copy, with the words that differ from the original
 
 
@@ -130,10 +134,22 @@ def with_replies(site: Site, page: SamplesPage) -> SamplesPage:
     indices = [line.index for line in page.samples.lines]
     records = runs_of(site).samples(page.run.run_id, page.task, indices)
     replies = {
-        (record.request.sample_index, record.request.turn): (_line(_answer(record)), _line(_target(record)))
+        (record.request.sample_index, record.request.turn): (_line(answer), _line(target))
         for record in records
+        for answer, target in [_reply(record)]
     }
     return replace(page, replies=replies)
+
+
+def _reply(record: SampleRecord) -> tuple[str, str]:
+    """Return what was compared: the answer and the target, each as it was extracted where the score notes it."""
+    detail = _detail(deciding_score(record))
+    extracted = detail.get("extracted") if verdict_of(record) != "unparsed" else None
+    reference = detail.get("reference")
+    return (
+        _answer(record) if extracted is None else str(extracted),
+        _target(record) if reference is None else str(reference),
+    )
 
 
 def question_line(record: SampleRecord) -> str:
@@ -240,7 +256,8 @@ def _turn(record: SampleRecord, original: SampleRecord | None, earlier: SampleRe
         shots=_cut(prompt[: len(prompt) - len(own)]),
         prompt=_cut(own),
         images=tuple(dict.fromkeys(image.sha256.removeprefix("sha256:") for image in request.images if image.data)),
-        choices=tuple(_choices(record)),
+        choices=(choices := tuple(_choices(record))),
+        length=_length_unit(record) if any(choice.per_length is not None for choice in choices) else "",
         answers=tuple(
             AnswerView(_cut(answer_text(output)), _cut(output.reasoning or ""), output.finish_reason or "",
                        output.error or "", output.n_tokens, output.repeat, _trace_id(output))
@@ -269,15 +286,49 @@ def _choices(record: SampleRecord) -> list[ChoiceView]:
     queries = choice_queries(record)
     detail = _detail(deciding_score(record))
     gold = gold_indices(record) if len(queries) > 1 else frozenset()
+    picks = {score.metric: _detail(score).get("picked") for score in record.scores if not is_auxiliary(score.metric)}
+    picks = {metric: picked for metric, picked in picks.items() if picked is not None}
+    divided = _per_length(record) or [None] * len(queries)
     choices = []
     for place, (query, text) in enumerate(zip(queries, shown_choices(record), strict=True)):
         output = by_query.get(query.index)
         nats = None if output is None else output.total_nats
         is_bound = output is not None and output.finish_reason == BOUND
+        by = (
+            tuple(metric for metric, picked in picks.items() if picked == place) if len(set(picks.values())) > 1 else ()
+        )
+        is_picked = detail.get("picked") == place
         choices.append(
-            ChoiceView(_cut(text.strip() or "␣"), nats, detail.get("picked") == place, place in gold, is_bound)
+            ChoiceView(_cut(text.strip() or "␣"), nats, is_picked, place in gold, is_bound, divided[place], by)
         )
     return choices
+
+
+def _length_unit(record: SampleRecord) -> str:
+    """Return what the metric that decides divides log-likelihoods by, such as characters; "" for nothing."""
+    score = deciding_score(record)
+    metric = None if score is None else find_metric(score.metric)
+    return "" if metric is None or metric.length is None else metric.length
+
+
+def _per_length(record: SampleRecord) -> list[float | None] | None:
+    """Return each choice's log-likelihood by its length; None where that would not give the stored pick.
+
+    A stored continuation begins with the task's delimiter, which does not count; it is blank in nearly every task.
+    """
+    by_query = {output.ask_index: output for output in record.outputs}
+    divided: list[float] = []
+    for query in choice_queries(record):
+        output, text = by_query.get(query.index), query.continuation.lstrip()
+        lengths = {"characters": len(text), "bytes": len(text.encode("utf-8", "surrogatepass")),
+                   "tokens": 0 if output is None else output.n_tokens}  # fmt: skip
+        length = lengths.get(_length_unit(record), 0)
+        if not length or output is None or output.total_nats is None:
+            return None
+        divided.append(output.total_nats / length)
+    if not divided or _detail(deciding_score(record)).get("picked") != divided.index(max(divided)):
+        return None
+    return [*divided]
 
 
 def _target(record: SampleRecord) -> str:

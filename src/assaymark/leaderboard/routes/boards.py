@@ -16,7 +16,7 @@ from assaymark.leaderboard.pages.board import about_page, board_page, boards_pag
 from assaymark.leaderboard.pages.charts import charts_page, correlations_page, win_rates_page
 from assaymark.leaderboard.pages.compare import compare_page
 from assaymark.leaderboard.pages.guide import guide_page
-from assaymark.leaderboard.pages.model import model_page, series_page
+from assaymark.leaderboard.pages.model import card_page, model_page, series_page
 from assaymark.leaderboard.pages.recommend import recommend_page
 from assaymark.leaderboard.pages.run import group_page, run_page, samples_page
 from assaymark.leaderboard.pages.sample import sample_image, sample_page, with_replies
@@ -28,6 +28,7 @@ from assaymark.web.app import Feature, image_response, logo_response
 from assaymark.web.page_cache import PageCache
 from assaymark.web.render import JSON, Drawing, model_path, respond, wants_json
 
+MARKDOWN = ".md"  # the end of a model card's address under which it is a file
 LONGEST_NAME = 300  # characters of anything in a path
 LARGEST_INDEX = 10**9  # of a sample
 LINKS = (("/boards", "Leaderboards"), ("/compare", "Compare runs"), ("/recommend", "Recommend"))
@@ -170,7 +171,9 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         if (group := group_page(site, name, task)) is not None:
             return respond(request, "group.html", group, as_json=as_json)
         page = with_replies(site, samples_page(site, name, task, _pairs(request)))
-        return respond(request, "samples.html", page, as_json=as_json)
+        response = respond(request, "samples.html", page, as_json=as_json)
+        response.headers["HX-Push-Url"] = f"{request.url.path}{page.query().rstrip('?')}"
+        return response
 
     @app.get("/compare")
     @app.get("/compare.json")
@@ -185,6 +188,17 @@ def _add_named_pages(app: FastAPI, site: Site) -> None:
         if (present := site.marks().names.get(path)) is not None:
             return RedirectResponse(model_path(present) + (JSON if as_json else ""), 308)
         return respond(request, "model.html", model_page(site, path), as_json=as_json)
+
+    @app.get("/card/{path:path}")
+    def card(request: Request, path: str) -> Response:
+        if len(path) > LONGEST_NAME:
+            raise HTTPException(404, f"a name has at most {LONGEST_NAME} characters")
+        page = card_page(site, path.removesuffix(MARKDOWN))
+        if not path.endswith(MARKDOWN):
+            return respond(request, "card.html", page)
+        headers = {"content-disposition": 'attachment; filename="README.md"'}
+        text = page.text.encode("utf-8", "backslashreplace")
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
 
     @app.get("/task/{name:path}")
     def task(request: Request, name: str) -> Response:

@@ -75,8 +75,9 @@ def _differences(pair: PairComparison, lines: Sequence[tuple[Difference, int]]) 
     return table(("task", metric, *labels, gain, "95% interval", "p", "n", changed), rows)
 
 
-def _figure(pair: PairComparison, lines: Sequence[tuple[Difference, int]], name: str) -> list[Block]:
-    points = [
+def difference_points(lines: Sequence[tuple[Difference, int]]) -> list[DifferencePoint]:
+    """Return the points of a chart of differences: of the lines that are shares and have an interval."""
+    return [
         DifferencePoint(
             "\u2003" * depth + ((line.label if depth else "") or line.name),
             line.gain,
@@ -87,6 +88,10 @@ def _figure(pair: PairComparison, lines: Sequence[tuple[Difference, int]], name:
         for line, depth in lines
         if line.scale == "proportion" and line.low is not None and line.high is not None
     ]
+
+
+def _figure(pair: PairComparison, lines: Sequence[tuple[Difference, int]], name: str) -> list[Block]:
+    points = difference_points(lines)
     if not points or not can_draw():
         return []
     caption = (

@@ -323,7 +323,9 @@
     const known = key === "model" || data.scores[key] || data.facts[key];
     const rows = ordered([...found], known ? state : { ...state, sort: "-average" });
     const nPages = Math.max(1, Math.ceil(rows.length / state.per)), page = Math.min(state.page, nPages);
-    const pins = data.id.map((_, row) => row).filter((row) => state.pins.includes(data.id[row]));
+    const isPinned = (row) => state.pins.includes(data.id[row]);
+    const matching = rows.filter(isPinned); // in the order of the rows; then those that do not match
+    const pins = [...matching, ...data.id.map((_, row) => row).filter((row) => isPinned(row) && !matching.includes(row))];
     const part = rows.slice((page - 1) * state.per, page * state.per).filter((row) => !pins.includes(row));
     const shown = visible(state);
     table.tHead.replaceChildren(drawHead(shown, state));
