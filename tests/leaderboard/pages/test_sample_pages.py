@@ -1,6 +1,7 @@
 """A sample's page and the list of samples: verdicts and targets as a reader understands them."""
 
 import re
+import sys
 from pathlib import Path
 
 import httpx
@@ -134,12 +135,13 @@ def test_samples_are_found_by_their_answers_and_targets(tmp_path: Path) -> None:
     assert replies[:2] == [("Rome", "Rome"), ("Paris", "oslo")]  # what was compared
 
 
-def test_what_is_not_known_of_an_applications_call_is_not_said(tmp_path: Path) -> None:
+def test_what_is_not_known_of_an_applications_call_is_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tokens and no reason of the end; a latency of microseconds is written as such; its path is no command."""
     (tmp_path / "app.py").write_text("def answer(question):\n    return question\n")
     (tmp_path / "rows.jsonl").write_text('{"question": "a", "expected": "a"}\n')
     place = str(tmp_path / "runs.sqlite")
     words = ["--target", f"{tmp_path}/app.py:answer", "--tasks", f"{tmp_path}/rows.jsonl", "--scorers", "exact"]
+    monkeypatch.setattr(sys, "argv", ["assaymark", "run", *words])
     assert main(["run", *words, "--store", place, "--quiet"]) == 0
     with Store.open_to_read(place) as store:
         run = store.runs()[0]
