@@ -13,6 +13,7 @@ from assaymark.documents.document import Document, document
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue, RunPlan
 from assaymark.results.comparison.records import Difference, PairComparison
+from assaymark.results.evidence.from_store import precision_shown
 from assaymark.results.model_names import short_model_name
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
@@ -111,7 +112,7 @@ def _set_up(plan: RunPlan) -> dict[str, Mapping[str, int] | tuple[object, ...]]:
     preset = None if plan.prompt_preset is None else plan.prompt_preset.name
     return {
         "shots": {task.name: task.num_fewshot for task in plan.tasks},
-        "precision": (plan.model.dtype, plan.model.numerics, quantised),
+        "precision": (precision_shown(plan.model), quantised),
         "template": (bool(plan.apply_chat_template), preset, plan.system_instruction, plan.fewshot_as_multiturn,
                      plan.prompt_style),
     }  # fmt: skip

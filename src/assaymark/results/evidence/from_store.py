@@ -11,7 +11,16 @@ from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.options.shared import compared_settings, headings
-from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
+from assaymark.records import (
+    Estimate,
+    JsonValue,
+    LoglikelihoodQuery,
+    ModelIdentity,
+    RunPlan,
+    Score,
+    ScoreStatus,
+    TaskPlan,
+)
 from assaymark.records.json_values import json_fields
 from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.baselines import ConstantAnswers, with_baselines
@@ -330,6 +339,12 @@ def label_of(row: RunRow) -> str:
     return short_model_name(row.model)
 
 
+def precision_shown(model: ModelIdentity) -> str:
+    """Return the type of a model's weights, and what computed with them where that is not float32."""
+    sure = model.numerics == "float32" or "unknown" in model.numerics
+    return model.dtype if sure else f"{model.dtype}, {model.numerics}"
+
+
 def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     """Yield name and text of each heading above a run's table."""
     plan = row.plan
@@ -338,8 +353,7 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     else:
         yield "profile", plan.profile
     if "unknown" not in plan.model.dtype:
-        sure = plan.model.numerics == "float32" or "unknown" in plan.model.numerics
-        yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
+        yield "dtype", precision_shown(plan.model)
     if base_url := dict(plan.model.options).get("base_url"):
         yield "server", f"at {urlsplit(str(base_url)).netloc}"
     yield from headings(plan)
