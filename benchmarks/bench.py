@@ -26,6 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tools.real_model import real_model
+
 from assaymark.engine.trie import TriePlan
 from assaymark.settings import thread_count
 from benchmarks.engine_limit import needed_operations, product_rate
@@ -97,9 +99,10 @@ def compare(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[float, int]:
 def measure(load: Load, shape: str, arguments: argparse.Namespace, folder: Path) -> Row:
     """Time one load on one shape, theirs and ours in turn."""
     limit = load.quick[shape] if arguments.quick else load.samples[shape]
+    model = str(model_of(shape, arguments))
     spec = {
         "tasks": list(load.tasks), "num_fewshot": load.num_fewshot, "limit": limit, "dtype": arguments.dtype,
-        "device": "cpu", "threads": thread_count(), "model": str(arguments.models / shape), "data": str(arguments.data),
+        "device": "cpu", "threads": thread_count(), "model": model, "data": str(arguments.data),
         "logits_cache": not arguments.no_logits_cache,
     }  # fmt: skip
     tried = {size: child("score_lm_eval", {**spec, "batch_size": size}, folder) for size in sizes_of(arguments)}
@@ -117,6 +120,11 @@ def measure(load: Load, shape: str, arguments: argparse.Namespace, folder: Path)
     )  # fmt: skip
 
 
+def model_of(shape: str, arguments: argparse.Namespace) -> Path:
+    """Return the folder of a shape's model: m135 is SmolLM2-135M-Instruct, the others have random weights."""
+    return real_model() if shape == "m135" else Path(arguments.models, shape)
+
+
 def sizes_of(arguments: argparse.Namespace) -> list[int]:
     """Return the batch sizes at which lm-eval is tried."""
     return [int(size) for size in arguments.batch_sizes.split(",")]
@@ -129,7 +137,7 @@ def whole_process(
     limit = load.quick[shape] if arguments.quick else load.samples[shape]
     shared = ["--tasks", ",".join(load.tasks), "--num_fewshot", str(load.num_fewshot), "--device", "cpu"]
     shared += ["--limit", str(limit)] if limit else []
-    model = f"pretrained={arguments.models / shape},dtype={arguments.dtype}"
+    model = f"pretrained={model_of(shape, arguments)},dtype={arguments.dtype}"
     model += ",logits_cache=False" * arguments.no_logits_cache
     theirs, ours = both(shared, model, arguments.data, folder, batch_size)
     return theirs.seconds, ours.seconds
