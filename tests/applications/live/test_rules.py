@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from assaymark.applications.live import rule_log
 from assaymark.applications.live.estimates import estimates_of
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import Completeness, ScoringOutcome, WeightedScore, draw_of
@@ -126,7 +128,7 @@ def test_failures_are_counted_and_tried_a_few_times(
         live.rule(name, f"{file}:{name}")
     live.ask(1, answer="a")
     live.ask(2, answer="b")
-    monkeypatch.setattr("assaymark.applications.live.rule_log.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(rule_log, "CLAIMS", replace(rule_log.CLAIMS, retry_seconds=0.0))
     counts = live.score(timeout_s=0.2)
     assert (counts.n_empty, counts.n_scored, counts.n_failed) == (2, 0, 12)
     results = {(each.name, each.value, each.error) for each in live.scores(1)}

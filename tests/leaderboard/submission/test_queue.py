@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from assaymark.errors import LeaseLost, UnknownName, UsageError
-from assaymark.leaderboard.submission.queue import SubmissionQueue
-from assaymark.leaderboard.submission.queue_claims import MOST_ATTEMPTS
+from assaymark.leaderboard.submission.queue import CLAIMS, SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobProgress, NewSubmission
 from assaymark.leaderboard.submission.tables import jobs
 from assaymark.store import Store
@@ -108,13 +107,13 @@ def test_a_lost_worker_stores_nothing_more(store: Store) -> None:
 
 
 def test_what_is_ours_is_tried_again_and_what_is_theirs_is_not(store: Store) -> None:
-    """A failure of ours goes back to the queue until there were MOST_ATTEMPTS; one of theirs ends at once."""
+    """A failure of ours goes back to the queue until there were CLAIMS.most_tries; one of theirs ends at once."""
     mine = SubmissionQueue(store).submit(new())
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    for attempt in range(1, CLAIMS.most_tries + 1):
         job = SubmissionQueue(store).claim(OTHER, 60)
         assert job is not None
         is_retried = SubmissionQueue(store).fail(job, "infrastructure", "disk full", "log").state == "pending"
-        assert is_retried is (attempt < MOST_ATTEMPTS)
+        assert is_retried is (attempt < CLAIMS.most_tries)
         assert SubmissionQueue(store).claim(OTHER, 60) is None  # it waits before the next attempt
         make_due(store)
     (ended,) = SubmissionQueue(store).jobs_of(mine)
@@ -129,9 +128,9 @@ def test_what_is_ours_is_tried_again_and_what_is_theirs_is_not(store: Store) -> 
 
 
 def test_a_job_whose_workers_die_is_given_up(store: Store) -> None:
-    """After MOST_ATTEMPTS workers that never came back, the job has failed, by a fault of the infrastructure."""
+    """After CLAIMS.most_tries workers that never came back, the job has failed, by a fault of the infrastructure."""
     submission = SubmissionQueue(store).submit(new())
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(CLAIMS.most_tries):
         assert SubmissionQueue(store).claim(OTHER, 60) is not None
         lapse(store)
     assert SubmissionQueue(store).claim(OTHER, 60) is None

@@ -1,9 +1,7 @@
 """Rules in the store: which traces they draw, and which worker scores them.
 
-A worker claims drawn traces for a time that it renews. Every claim raises the trace's *epoch*, and what a worker stores
-is checked against it in the transaction that stores it: a worker that was suspended past its claim, or whose trace has
-grown meanwhile, stores nothing. So several workers share a store, none doubles a score, and what a killed one held is
-taken by another when its claim has expired, or at once on the same machine.
+A worker claims drawn traces (`store.claims`). A trace that has grown meanwhile has another epoch too, so that nothing
+of it is stored.
 """
 
 import time
@@ -30,15 +28,15 @@ from assaymark.applications.traces.tables import spans, trace_scores, traces
 from assaymark.applications.traces.trace_filters import conditions_of
 from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UnknownName, UsageError
+from assaymark.store.claims import Claims
 from assaymark.store.connection import OpenStore
-from assaymark.store.leases import clock_of, now
+from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 
-MOST_TRIES = 3  # of one trace and rule, failed ones and those whose worker ended
-RETRY_SECONDS = 30.0  # before the second one; doubled each time
+CLAIMS = Claims(trace_scorings, "waiting", "n_tries", most_tries=3, retry_seconds=30.0)  # of one trace and rule
 OVERLAP_SECONDS = 10.0  # of what is looked at again: receivers commit a little later than the time that they note
 AT_ONCE = 2000  # traces that are looked at in one transaction
 LONGEST_NAME = 128
@@ -256,13 +254,7 @@ class RuleLog:
             taking = (
                 update(trace_scorings)
                 .where(*_of_rule(rule.project, rule.id), trace_scorings.c.trace_id.in_(ids))
-                .values(
-                    state="running",
-                    epoch=trace_scorings.c.epoch + 1,
-                    n_tries=trace_scorings.c.n_tries + 1,
-                    owner=owner.to_text(),
-                    expires=clock_of(connection) + seconds,
-                )
+                .values(CLAIMS.taken(connection, owner.to_text(), seconds))
                 .returning(
                     *(trace_scorings.c.trace_id, trace_scorings.c.rate, trace_scorings.c.seen),
                     *(trace_scorings.c.n_tries, trace_scorings.c.epoch),
@@ -276,22 +268,14 @@ class RuleLog:
 
     def _give_up(self, connection: Connection, rule: Rule) -> None:
         """Fail the traces whose last worker ended too."""
-        lost = trace_scorings.c.state == "running", trace_scorings.c.expires < clock_of(connection)
-        reason = f"the worker that scored it ended, {MOST_TRIES} times"
+        reason = f"the worker that scored it ended, {CLAIMS.most_tries} times"
         values = {"state": "failed", "owner": "", "reason": reason, "ended": time.time()}
-        spent = trace_scorings.c.n_tries >= MOST_TRIES
-        connection.execute(update(trace_scorings).where(*_of_rule(rule.project, rule.id), *lost, spent).values(values))
+        lost = *_of_rule(rule.project, rule.id), CLAIMS.is_spent(connection)
+        connection.execute(update(trace_scorings).where(*lost).values(values))
 
     def expire_dead(self) -> None:
-        """End the claims of processes of this machine that are known to have ended, so that nobody waits for them."""
-        statement = select(trace_scorings.c.owner).where(trace_scorings.c.state == "running").distinct()
-        with self._database.reading() as connection:
-            owners = {text: Owner.from_text(text) for text in connection.execute(statement).scalars()}
-        dead = [text for text, owner in owners.items() if owner is not None and owner.is_known_dead]
-        if dead:
-            with self._database.writing() as connection:
-                here = trace_scorings.c.state == "running", trace_scorings.c.owner.in_(dead)
-                connection.execute(update(trace_scorings).where(*here).values(expires=0.0))
+        """End the claims of processes of this machine that are known to have ended."""
+        CLAIMS.expire_dead(self._database)
 
     def renew(self, held: Sequence[DrawnTrace], seconds: float) -> None:
         """Hold claimed traces for `seconds` from now; those that were taken over are left alone."""
@@ -304,8 +288,7 @@ class RuleLog:
         """Put claimed traces back for the next worker at once, without counting the try."""
         with self._database.writing() as connection:
             for drawn in held:
-                values = {"state": "waiting", "owner": "", "n_tries": trace_scorings.c.n_tries - 1}
-                connection.execute(update(trace_scorings).where(_is_held(drawn)).values(values))
+                connection.execute(update(trace_scorings).where(_is_held(drawn)).values(CLAIMS.returned()))
 
     # ---------------------------------------------------------------------------------------- results
 
@@ -330,11 +313,10 @@ class RuleLog:
         held = connection.execute(select(trace_scorings.c.rule).where(_is_held(drawn)).with_for_update()).first()
         if held is None or last is None:
             return False
-        is_retried = outcome.reason is not None and outcome.may_retry and drawn.n_tries < MOST_TRIES
+        is_retried = outcome.reason is not None and outcome.may_retry and drawn.n_tries < CLAIMS.most_tries
         values: dict[str, object] = {"owner": "", "reason": short_text(outcome.reason), "expires": 0.0}
         if is_retried:
-            pause = RETRY_SECONDS * 2 ** (drawn.n_tries - 1)
-            values |= {"state": "waiting", "not_before": now(connection) + pause}
+            values |= CLAIMS.retried(connection, drawn.n_tries)
         else:
             state = "failed" if outcome.reason is not None else "scored" if outcome.scores else "empty"
             values |= {"state": state, "ended": received}
@@ -409,16 +391,13 @@ def _is_drawn(project: int, rule: int, trace_id: bytes) -> ColumnElement[bool]:
 
 
 def _is_held(drawn: DrawnTrace) -> ColumnElement[bool]:
-    is_running = trace_scorings.c.state == "running", trace_scorings.c.epoch == drawn.epoch
-    return and_(_is_drawn(drawn.project, drawn.rule, drawn.trace_id), *is_running)
+    return and_(_is_drawn(drawn.project, drawn.rule, drawn.trace_id), CLAIMS.is_held(drawn.epoch))
 
 
 def _may_take(connection: Connection, rule: Rule) -> ColumnElement[bool]:
     """Return which drawn traces of a rule may be claimed: those that wait, and those whose claim has expired."""
-    clock = clock_of(connection)
-    waiting = and_(trace_scorings.c.state == "waiting", trace_scorings.c.not_before <= clock)
-    lapsed = and_(trace_scorings.c.state == "running", trace_scorings.c.expires < clock)
-    return and_(*_of_rule(rule.project, rule.id), or_(waiting, lapsed))
+    is_free = or_(CLAIMS.may_begin(connection), CLAIMS.has_lapsed(connection))
+    return and_(*_of_rule(rule.project, rule.id), is_free)
 
 
 def _root_has_ended() -> ColumnElement[bool]:

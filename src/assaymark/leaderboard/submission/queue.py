@@ -14,10 +14,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
-from assaymark.errors import UnknownName, UsageError
-from assaymark.leaderboard.submission import queue_claims
+from assaymark.errors import LeaseLost, UnknownName, UsageError
 from assaymark.leaderboard.submission.queue_rows import (
     STATES,
     JobProgress,
@@ -28,11 +27,14 @@ from assaymark.leaderboard.submission.queue_rows import (
 )
 from assaymark.leaderboard.submission.tables import flags, jobs, models_seen, moderation, queue_votes, submissions
 from assaymark.records import content_hash
+from assaymark.store.claims import Claims
 from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
 from assaymark.store.schema import StoredRow
 
 MOST_ADVANCE = 5.0  # turns, by votes
+# tried again: jobs that fail by a fault of the infrastructure, or whose workers die
+CLAIMS = Claims(jobs, "pending", "n_attempts", most_tries=4, retry_seconds=60.0)
 RECENT = 50  # finished jobs whose mean duration is used
 _NEW = tuple(field.name for field in fields(NewSubmission))
 
@@ -114,24 +116,90 @@ class SubmissionQueue:
     # ------------------------------------------------------------------------------- working (workers)
 
     def claim(self, owner: str, seconds: float) -> JobRow | None:
-        """Take the next job for `seconds`; None if there is none to take now. See `queue_claims`."""
-        return queue_claims.claim(self._database, owner, seconds)
+        """Take the next job for `seconds`; None if there is none to take now.
+
+        What was begun is finished first. Whether there is a job is read first, so that idle workers write nothing.
+        """
+        CLAIMS.expire_dead(self._database)
+        with self._database.reading() as connection:
+            free = CLAIMS.may_begin(connection) | CLAIMS.has_lapsed(connection)
+            if connection.execute(select(jobs.c.id).where(free).limit(1)).first() is None:
+                return None
+        with self._database.writing() as connection:
+            _give_up(connection)
+            for candidates in (CLAIMS.has_lapsed(connection), CLAIMS.may_begin(connection)):
+                first = (
+                    select(jobs.c.id)
+                    .where(candidates)
+                    .order_by(jobs.c.position, jobs.c.created, jobs.c.id)
+                    .limit(1)
+                    .with_for_update(skip_locked=True)
+                    .scalar_subquery()
+                )
+                at = clock_of(connection)
+                began = {"started": at, "first_started": func.coalesce(jobs.c.first_started, at), "stage": "starting"}
+                taking = update(jobs).where(jobs.c.id == first).returning(jobs)
+                taken = taking.values({**CLAIMS.taken(connection, owner, seconds), **began})
+                row = connection.execute(taken).one_or_none()
+                if row is not None:
+                    return JobRow(**row._asdict())
+        return None
 
     def renew(self, job: JobRow, seconds: float, progress: JobProgress) -> None:
-        """Keep a job, and store how far it is. Raises: LeaseLost if it was taken over or cancelled."""
-        queue_claims.renew(self._database, job, seconds, progress)
+        """Keep a job for `seconds` from now, and store how far it is.
+
+        Raises: LeaseLost if it was taken over, cancelled or withdrawn.
+        """
+        with self._database.writing() as connection:
+            values = {"n_done": progress.n_done, "n_total": progress.n_total, "stage": progress.stage[:32]}
+            _change(connection, job, expires=clock_of(connection) + seconds, **values)
 
     def finish(self, job: JobRow, run_id: str, verdict: tuple[bool, str] | None = None) -> None:
-        """End a job with its run. Raises: LeaseLost."""
-        queue_claims.finish(self._database, job, run_id, verdict)
+        """End a job with its run; a `reproduce` job with its verdict.
+
+        Raises: LeaseLost if it was taken over or cancelled; nothing is changed then.
+        """
+        with self._database.writing() as connection:
+            _change(connection, job, state="finished", run_id=run_id, ended=clock_of(connection), owner="", stage="",
+                    fault=None, reason=None, log_tail=None, n_done=jobs.c.n_total)  # fmt: skip
+            if verdict is not None:
+                here = submissions.c.id == job.submission
+                connection.execute(
+                    update(submissions).where(here).values(is_verified=int(verdict[0]), verdict=verdict[1])
+                )
 
     def fail(self, job: JobRow, fault: str, reason: str, log_tail: str = "") -> JobRow:
-        """End an attempt that failed; return the job, pending where it is tried again. Raises: LeaseLost."""
-        return queue_claims.fail(self._database, job, fault, reason, log_tail)
+        """End an attempt that failed; return the job as it is then: `pending` where it will be tried again.
+
+        After a fault of the infrastructure (a full disk, no network, a worker killed) the job is tried again, later
+        each time, `CLAIMS.most_tries` times at most. One whose process was `killed` (it used up what it may use,
+        crashed, ended without a result, or says itself that the fault is the infrastructure's) is tried once more: the
+        second time it is the submission's fault.
+
+        Raises: LeaseLost if the job was taken over or cancelled; nothing is changed then.
+        """
+        was_killed = job.fault == "killed"
+        if was_killed and fault == "killed":
+            fault, reason = "submission", f"{reason}; it happened twice, so it is not tried again"
+        is_retried = fault != "submission" and job.n_attempts < CLAIMS.most_tries
+        if fault != "submission":
+            fault = "infrastructure" if not is_retried else "killed" if was_killed else fault
+        with self._database.writing() as connection:
+            values: dict[str, object] = {"fault": fault, "reason": reason, "log_tail": log_tail}
+            values |= {"owner": "", "stage": ""}
+            if is_retried:
+                values |= CLAIMS.retried(connection, job.n_attempts)
+            else:
+                values |= {"state": "failed", "ended": clock_of(connection)}
+            _change(connection, job, **values)
+            if not is_retried:
+                _free_key(connection, job.submission)
+            return JobRow(**connection.execute(select(jobs).where(jobs.c.id == job.id)).one()._asdict())
 
     def release(self, job: JobRow) -> None:
-        """Put a job back, as a worker does that is being stopped."""
-        queue_claims.release(self._database, job)
+        """Put a job back for the next worker at once, without counting the attempt; a lost one is left alone."""
+        with self._database.writing() as connection:
+            connection.execute(update(jobs).where(_held(job)).values({**CLAIMS.returned(), "stage": ""}))
 
     # ------------------------------------------------------------------------- votes and moderation
 
@@ -277,7 +345,7 @@ class SubmissionQueue:
         with self._database.reading() as connection:
             grouped = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all()
             by_state = dict.fromkeys(STATES, 0) | {str(state): int(n) for state, n in grouped}
-            held = (jobs.c.state == "running") & (jobs.c.expires >= clock_of(connection))
+            held = (jobs.c.state == "running") & ~CLAIMS.has_lapsed(connection)
             n_working = connection.execute(select(func.count()).select_from(jobs).where(held)).scalar_one()
             last = (
                 select((jobs.c.ended - jobs.c.started).label("seconds"))
@@ -324,3 +392,34 @@ def _submission(row: StoredRow) -> SubmissionRow:
         row.id, NewSubmission(**values), row.submitted, row.n_votes, bool(row.is_withdrawn), row.verdict,
         bool(row.is_verified),
     )  # fmt: skip
+
+
+def _held(job: JobRow) -> ColumnElement[bool]:
+    return and_(jobs.c.id == job.id, CLAIMS.is_held(job.epoch))
+
+
+def _give_up(connection: Connection) -> None:
+    """Fail the jobs whose last worker died too, and give their submissions' keys back."""
+    reason = f"its worker ended {CLAIMS.most_tries} times without a result (out of memory, or the machine stopped)"
+    given_up = connection.execute(
+        update(jobs)
+        .where(CLAIMS.is_spent(connection))
+        .values(state="failed", fault="infrastructure", reason=reason, owner="", ended=clock_of(connection), stage="")
+        .returning(jobs.c.submission)
+    ).scalars()
+    for submission in list(given_up):
+        _free_key(connection, submission)
+
+
+def _change(connection: Connection, job: JobRow, **values: object) -> None:
+    done = connection.execute(update(jobs).where(_held(job)).values(**values))
+    if done.rowcount != 1:
+        raise LeaseLost(
+            f"job {job.id} was cancelled, or taken over by another worker while this one was suspended for longer "
+            "than its lease; this worker stores nothing of it"
+        )
+
+
+def _free_key(connection: Connection, submission: str) -> None:
+    """Allow the same model to be submitted again."""
+    connection.execute(update(submissions).where(submissions.c.id == submission).values(duplicate_key=None))
