@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Group
 
 from assaymark.audit.task_check import check_task
 from assaymark.documents.document import Document
@@ -22,7 +21,7 @@ from assaymark.records import GenerateQuery, Message, Output, Query, Request, Te
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.execute import execute
-from assaymark.runs.explain import explain_task, explanation_view
+from assaymark.runs.explain import explain_task, explanation_document
 from assaymark.runs.plan import PreparedRun, RunOptions, prepare
 from assaymark.runs.planning import plan_run
 from assaymark.runs.run import Run
@@ -201,7 +200,7 @@ def test_explaining_a_conversation_needs_no_model(task_file: Path) -> None:
     explained = explain_task(str(task_file))
     assert explained["prompt"] == ROWS[0]["turns"][0]
     assert explained["request_type"].startswith("a conversation")
-    assert "no metric" in as_text(Group(*explanation_view(explained)))
+    assert "no metric" in as_text(explanation_document(explained))
     assert check_task(str(task_file)).findings == []
     planned = plan_run("fake", [str(task_file)])
     assert planned.notes[-1] == "talk: first turns only; later turns depend on the responses"

@@ -1,7 +1,7 @@
 """`explain`: a task's card, filters and metrics can be shown without its data."""
 
 from assaymark.documents.terminal import as_text
-from assaymark.runs.explain import explain_task, explanation_view
+from assaymark.runs.explain import explain_task, explanation_document
 
 
 def test_a_card_needs_neither_data_nor_extras() -> None:
@@ -10,7 +10,7 @@ def test_a_card_needs_neither_data_nor_extras() -> None:
     assert actual["card"]["title"] == "GSM8K"
     assert actual["prompt"] is None
     assert "openai/gsm8k (main) is not in the Hub's local cache" in str(actual["no_sample"])
-    result = "".join(as_text(part) for part in explanation_view(actual))
+    result = as_text(explanation_document(actual), 400)
     for expected in ("Grade-school mathematics", "No sample can be shown", "strict-match: regex", "exact_match: 1 if"):
         assert expected in result
 
@@ -21,7 +21,7 @@ def test_a_task_with_its_rows_shows_a_sample() -> None:
     assert result["no_sample"] is None
     assert result["worked"] is not None
     assert result["worked"]["scores"]
-    assert "No sample" not in "".join(as_text(part) for part in explanation_view(result))
+    assert "No sample" not in as_text(explanation_document(result))
 
 
 def test_known_faults_are_joined_without_double_stops() -> None:

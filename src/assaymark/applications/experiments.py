@@ -43,7 +43,7 @@ class Experiment:
 
     def to_json(self) -> JsonValue:
         """Return differences and rows with stable names."""
-        from assaymark.runs.comparison import comparison_to_json
+        from assaymark.results.comparison.document import comparison_to_json
 
         rows: list[JsonValue] = [[json_fields(row, "is_new_failure") for row in rows] for rows in self.rows]
         return {**comparison_to_json(self.comparison), "rows": rows}

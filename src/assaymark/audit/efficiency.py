@@ -24,6 +24,7 @@ import numpy as np
 from assaymark.errors import DataError, ModelError, PlanError, UsageError
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Output, Request
+from assaymark.records.json_values import dataclass_of, json_fields
 from assaymark.settings import environment
 from assaymark.statistics.distributions import t_quantile
 
@@ -77,35 +78,6 @@ class MachineLoad:
         if self.load_before is not None and self.load_after is not None:
             parts.append(f"load average {self.load_before:.1f} before and {self.load_after:.1f} after")
         return ", ".join(parts) or "not known on this system"
-
-    def to_json(self) -> "LoadFacts":
-        """Return the load with stable names."""
-        return {
-            "n_cores": self.n_cores,
-            "load_before": self.load_before,
-            "load_after": self.load_after,
-            "others": self.others,
-            "steal": self.steal,
-            "is_busy": self.is_busy,
-        }
-
-    @classmethod
-    def from_json(cls, content: "LoadFacts") -> "MachineLoad":
-        """Return the load that `to_json` wrote."""
-        return cls(
-            content["n_cores"], content["load_before"], content["load_after"], content["others"], content["steal"]
-        )
-
-
-class LoadFacts(TypedDict):
-    """A `MachineLoad` as it is stored."""
-
-    n_cores: int
-    load_before: float | None
-    load_after: float | None
-    others: float | None
-    steal: float | None
-    is_busy: bool
 
 
 class LoadMeter:
@@ -198,7 +170,7 @@ class EfficiencyFit:
         return {
             "model": dict(self.model),
             "machine": dict(self.machine),
-            "load": None if self.load is None else self.load.to_json(),
+            "load": None if self.load is None else json_fields(self.load, "is_busy"),
             "runtime_for_prompt_tokens": {str(n): value for n, value in sorted(self.prompt_seconds.items())},
             "runtime_per_output_token": self.token_seconds,
             "runtime_per_output_token_interval": [self.low, self.high],
@@ -211,7 +183,7 @@ class EfficiencyFit:
     @classmethod
     def from_json(cls, content: "EfficiencyFacts") -> "EfficiencyFit":
         """Return the fit that `to_json` wrote."""
-        low, high = content["runtime_per_output_token_interval"]
+        (low, high), load = content["runtime_per_output_token_interval"], content["load"]
         return EfficiencyFit(
             prompt_seconds={int(n): value for n, value in content["runtime_for_prompt_tokens"].items()},
             token_seconds=content["runtime_per_output_token"],
@@ -222,7 +194,9 @@ class EfficiencyFit:
             answers=tuple(TimedAnswer(*each) for each in content["answers"]),
             model=content["model"],
             machine=content["machine"],
-            load=None if content["load"] is None else MachineLoad.from_json(content["load"]),
+            load=None
+            if load is None
+            else dataclass_of(MachineLoad, {name: value for name, value in load.items() if name != "is_busy"}),
         )
 
 
@@ -231,7 +205,7 @@ class EfficiencyFacts(TypedDict):
 
     model: Mapping[str, JsonValue]
     machine: Mapping[str, JsonValue]
-    load: LoadFacts | None
+    load: Mapping[str, JsonValue] | None
     runtime_for_prompt_tokens: Mapping[str, float]  # the number of tokens as a text -> seconds
     runtime_per_output_token: float
     runtime_per_output_token_interval: Sequence[float]  # low, high

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError
-from assaymark.records import JsonValue
 from assaymark.results.comparison.records import Comparison
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
@@ -158,11 +157,3 @@ def comparison_with_rates(
 
     changed = flips_blocks(comparison) if flips else []
     return document(comparison_document(comparison, unfold=unfold).blocks, changed, win_rate_blocks(rates))
-
-
-def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> dict[str, JsonValue]:
-    """Return the comparison with stable names."""
-    from assaymark.results.comparison.document import comparison_to_json as to_json
-    from assaymark.results.evidence.win_rates import win_rates_to_json
-
-    return {**to_json(comparison), "win_rates": win_rates_to_json(rates)}

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from assaymark.documents.blocks import Block, Example, ExampleChoice, Paragraph, Piece
+from assaymark.documents.document import Document, document
 from assaymark.errors import DataError, MissingExtra, PlanError, UsageError
 from assaymark.models.create import create_model
 from assaymark.records import JsonValue, LoglikelihoodQuery, Output, Request
@@ -14,11 +16,6 @@ from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.describe import TaskOutline, WorkedSample, outline_task, work_sample
 from assaymark.tasks.python_tasks import bind
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from assaymark.documents.terminal import Text
 
 SHOWN_TOKENS = 160  # at the end of the prompt
 SHOWN_CHARACTERS = 1500
@@ -126,17 +123,10 @@ def explain_metric(name: str) -> MetricExplanation | None:
     }
 
 
-def metric_view(explanation: MetricExplanation) -> "Text":
-    """Return the explanation of a metric for a terminal."""
-    from assaymark.documents.terminal import Text
-
-    text = (
-        Text()
-        .append(f"{explanation['metric']}", style="bold")
-        .append(f"  a metric of one sample ({explanation['scale']})\n")
-    )
+def metric_document(explanation: MetricExplanation) -> Document:
+    """Return the explanation of a metric."""
     better = "higher" if explanation["higher_is_better"] else "lower"
-    rows = [
+    lines = [
         ("formula", explanation["formula"]),
         *((f"for {kind}", formula) for kind, formula in explanation["other_formulas"].items()),
         ("over samples", f"{explanation['aggregation']}, {better} is better"),
@@ -146,9 +136,8 @@ def metric_view(explanation: MetricExplanation) -> "Text":
         ),
         *([("packages", ", ".join(explanation["packages"]))] if explanation["packages"] else []),
     ]
-    for title, value in rows:
-        text.append(f"{title:<13}", style="dim").append(f"{value}\n")
-    return text
+    note = f"a metric of one sample ({explanation['scale']})"
+    return document(Example(explanation["metric"], lines=tuple(lines), note=note))
 
 
 def explain_task(
@@ -248,26 +237,18 @@ def _tokens(request: Request, model_args: str) -> PromptTokens | None:
     return {"model": model.identity.name, "texts": texts[begin:], "scored_from": boundary - begin, "n": len(texts)}
 
 
-def explanation_view(explanation: TaskExplanation) -> "list[RenderableType]":
-    """Return the explanation for a terminal."""
-    from assaymark.documents.terminal import Text
-
-    head = Text()
-    head.append(f"{explanation['task']}", style="bold")
+def explanation_document(explanation: TaskExplanation) -> Document:
+    """Return what a task is, one of its prompts, and how an output is scored."""
     samples = "" if explanation["n_samples"] is None else f", {explanation['n_samples']:,} samples"
-    head.append(f"  version {explanation['version']}{samples}\n")
-    if explanation["members"]:
-        names = ", ".join(explanation["members"][:6])
-        head.append(f"a group of {len(explanation['members'])} tasks: {names} ...; the first is shown\n")
-    for key, value in explanation["card"].items():
-        head.append(f"{key.replace('_', ' '):<13}", style="dim")
-        head.append(_card_text(value) + "\n")
-    if not explanation["card"]:
-        head.append("no card: this task is not in Assaymark's library\n", style="dim")
-    if explanation["no_sample"]:
-        without = Text("No sample can be shown\n", style="bold").append(f"{explanation['no_sample']}\n")
-        return [head, without, _score_view(explanation)]
-    return [head, _prompt_view(explanation), _score_view(explanation)]
+    members = explanation["members"]
+    lines = [(key.replace("_", " "), _card_text(value)) for key, value in explanation["card"].items()]
+    if members:
+        lines.insert(0, ("group", f"{len(members)} tasks: {', '.join(members[:6])} ...; the first is shown"))
+    without = [] if explanation["card"] else [Paragraph("no card: this task is not in Assaymark's library", "facts")]
+    task = Example(explanation["task"], lines=tuple(lines), note=f"version {explanation['version']}{samples}")
+    no_sample = explanation["no_sample"]
+    prompt = Example("No sample can be shown", note=no_sample) if no_sample else _prompt(explanation)
+    return document(task, without, prompt, _scoring(explanation))
 
 
 def _both_ends(text: str) -> str:
@@ -283,53 +264,50 @@ def _card_text(value: JsonValue) -> str:
     return str(value)
 
 
-def _prompt_view(explanation: TaskExplanation) -> "Text":
-    from assaymark.documents.terminal import Text
-
-    text = Text()
+def _prompt(explanation: TaskExplanation) -> Example:
     hidden = f", and {explanation['hidden_shots']} in the prompt template itself" if explanation["hidden_shots"] else ""
-    text.append(f"Prompt: {explanation['n_shots']} shots{hidden}\n", style="bold")
+    title = f"Prompt: {explanation['n_shots']} shots{hidden}"
     prompt, tokens = str(explanation["prompt"]), explanation["tokens"]
     if tokens is None:
-        if len(prompt) > SHOWN_CHARACTERS:
-            text.append(f"(its last {SHOWN_CHARACTERS:,} of {len(prompt):,} characters)\n", style="dim")
-        text.append(prompt[-SHOWN_CHARACTERS:] + "\n")
-        text.append("(--model_args pretrained=DIR shows a model's token boundaries)\n", style="dim")
-        return text
-    if tokens["n"] > len(tokens["texts"]):
-        text.append(f"(its last {SHOWN_TOKENS} of {tokens['n']:,} tokens)\n", style="dim")
-    for at, token in enumerate(tokens["texts"]):
-        text.append("|", style="dim")
-        text.append(token, style="bold reverse" if at >= tokens["scored_from"] else "")
-    text.append("|\n\n")
-    text.append(f"(| is a token boundary of {tokens['model']}; the scored tokens follow the prompt:", style="dim")
-    text.append(f" {''.join(tokens['texts'][tokens['scored_from'] :])!r})\n", style="dim")
-    return text
+        is_cut = len(prompt) > SHOWN_CHARACTERS
+        note = f"its last {SHOWN_CHARACTERS:,} of {len(prompt):,} characters" if is_cut else ""
+        how = ("token boundaries", "--model_args pretrained=DIR shows those of a model")
+        return Example(title, (Piece(prompt[-SHOWN_CHARACTERS:]),), lines=(how,), note=note)
+    texts, scored = tokens["texts"], tokens["scored_from"]
+    note = f"its last {SHOWN_TOKENS} of {tokens['n']:,} tokens" if tokens["n"] > len(texts) else ""
+    pieces = [
+        piece
+        for at, token in enumerate(texts)
+        for piece in (Piece("|"), Piece(token, "changed" if at >= scored else ""))
+    ]
+    lines = (("token boundaries", f"| of {tokens['model']}"), ("scored", repr("".join(texts[scored:]))))
+    return Example(title, (*pieces, Piece("|")), lines=lines, note=note)
 
 
-def _score_view(explanation: TaskExplanation) -> "Text":
-    from assaymark.documents.terminal import Text
-
-    text = Text()
-    text.append("Scoring\n", style="bold")
-    text.append(f"request    {explanation['request_type']}\n")
-    for pipeline in explanation["filters"]:
-        text.append(f"filter     {pipeline['name']}: {', then '.join(pipeline['steps'])}\n")
+def _scoring(explanation: TaskExplanation) -> list[Block]:
+    lines = [("request", explanation["request_type"])]
+    lines += [("filter", f"{each['name']}: {', then '.join(each['steps'])}") for each in explanation["filters"]]
     for metric in explanation["metrics"]:
         better = "higher" if metric["higher_is_better"] else "lower"
-        text.append(f"metric     {metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better\n")
+        lines.append(("metric", f"{metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better"))
     if not explanation["metrics"]:
-        return text.append("no metric: outputs are stored, to be compared by a judge\n")
+        lines.append(("metric", "no metric: outputs are stored, to be compared by a judge"))
+    scoring = Example("Scoring", lines=tuple(lines))
     worked = explanation["worked"]
     if worked is None:
-        return text
-    text.append("Example on this sample, with made-up outputs\n", style="bold")
-    for answer in worked["answers"]:
-        nats = "" if answer["total_nats"] is None else f"{answer['total_nats']:9.2f}"
-        text.append(f"{nats}  {_both_ends((answer['asked'] or answer['text'] or '').strip())}\n")
-    text.append(f"reference  {worked['target']}\n")
-    if worked["failure"]:
-        text.append(f"cannot be scored: {worked['failure']}\n")
+        return [scoring]
+    choices = [
+        ExampleChoice(
+            _both_ends((answer["asked"] or answer["text"] or "").strip()),
+            "" if answer["total_nats"] is None else f"{answer['total_nats']:.2f}",
+            is_picked=False,
+            is_gold=False,
+        )
+        for answer in worked["answers"]
+    ]
+    results = [("reference", worked["target"])]
+    results += [("cannot be scored", worked["failure"])] if worked["failure"] else []
     for name, value in worked["scores"].items():
-        text.append(f"{name} = {'undefined for one sample' if value is None else f'{value:.4g}'}\n")
-    return text
+        results.append((name, "undefined for one sample" if value is None else f"{value:.4g}"))
+    title = "Example on this sample, with made-up outputs"
+    return [scoring, Example(title, choices=tuple(choices), lines=tuple(results))]

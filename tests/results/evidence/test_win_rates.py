@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from assaymark.documents.markdown import markdown_text
+from assaymark.results.comparison.document import comparison_to_json
+from assaymark.results.comparison.records import Comparison
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, composite_lines
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
@@ -13,7 +15,6 @@ from assaymark.results.evidence.win_rates import (
     BoardRun,
     win_rate_blocks,
     win_rates,
-    win_rates_to_json,
 )
 from assaymark.tasks.suites import ChosenSuite, suite_from
 from tests.results.made import plain_rows, task_of
@@ -50,7 +51,9 @@ def test_win_rates_by_hand() -> None:
     assert table[0] == "**board: mean win rate over 3 columns among 3 runs**"
     assert [row.split()[1] for row in table[4:7]] == ["high", "mid", "low"]
     assert "| high (id-high) | 100.0% | " in table[4]
-    assert json.loads(json.dumps(win_rates_to_json([result])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
+    none = Comparison((), (), ())
+    (written,) = json.loads(json.dumps(comparison_to_json(none, [result])))["win_rates"]
+    assert written["runs"][1] == {"label": "high", "run_id": "id-high"}
 
 
 def test_runs_with_similar_answers_are_distinguished() -> None:

@@ -7,9 +7,9 @@ rater says is a score of the trace, so it is shown, listed and counted as any ot
 import hashlib
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, and_, delete, func, insert, or_, select, update
 
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.live.tables import trace_queue_claims, trace_queue_items, trace_queues
@@ -166,7 +166,7 @@ class AnnotationLog:
             connection.execute(upsert(connection.dialect.name, trace_queue_claims), row)
             return QueueItem(trace_id, reason, len(free) - 1)
 
-    def _free(self, connection: Connection, queue: AnnotationQueue, rater: str) -> list[Any]:
+    def _free(self, connection: Connection, queue: AnnotationQueue, rater: str) -> list[Row[bytes, str]]:
         """Return the items that a rater may take, in their order, those that the rater holds first."""
         claims = trace_queue_claims.alias()
         own = and_(

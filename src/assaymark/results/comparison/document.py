@@ -24,6 +24,7 @@ from assaymark.records import JsonValue
 from assaymark.results.comparison.records import OVERALL, Comparison, Difference, Flip, PairComparison
 from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference, table_notes
 from assaymark.results.evidence.records import FOLD_ABOVE
+from assaymark.results.evidence.win_rates import WinRates
 
 MAX_SET_UP_LINES = 12
 MAX_FLIPS = 5  # per task and direction, in the document; the JSON has all
@@ -133,7 +134,7 @@ def flips_blocks(comparison: Comparison) -> list[Block]:
     return parts
 
 
-def comparison_to_json(comparison: Comparison) -> dict[str, JsonValue]:
+def comparison_to_json(comparison: Comparison, rates: Sequence[WinRates] = ()) -> dict[str, JsonValue]:
     """Return the comparison as JSON values; shares are in [0, 1], differences are second minus first."""
     return {
         "runs": [
@@ -164,6 +165,16 @@ def comparison_to_json(comparison: Comparison) -> dict[str, JsonValue]:
                 "beats": [comparison.labels[index] for index in rank.beats],
             }
             for rank in comparison.ranks
+        ],
+        "win_rates": [
+            {
+                "suite": each.suite,
+                "columns": list(each.columns),
+                "why": each.why,
+                "runs": [{"label": label, "run_id": run_id} for label, run_id in each.runs],
+                "rates": [{"value": r.value, "low": r.low, "high": r.high, "stderr": r.stderr} for r in each.rates],
+            }
+            for each in rates
         ],
     }
 

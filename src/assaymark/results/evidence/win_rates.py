@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assaymark.documents.blocks import Block, Paragraph, table
 from assaymark.documents.numbers import counted, shown_interval, shown_value
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate
 from assaymark.results.evidence.composites import SuiteRows, member_scores
 from assaymark.results.evidence.records import ScoreRow
 from assaymark.statistics.board_scores import Part, estimate_win_rates
@@ -103,17 +103,3 @@ def _title(rates: WinRates) -> str:
     if rates.why is not None:
         return f"{rates.suite}: no win rates, {rates.why}"
     return f"{rates.suite}: mean win rate over {counted(len(rates.columns), 'column')} among {len(rates.runs)} runs"
-
-
-def win_rates_to_json(suites: Sequence[WinRates]) -> list[JsonValue]:
-    """Return the win rates as JSON with stable keys; rates are in [0, 1]."""
-    return [
-        {
-            "suite": rates.suite,
-            "columns": list(rates.columns),
-            "why": rates.why,
-            "runs": [{"label": label, "run_id": run_id} for label, run_id in rates.runs],
-            "rates": [{"value": r.value, "low": r.low, "high": r.high, "stderr": r.stderr} for r in rates.rates],
-        }
-        for rates in suites
-    ]

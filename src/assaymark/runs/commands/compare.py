@@ -69,7 +69,9 @@ def compare(
     rows = api.rows_of_pairs(named, comparison) if wants_rows else []
     parts = api.differences_by_part(by, comparison, rows) if by is not None else []
     if as_json:
-        print_json(_json(api.comparison_to_json(comparison, rates), rows if with_rows else [], parts))
+        from assaymark.results.comparison.document import comparison_to_json
+
+        print_json(_json(comparison_to_json(comparison, rates), rows if with_rows else [], parts))
     elif markdown:
         from assaymark.documents.markdown import markdown_text
 

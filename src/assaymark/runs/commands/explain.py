@@ -28,7 +28,7 @@ def explain(
 
     The name of a metric, such as acc_norm, explains the metric.
     """
-    from assaymark.runs.explain import explain_metric, explain_task, explanation_view, metric_view
+    from assaymark.runs.explain import explain_metric, explain_task, explanation_document, metric_document
 
     try:
         explanation = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
@@ -39,9 +39,9 @@ def explain(
         if as_json:
             print_json(metric)
         else:
-            print_rich(metric_view(metric))
+            print_rich(metric_document(metric))
         return
     if as_json:
         print_json(explanation)
     else:
-        print_rich(*explanation_view(explanation))
+        print_rich(explanation_document(explanation))
