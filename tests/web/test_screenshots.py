@@ -32,7 +32,8 @@ COLOURS = 48  # of a committed picture
 LINE_WIDTH = 273.6  # pixels of a line in DejaVu Sans
 WIDE, NARROW = {"width": 1000, "height": 700}, {"width": 320, "height": 640}
 STEADY = """() => {
-  for (const command of document.querySelectorAll("pre.command")) command.textContent = "assaymark run";
+  const commands = document.querySelectorAll("pre.command, .copied + .note code");
+  for (const command of commands) command.textContent = "assaymark run";
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) walker.currentNode.textContent = walker.currentNode.textContent
     .replace(/\\d{4}-\\d\\d-\\d\\d/g, "2026-01-01").replace(/\\b\\d\\d:\\d\\d\\b/g, "00:00")
