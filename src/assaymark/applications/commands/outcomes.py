@@ -40,20 +40,10 @@ EXAMPLES = examples(
 @store_option
 @json_option
 def outcomes(
-    file: str,
-    *,
-    store: str | None,
-    as_json: bool,
-    variant: str,
-    user: str,
-    outcome: str,
-    covariate: str | None,
-    control: str | None,
-    expected_ratio: str | None,
-    anytime: int | None,
-    lower_is_better: bool,
+    file: str, *, store: str | None, as_json: bool, variant: str, user: str, outcome: str, covariate: str | None,
+    control: str | None, expected_ratio: str | None, anytime: int | None, lower_is_better: bool,
     offline: tuple[str, ...],
-) -> int:
+) -> int:  # fmt: skip
     """Compare variants by what their users did: a file with a row for each outcome (CSV, JSON lines, Parquet).
 
     Users count, not rows: those of one user depend on each other. Exit code 1 if the users did not come to the variants

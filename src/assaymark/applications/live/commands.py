@@ -70,18 +70,9 @@ def rule() -> None:
 @store_option
 @json_option
 def add_rule(
-    *,
-    store: str | None,
-    as_json: bool,
-    project: str | None,
-    name: str,
-    scorer: str,
-    words: str,
-    rate: float,
-    judge: str | None,
-    judge_args: str | None,
-    past: float,
-) -> None:
+    *, store: str | None, as_json: bool, project: str | None, name: str, scorer: str, words: str, rate: float,
+    judge: str | None, judge_args: str | None, past: float,
+) -> None:  # fmt: skip
     """Make a rule. Its traces are scored by `assaymark traces score`, wherever that runs with this store."""
     need_extra()
     from assaymark.applications.live.rules import new_rule
@@ -208,17 +199,9 @@ def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, object]:
 @store_option
 @json_option
 def score(
-    *,
-    once: bool,
-    watch: bool,
-    store: str | None,
-    as_json: bool,
-    project: str | None,
-    every: float,
-    quiet_s: float,
-    longest_s: float,
-    timeout: float,
-) -> None:
+    *, once: bool, watch: bool, store: str | None, as_json: bool, project: str | None, every: float, quiet_s: float,
+    longest_s: float, timeout: float,
+) -> None:  # fmt: skip
     """Score traces by the active rules. Several of these may share a store, on one machine or many.
 
     The functions that rules name are run here, so run this where you would run them. A trace is complete when its root

@@ -62,18 +62,9 @@ def queue() -> None:
 @store_option
 @json_option
 def add_to_queue(
-    name: str,
-    traces: Sequence[str],
-    *,
-    store: str | None,
-    project: str | None,
-    as_json: bool,
-    words: str | None,
-    sample: int | None,
-    rubric: str | None,
-    raters: int | None,
-    reason: str | None,
-) -> None:
+    name: str, traces: Sequence[str], *, store: str | None, project: str | None, as_json: bool, words: str | None,
+    sample: int | None, rubric: str | None, raters: int | None, reason: str | None,
+) -> None:  # fmt: skip
     """Put traces into a queue, which is made where there is none of this name."""
     from assaymark.applications.live.annotation import rubric_of
     from assaymark.applications.traces.listing import ListQuery

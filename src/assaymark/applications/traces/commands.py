@@ -126,22 +126,10 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
 @store_option
 @json_option
 def ls(
-    *,
-    store: str | None,
-    as_json: bool,
-    project: str | None,
-    since: float | None,
-    model: str | None,
-    version: str | None,
-    user: str | None,
-    session: str | None,
-    error: bool,
-    slower: float | None,
-    dearer: float | None,
-    score: str | None,
-    text: str | None,
-    limit: int,
-) -> None:
+    *, store: str | None, as_json: bool, project: str | None, since: float | None, model: str | None,
+    version: str | None, user: str | None, session: str | None, error: bool, slower: float | None, dearer: float | None,
+    score: str | None, text: str | None, limit: int,
+) -> None:  # fmt: skip
     """List a project's traces, the latest first."""
     import time
 

@@ -100,20 +100,10 @@ def alarm() -> None:
 @store_option
 @json_option
 def add_alarm(
-    name: str,
-    *,
-    project: str | None,
-    store: str | None,
-    as_json: bool,
-    metrics: tuple[str, ...],
-    false_alarms: str,
-    bound: float | None,
-    two_sided: bool,
-    lower_is_better: bool,
-    baseline: int,
-    webhook: str | None,
+    name: str, *, project: str | None, store: str | None, as_json: bool, metrics: tuple[str, ...], false_alarms: str,
+    bound: float | None, two_sided: bool, lower_is_better: bool, baseline: int, webhook: str | None,
     allow_private: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Make an alarm; print what it promises, and the secret that signs its webhook, which is shown this once."""
     import secrets
 

@@ -80,16 +80,9 @@ def arena() -> None:
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @json_option
 def rate(
-    votes: str,
-    *,
-    columns: str,
-    language: str | None,
-    anchor: str | None,
-    as_csv: bool,
-    markdown: bool,
-    as_json: bool,
+    votes: str, *, columns: str, language: str | None, anchor: str | None, as_csv: bool, markdown: bool, as_json: bool,
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     """Rate the models of a file of votes: rating, interval, ranks, win rate.
 
     VOTES is a CSV, JSON lines, JSON or Parquet file with columns model_a, model_b (or left, right) and winner

@@ -76,16 +76,9 @@ def init(folder: str) -> None:
 @click.option("-o", "--output", metavar="FILE", help="File to write (default: prompts.yaml beside the study).")
 @json_option
 def draft(
-    file: str,
-    *,
-    model: str,
-    base: bool,
-    output: str | None,
-    as_json: bool,
-    model_args: str,
-    count: int | None,
+    file: str, *, model: str, base: bool, output: str | None, as_json: bool, model_args: str, count: int | None,
     seed: int,
-) -> None:
+) -> None:  # fmt: skip
     """Let a model draft prompts for a study, which a person accepts or not.
 
     Nothing is compared unseen: each prompt is written with `accepted: false`. Empty ones and near-duplicates are

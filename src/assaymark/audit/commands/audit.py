@@ -88,20 +88,10 @@ def audit() -> None:
 @output_option
 @json_option
 def contamination(
-    model: str,
-    tasks: tuple[str, ...],
-    *,
-    tests: tuple[str, ...],
-    corpus: Path | None,
-    n_words: int,
-    control: str | None,
-    control_task: str | None,
-    shards: int,
-    shuffles: int,
-    seed: int,
-    output: Path | None,
+    model: str, tasks: tuple[str, ...], *, tests: tuple[str, ...], corpus: Path | None, n_words: int,
+    control: str | None, control_task: str | None, shards: int, shuffles: int, seed: int, output: Path | None,
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     """Test whether MODEL saw TASK... in training.
 
     The tests need log-likelihoods only. The same command continues an interrupted audit: no stored response is
@@ -154,14 +144,9 @@ def contamination(
 @output_option
 @json_option
 def prompts(
-    model: str,
-    tasks: tuple[str, ...],
-    *,
-    beside: tuple[str, ...],
-    systems: tuple[str, ...],
-    output: Path | None,
+    model: str, tasks: tuple[str, ...], *, beside: tuple[str, ...], systems: tuple[str, ...], output: Path | None,
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     """Evaluate the same samples with a dozen prompt variants, with system prompts, and in each cyclic option order.
 
     Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
@@ -201,17 +186,9 @@ def prompts(
 @output_option
 @json_option
 def calibration(
-    run: str,
-    tasks: tuple[str, ...],
-    store: str | None,
-    *,
-    model: str | None,
-    new_tasks: tuple[str, ...],
-    of_answers: bool,
-    num_fewshot: int | None,
-    output: Path | None,
-    **options: object,
-) -> None:
+    run: str, tasks: tuple[str, ...], store: str | None, *, model: str | None, new_tasks: tuple[str, ...],
+    of_answers: bool, num_fewshot: int | None, output: Path | None, **options: object,
+) -> None:  # fmt: skip
     """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score.
 
     Of multiple-choice tasks, or with --answers of tasks that generate answers: their confidence is the probability of
@@ -313,16 +290,9 @@ def toxicity(
 @output_option
 @json_option
 def efficiency(
-    model: str,
-    lengths: str,
-    answers: str,
-    repeats: int,
-    store: str | None,
-    *,
-    model_args: str,
-    output: Path | None,
+    model: str, lengths: str, answers: str, repeats: int, store: str | None, *, model_args: str, output: Path | None,
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     """Measure what answers of MODEL cost on this machine: seconds of a prompt, and of each token of an answer.
 
     Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only. Both

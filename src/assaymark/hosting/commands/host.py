@@ -32,19 +32,9 @@ from assaymark.errors import MissingExtra, UsageError
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that clients may use; repeatable.")
 @click.option("--model_args", metavar="A=1,B=2", help="Arguments of the model: dtype, device, max_length, n_slots ...")
 def host(
-    model: str,
-    host: str,
-    port: int,
-    name: str | None,
-    queue: int,
-    model_args: str | None,
-    *,
-    max_tokens: int | None,
-    chat_bos: bool,
-    read_timeout: float,
-    api_key: tuple[str, ...],
-    allow_host: tuple[str, ...],
-) -> None:
+    model: str, host: str, port: int, name: str | None, queue: int, model_args: str | None, *, max_tokens: int | None,
+    chat_bos: bool, read_timeout: float, api_key: tuple[str, ...], allow_host: tuple[str, ...],
+) -> None:  # fmt: skip
     """Answer an OpenAI-compatible API with MODEL, a folder or Hub id.
 
     POST /v1/chat/completions and /v1/completions, as streams too, with log-probabilities; GET /v1/models and /health.

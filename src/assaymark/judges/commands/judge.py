@@ -84,26 +84,10 @@ def judge() -> None:
 @store_option
 @json_option
 def run_command(
-    runs: tuple[str, ...],
-    judge_model: str,
-    *,
-    is_plan: bool,
-    as_json: bool,
-    model_args: str,
-    max_tokens: int,
-    seed: int,
-    quiet: bool,
-    prompt: str | None,
-    reference: str | None,
-    tasks: tuple[str, ...],
-    limit: int | None,
-    workers: int,
-    price: str | None,
-    prices: str | None,
-    max_cost: float | None,
-    no_wait: bool,
-    store: str | None,
-) -> int:
+    runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, model_args: str, max_tokens: int,
+    seed: int, quiet: bool, prompt: str | None, reference: str | None, tasks: tuple[str, ...], limit: int | None,
+    workers: int, price: str | None, prices: str | None, max_cost: float | None, no_wait: bool, store: str | None,
+) -> int:  # fmt: skip
     """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
 
     Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
@@ -178,17 +162,9 @@ def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool)
 @store_option
 @json_option
 def agreement(
-    judging: str,
-    human: str,
-    *,
-    as_json: bool,
-    without: tuple[str, ...],
-    missing: tuple[str, ...],
-    columns: tuple[str, ...],
-    human_columns: tuple[str, ...],
-    judge_model: str | None,
-    store: str | None,
-) -> None:
+    judging: str, human: str, *, as_json: bool, without: tuple[str, ...], missing: tuple[str, ...],
+    columns: tuple[str, ...], human_columns: tuple[str, ...], judge_model: str | None, store: str | None,
+) -> None:  # fmt: skip
     """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
 
     JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
@@ -215,16 +191,9 @@ def agreement(
 @click.option("--questions", type=click.IntRange(1), metavar="N", help="Only the first N questions.")
 @json_option
 def injections(
-    judge_model: str,
-    *,
-    as_json: bool,
-    quiet: bool,
-    model_args: str,
-    max_tokens: int,
-    seed: int,
-    prompts: tuple[str, ...],
-    questions: int | None,
-) -> None:
+    judge_model: str, *, as_json: bool, quiet: bool, model_args: str, max_tokens: int, seed: int,
+    prompts: tuple[str, ...], questions: int | None,
+) -> None:  # fmt: skip
     """Measure how often a judge rewards answers that only ask for a good verdict, by judge prompt.
 
     Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,

@@ -106,16 +106,9 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
 @store_option
 @json_option
 def query(
-    path: str,
-    words: tuple[str, ...],
-    store: str | None,
-    as_json: bool,
-    *,
-    sort: str,
-    hide: tuple[str, ...],
-    limit: int,
-    as_csv: bool,
-) -> None:
+    path: str, words: tuple[str, ...], store: str | None, as_json: bool, *, sort: str, hide: tuple[str, ...],
+    limit: int, as_csv: bool,
+) -> None:  # fmt: skip
     """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
     from assaymark.leaderboard.exports import rows_csv, shown_json
     from assaymark.leaderboard.query_table import found_rows, rows_document

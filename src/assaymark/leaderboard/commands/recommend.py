@@ -23,17 +23,9 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def recommend(
-    wanted: str,
-    store: str | None,
-    as_json: bool,
-    *,
-    max_params: float | None,
-    licence: str,
-    where: str,
-    boards: tuple[str, ...],
-    tables: tuple[str, ...],
-    top: int,
-) -> None:
+    wanted: str, store: str | None, as_json: bool, *, max_params: float | None, licence: str, where: str,
+    boards: tuple[str, ...], tables: tuple[str, ...], top: int,
+) -> None:  # fmt: skip
     """Rank models by the benchmarks that measure what is requested, with the reason for each.
 
     The evidence is that of the store's runs, of the published tables that are named, and of the store's arena: votes on

@@ -115,19 +115,9 @@ def swe() -> None:
 @_commits_tests
 @json_option
 def init(
-    repository: Path,
-    output: Path,
-    *,
-    as_json: bool,
-    revision: str,
-    limit: int,
-    tried: int,
-    name: str,
-    environments: Path | None,
-    python: str | None,
-    timeout: float,
-    memory: int,
-) -> None:
+    repository: Path, output: Path, *, as_json: bool, revision: str, limit: int, tried: int, name: str,
+    environments: Path | None, python: str | None, timeout: float, memory: int,
+) -> None:  # fmt: skip
     """Make instances of a repository's own commits that change both code and tests; the same command resumes.
 
     A commit's message is the issue; edit the messages that tell the solution. Instances that FILE has stay as they are.
@@ -199,15 +189,9 @@ def init(
 )
 @json_option
 def prepare_command(
-    instances: Path,
-    output: Path,
-    *,
-    as_json: bool,
-    pins: Path,
-    repositories: tuple[str, ...],
-    only: tuple[str, ...],
+    instances: Path, output: Path, *, as_json: bool, pins: Path, repositories: tuple[str, ...], only: tuple[str, ...],
     python: str | None,
-) -> int:
+) -> int:  # fmt: skip
     """Make the environment of each instance: its pins in a venv, its repository installed; pip downloads packages.
 
     The same command resumes. Exit code 5 if some instances have no environment.
@@ -308,30 +292,11 @@ def prepare_command(
 @store_option
 @json_option
 def predict_command(
-    output: Path,
-    instances: Path,
-    *,
-    store: str | None,
-    as_json: bool,
-    model: str,
-    model_args: str,
-    how: str,
-    name: str,
-    attempt: int,
-    max_tokens: int,
-    steps: int,
-    max_cost: float | None,
-    agent_time: float,
-    price: str | None,
-    prices: str | None,
-    trajectories: Path | None,
-    repositories: tuple[str, ...],
-    environments: Path | None,
-    where: str,
-    python: str | None,
-    timeout: float,
-    memory: int,
-) -> int:
+    output: Path, instances: Path, *, store: str | None, as_json: bool, model: str, model_args: str, how: str,
+    name: str, attempt: int, max_tokens: int, steps: int, max_cost: float | None, agent_time: float, price: str | None,
+    prices: str | None, trajectories: Path | None, repositories: tuple[str, ...], environments: Path | None, where: str,
+    python: str | None, timeout: float, memory: int,
+) -> int:  # fmt: skip
     """Let a model write a patch for each instance; the same command resumes.
 
     An agent's commands run in bubblewrap or a container, without network. Exit code 5 if some instances have no
@@ -412,20 +377,10 @@ def predict_command(
 @store_option
 @json_option
 def grade_command(
-    predictions: Path,
-    instances: Path,
-    *,
-    store: str | None,
-    as_json: bool,
-    repositories: tuple[str, ...],
-    environments: Path | None,
-    where: str,
-    python: str | None,
-    timeout: float,
-    memory: int,
-    workers: int | None,
+    predictions: Path, instances: Path, *, store: str | None, as_json: bool, repositories: tuple[str, ...],
+    environments: Path | None, where: str, python: str | None, timeout: float, memory: int, workers: int | None,
     cluster: str | None,
-) -> None:
+) -> None:  # fmt: skip
     """Run the tests of each prediction's instance and store what it resolves; the same command resumes."""
     from assaymark.store import Store
     from assaymark.swe.base_copies import Repositories
@@ -502,19 +457,10 @@ def grade_command(
 @store_option
 @json_option
 def report_command(
-    predictions: tuple[Path, ...],
-    instances: Path,
-    *,
-    store: str | None,
-    as_json: bool,
-    against: tuple[Path, ...],
-    cutoff: datetime | None,
-    as_run: str | None,
-    official: Path | None,
-    traces: str | None,
-    run_id: str,
+    predictions: tuple[Path, ...], instances: Path, *, store: str | None, as_json: bool, against: tuple[Path, ...],
+    cutoff: datetime | None, as_run: str | None, official: Path | None, traces: str | None, run_id: str,
     output: Path | None,
-) -> None:
+) -> None:  # fmt: skip
     """Show what graded predictions resolve, with intervals, and what to look at in them.
 
     Several files are several attempts of one model: with pass@k, and each instance counted once.
