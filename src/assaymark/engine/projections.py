@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+from torch.torch_version import TorchVersion
 
 from assaymark.engine.attention import needed_rows
 from assaymark.engine.memory import has_tiles
@@ -27,6 +28,7 @@ SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own pr
 UPCAST_AT_ONCE = 1 << 20  # half-precision weights: a piece that stays in cache
 LEAST_UPCAST = 32  # rows of input from which upcasting the weights costs less than it saves
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FLOAT16_SINCE = "2.13"  # the oneDNN of earlier ones (seen: 2.7, 2.10) takes 2,000 times as long on Xeons with tiles
 _ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
 
 
@@ -41,6 +43,8 @@ def has_products(dtype: torch.dtype) -> bool:
     """Return whether oneDNN's products are fast in this dtype on this processor."""
     if dtype == torch.float32:
         return is_available()
+    if dtype == torch.float16 and TorchVersion(torch.__version__) < FLOAT16_SINCE:
+        return False
     name = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype)
     supported = None if name is None else getattr(torch.ops.mkldnn, name, None)
     return is_available() and supported is not None and bool(supported())
