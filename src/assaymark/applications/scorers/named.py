@@ -78,11 +78,9 @@ def _of_text(text: str) -> AnyScorer:
         return _made_scorer(name, {}, argument or None)
     if is_reference(text):
         return _scorer(load_named(text, "scorer")[0])
-    raise UnknownName("scorer", text, nearest(name, SCORERS), f"{_known()}, or a function: FILE.py:NAME")
-
-
-def _known() -> str:
-    return f"scorers: {', '.join(SCORERS)}"
+    near = nearest(name, SCORERS)
+    known = "" if near else f"scorers: {', '.join(SCORERS)}; "
+    raise UnknownName("scorer", text, near, f"{known}or name a function: FILE.py:NAME")
 
 
 def _of_mapping(value: object, text: str) -> AnyScorer:
@@ -92,7 +90,7 @@ def _of_mapping(value: object, text: str) -> AnyScorer:
     if settings is not None and not isinstance(settings, Mapping):
         return _of_text(f"{name}:{settings}")
     if name not in SCORERS:
-        raise UnknownName("scorer", str(name), nearest(str(name), SCORERS), _known())
+        raise UnknownName("scorer", str(name), nearest(str(name), SCORERS))
     return _made_scorer(name, dict(settings or {}), None)
 
 
