@@ -112,6 +112,20 @@ def test_the_score_interval_is_wilsons_for_one_share(k: int) -> None:
     assert wilson_size(k / 10, wilson(k, 10).high - wilson(k, 10).low) == pytest.approx(10)
 
 
+def test_parts_of_two_answers_are_not_taken_for_one() -> None:
+    """Sizes that follow from an interval's width are rounded: at 90% the interval lies within that at 95%."""
+    parts = [[0.0, 0.0]] * 28 + [[1.0, 1.0]] * 28
+    narrow, wide = (
+        estimate_composite([estimate_mean(each, confidence=level) for each in parts], [1 / 56] * 56, confidence=level)
+        for level in (0.9, 0.95)
+    )
+    assert wide.low is not None
+    assert narrow.low is not None
+    assert narrow.high is not None
+    assert wide.high is not None
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
 def test_the_score_interval_has_the_likeliest_shares_at_its_ends() -> None:
     """A search over all pairs of shares finds the same ends: the mean is z errors from the observed one."""
     values, sizes, weights = np.array([0.5, 0.0]), np.array([100.0, 4.0]), np.array([0.5, 0.5])

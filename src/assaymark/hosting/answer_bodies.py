@@ -242,7 +242,8 @@ class TextStream:
 
     def _n_held(self) -> int:
         """The most characters at the end of the text that a stop text may begin with."""
-        for n in range(max((len(stop) for stop in self._stops), default=1) - 1, 0, -1):
+        longest = max((len(stop) for stop in self._stops), default=1) - 1
+        for n in range(min(longest, len(self._text)), 0, -1):
             if any(stop.startswith(self._text[-n:]) for stop in self._stops if len(stop) > n):
                 return n
         return 0

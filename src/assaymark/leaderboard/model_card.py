@@ -96,7 +96,7 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 
 def card_of(stored: StoredRuns, name: str, licence: str = "") -> str:
     """Return the model card of a model from the runs that may be shown. Raises: UnknownName."""
-    every = stored.runs()
+    every = [run for run in stored.runs() if not run.is_upload]  # what visitors report was not measured
     runs = runs_of_model(every, name)
     results = list(_results(runs))
     used = list({result.run.run_id: result.run for result in results}.values())
@@ -219,7 +219,7 @@ def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Re
     for column in table.columns:
         if meaningless & set(column.tasks):
             continue
-        among = ~table.index.is_baseline
+        among = table.index.may_rank
         ranks = table.index.ranks_among(table.index.scores(column.key), among)
         n = int((ranks.rank > 0).sum())
         at = next((i for i, row in enumerate(table.rows) if row.model == model and ranks.rank[i] > 0), None)

@@ -71,6 +71,11 @@ LISTED = 50  # samples that are searched for one that is found by its number too
 LONGEST_NUMBER = 9  # digits of a sample's number
 
 
+def _state_of(run: RunRow, task: str) -> tuple[str, str, str]:
+    """Return a key of a run's samples of a task that changes when they do."""
+    return run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}"
+
+
 def model_label(name: str) -> str:
     """Return a model's name as pages show it: of a folder its last two parts, since the rest is this machine's."""
     labels = []
@@ -206,6 +211,7 @@ class StoredRuns:
         self._marks = Marks()
         self._votes: Ratings | None = None
         self._counts: dict[tuple[str, str, str], _Counts] = {}
+        self._texts: tuple[tuple[str, str, str], list[tuple[str, SampleLine]]] = (("", "", ""), [])
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
         self._seals: list[SealedTask] = []
@@ -223,6 +229,7 @@ class StoredRuns:
             if not self._opened.is_in_place():
                 self._opened = self._opened.open_again()  # the old one stays open: other threads may be reading it
                 self._known, self._counts, self._comparisons, self._marks = {}, {}, Comparisons(), Marks()
+                self._texts = (("", "", ""), [])
             return self._opened
 
     @property
@@ -489,26 +496,36 @@ class StoredRuns:
         if text and not page.is_indexed and counts.n_total <= MOST_SEARCHED:  # the store has searched snippets only
             found = [
                 line
-                for line in self._with_words(run.run_id, task, text)
+                for line in self._with_words(run, task, text)
                 if (line.wrong or not wrong_only) and category in {"", line.category}
             ]
             lines, n_matching = tuple(found[offset : offset + limit]), len(found)
         return TaskSamples(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
-    def _with_words(self, run_id: str, task: str, text: str) -> Iterator[SampleLine]:
+    def _with_words(self, run: RunRow, task: str, text: str) -> Iterator[SampleLine]:
         """Yield the samples whose question, choices, answer or target have all words of a search, or its number."""
         words = [phrase.lower() for phrase in phrases_of(text)] or [text.lower()]
-        for record in self._store.samples(run_id, task):
-            request = record.request
+        for whole, line in self._texts_of(run, task):
+            if text == str(line.index) or all(word in whole for word in words):
+                yield line
+
+    def _texts_of(self, run: RunRow, task: str) -> list[tuple[str, SampleLine]]:
+        """Return what is searched of each sample that is not withheld; kept while a visitor types."""
+        key, (known, texts) = _state_of(run, task), self._texts
+        if known == key and not self.seals():  # a seal may end with a day
+            return texts
+        texts = []
+        for record in self._store.samples(run.run_id, task):
             said = [query.continuation for query in choice_queries(record)]
             said += [output.text for output in record.outputs if output.text is not None]
-            whole = "\n".join([*request.segments[-1:], request.target, *said]).lower()
-            is_number = text == str(request.sample_index)
-            if not record.is_withheld and (is_number or all(word in whole for word in words)):
-                yield _line_of_record(record)
+            whole = "\n".join([*record.request.segments[-1:], record.request.target, *said]).lower()
+            if not record.is_withheld:
+                texts.append((whole, _line_of_record(record)))
+        self._texts = key, texts
+        return texts
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
-        key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")
+        key = _state_of(run, task)
         with self._lock:
             known = self._counts.get(key)
         if known is None:

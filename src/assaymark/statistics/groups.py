@@ -2,8 +2,7 @@
 
 A macro average gives every task the same weight, a micro average every sample. Both are linear, so the error is the
 root of the weighted sum of squares of the tasks' errors: not their mean, and not that of one large pooled task. These
-errors describe the variation over other samples of the same tasks; `estimate_over_tasks` describes the variation over
-other tasks of their kind.
+errors describe the variation over other samples of the same tasks, not over other tasks of their kind.
 
 Comparison of two results on different samples, or of a result with a published number.
 

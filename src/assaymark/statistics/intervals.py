@@ -94,7 +94,7 @@ def score_interval(values: Floats, sizes: Floats, weights: Floats, confidence: f
         one degree of freedom and collapsed strata: Cochran 1977, 5.4 and 5A.12.
     """
     z, observed = two_sided_z(confidence), float(weights @ values)
-    is_single = (sizes < 2.0) & (len(sizes) > 1)
+    is_single = (sizes < 2.0 - 1e-6) & (len(sizes) > 1)  # two that were computed from a width are rounded
     observed_errors = values * (1.0 - values) / np.maximum(sizes - 1.0, 1.0)
 
     def likeliest(multiplier: float) -> Floats:

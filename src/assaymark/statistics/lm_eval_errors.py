@@ -156,7 +156,7 @@ def group_mean(values: Sequence[float], sizes: Sequence[int], *, weight_by_size:
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
     """Return the error that lm-eval prints with a size-weighted group mean: from the pooled variance of its tasks.
 
-    It equals the correct one (`groups.micro_stderr`) only if all tasks have the same size or variance.
+    It equals the correct one (`groups.linear_stderr`) only if all tasks have the same size or variance.
     Source: lm-evaluation-harness 0.4.13 `pooled_sample_stderr`.
     """
     _check(stderrs, sizes)

@@ -2,9 +2,10 @@
 
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,17 @@ def test_hostile_sizes_and_nesting(receiver: Receiver) -> None:
         page = client.get(f"/trace/{TRACE}?span={1:016x}")
         assert (page.status_code, len(page.content) < 5 << 20) == (200, True)
         assert client.get(f"/trace/{TRACE}.json?span={3:016x}").json()["step"]["attributes"]["tokens"] == "nan"
+
+
+def test_a_damaged_root_leaves_the_list(shown: Receiver, tmp_path: Path) -> None:
+    """Of a trace whose root's bytes have changed the list shows the facts without texts; the other one is whole."""
+    with closing(sqlite3.connect(tmp_path / "traces.sqlite")) as connection, connection:
+        (body,) = connection.execute("SELECT body FROM spans WHERE name = 'other'").fetchone()
+        connection.execute("UPDATE spans SET body = ? WHERE name = 'other'", (body[:-1] + bytes([body[-1] ^ 1]),))
+    with shown.client as client:
+        listed = client.get("/traces.json").json()["traces"]
+    assert [(each["name"], bool(each["input"] or each["output"])) for each in listed][-1] == ("other", False)
+    assert len(listed) == 2
 
 
 @pytest.mark.slow

@@ -135,6 +135,20 @@ def test_samples_are_found_by_their_answers_and_targets(tmp_path: Path) -> None:
     assert replies[:2] == [("Rome", "Rome"), ("Paris", "oslo")]  # what was compared
 
 
+def test_a_task_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of a file's samples is shown, and its address stands as it was sent, where the name is not ASCII."""
+    monkeypatch.chdir(tmp_path)
+    Path("задача.jsonl").write_text('{"question": "a", "choices": ["b", "c"], "answer": "b"}\n', encoding="utf-8")
+    place = str(tmp_path / "runs.sqlite")
+    assert main(["run", "--model", "fake", "--tasks", "задача.jsonl", "--store", place, "--quiet"]) == 0
+    with Store.open_to_read(place) as store:
+        run_id = store.runs()[0].run_id
+    with running(create_app([board_feature(open_site((), place))])) as url:
+        answer = httpx.get(f"{url}/run/{run_id}/samples/задача", timeout=20)
+    assert answer.status_code == 200
+    assert answer.headers["hx-push-url"] == answer.url.raw_path.decode()
+
+
 def test_what_is_not_known_of_an_applications_call_is_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tokens and no reason of the end; a latency of microseconds is written as such; its path is no command."""
     (tmp_path / "app.py").write_text("def answer(question):\n    return question\n")

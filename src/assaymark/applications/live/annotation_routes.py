@@ -150,7 +150,8 @@ def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
             n_new = AnnotationLog(store).add_items(AnnotationLog(store).queue(token.project, name), chosen, "chosen")
         else:
             n_new = _added_rows(store, token.project, name, chosen, accepts=form.text("accept_output") == "yes")
-        back = safe_path(form.text("back") or "/traces")
+        back = safe_path(form.text("back"))
+        back = "/traces" if back == "/" else back  # an address that is too long too
         query = QueryParams({"added": str(n_new), "to": name})
         return private(RedirectResponse(f"{back}{'&' if '?' in back else '?'}{query}", 303))
 

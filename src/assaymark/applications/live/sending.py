@@ -129,7 +129,7 @@ def _post(address: str, body: bytes, headers: dict[str, str]) -> tuple[int, byte
     try:
         with httpx.stream("POST", address, content=body, headers=headers, timeout=TIMEOUT_SECONDS) as answer:
             return answer.status_code, next(answer.iter_bytes(LONGEST_ANSWER), b"")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:  # or a proxy that needs a package
         raise ConnectionLost(f"feedback could not be sent to {address}: {error}") from error
 
 

@@ -114,7 +114,7 @@ def list_page(store: Store, token: Token, query: ListQuery, *, is_live: bool) ->
         )
     skip = AT_ONCE * (query.number - 1) if query.sort else 0
     log = TraceLog(store)
-    page = log.traces(token.project, query.filter(), AT_ONCE, order=query.sort, skip=skip, counts=True)
+    page = log.traces(token.project, query.filter(), AT_ONCE, order=query.sort, skip=skip, counts=not is_live)
     ids = [trace.trace_id for trace in page.traces]
     roots, scores = log.roots(token.project, ids), log.scores_of_traces(token.project, ids)
     listed = []

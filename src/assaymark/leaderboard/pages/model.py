@@ -117,6 +117,11 @@ class ModelPage:
         return max((run for run in self.runs if run.estimates), key=lambda run: len(run.row.tasks), default=None)
 
     @property
+    def has_card(self) -> bool:
+        """Whether something was measured here."""
+        return any(run.estimates and not run.is_upload for run in self.runs)
+
+    @property
     def card(self) -> str:
         """The address of its model card."""
         return f"/card{model_path(self.name).removeprefix('/model')}"
@@ -188,7 +193,7 @@ class CardPage:
 def card_page(site: Site, path: str) -> CardPage:
     """Return the card of the model whose page is at `/model/<path>`. Raises: UnknownName."""
     stored = runs_of(site)
-    name = _name_at(path, [{run.model for run in stored.runs()}])
+    name = _name_at(path, [{run.model for run in stored.runs() if run.estimates and not run.is_upload}])
     return CardPage(name, model_path(name), card_of(stored, name))
 
 

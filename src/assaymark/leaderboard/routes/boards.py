@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
@@ -24,6 +25,7 @@ from assaymark.leaderboard.pages.task import questions_page, task_page
 from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import TextsWithheld, model_label
+from assaymark.records import content_hash
 from assaymark.web.app import Feature, image_response, logo_response
 from assaymark.web.page_cache import PageCache
 from assaymark.web.render import JSON, Drawing, model_path, respond, wants_json
@@ -172,7 +174,7 @@ def _add_runs(app: FastAPI, site: Site) -> None:
             return respond(request, "group.html", group, as_json=as_json)
         page = with_replies(site, samples_page(site, name, task, _pairs(request)))
         response = respond(request, "samples.html", page, as_json=as_json)
-        response.headers["HX-Push-Url"] = f"{request.url.path}{page.query().rstrip('?')}"
+        response.headers["HX-Push-Url"] = f"{quote(request.url.path)}{page.query().rstrip('?')}"
         return response
 
     @app.get("/compare")
@@ -182,6 +184,8 @@ def _add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_named_pages(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
         path, as_json = _named(path)
@@ -193,12 +197,17 @@ def _add_named_pages(app: FastAPI, site: Site) -> None:
     def card(request: Request, path: str) -> Response:
         if len(path) > LONGEST_NAME:
             raise HTTPException(404, f"a name has at most {LONGEST_NAME} characters")
-        page = card_page(site, path.removesuffix(MARKDOWN))
-        if not path.endswith(MARKDOWN):
-            return respond(request, "card.html", page)
-        headers = {"content-disposition": 'attachment; filename="README.md"'}
-        text = page.text.encode("utf-8", "backslashreplace")
-        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+        def made() -> Response:
+            page = card_page(site, path.removesuffix(MARKDOWN))
+            if not path.endswith(MARKDOWN):
+                return respond(request, "card.html", page)
+            headers = {"content-disposition": 'attachment; filename="README.md"'}
+            text = page.text.encode("utf-8", "backslashreplace")
+            return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+        version = content_hash([site.seal_state(), *(f"{run.run_id} {run.state}" for run in site.stored_runs())])
+        return cache.respond(request, version, made)
 
     @app.get("/task/{name:path}")
     def task(request: Request, name: str) -> Response:

@@ -41,7 +41,7 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     try:  # no redirect is followed, which would send the token to another server
         with httpx.stream("POST", root + path, json=dict(values), headers=headers, timeout=SECONDS) as response:
             answer = _object(next(response.iter_bytes(LARGEST_ANSWER), b""))
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:  # or a proxy that needs a package
         raise UsageError(f"{root} cannot be reached: {error}; check the address") from error
     if not response.is_success and (response.status_code != 422 or "problems" not in answer):
         cause = answer.get("error") or response.reason_phrase
