@@ -1,7 +1,7 @@
-"""What differs between Linux, macOS and Windows: locks, processes, memory, names of files, and what is refused where.
+"""Differences between Linux, macOS and Windows: locks, processes, memory, file names, and unsupported features.
 
-Everything else is written as if there were one system. What needs a call that only some have is refused with the line
-of `not_here`, never with a traceback; docs/installation.md has the table.
+Everything else is written as if there were one system. A feature that the system does not support is refused with the
+line of `not_here`, never with a traceback; docs/installation.md has the table.
 """
 
 import hashlib

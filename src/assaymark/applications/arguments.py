@@ -93,7 +93,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a target is called with."""
+    """The arguments that a target is called with."""
 
     positional: tuple[object, ...] = ()  # of parameters that cannot be named
     named: Mapping[str, object] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class TargetBinding:
-    """What each parameter of a target is bound to."""
+    """The source of each of a target's parameters."""
 
     parameters: tuple[_Parameter, ...] = ()
     takes_rest: bool = False  # **kwargs

@@ -84,7 +84,7 @@ class Binding:
 
     @property
     def required(self) -> frozenset[str]:
-        """What is passed to parameters without a default."""
+        """The inputs that are passed to parameters without a default."""
         named = {what for name, what in self.keywords.items() if name not in self.defaulted}
         return frozenset(named | {what for what, default in self.positional if what and default is _EMPTY})
 

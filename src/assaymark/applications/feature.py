@@ -1,4 +1,4 @@
-"""What applications register: targets, their scorers, and judged scores as a kind of stored audit."""
+"""Registration of the applications feature: targets, their scorers, and judged scores as a kind of stored audit."""
 
 from assaymark.registry import Place
 

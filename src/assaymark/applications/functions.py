@@ -40,7 +40,7 @@ class FunctionTarget:
 
     @cached_property
     def called(self) -> Callable[..., object]:
-        """What is called. Raises: UsageError for a class that cannot be constructed."""
+        """The object that is called. Raises: UsageError for a class that cannot be constructed."""
         if not inspect.isclass(self.function):
             return self.function
         try:

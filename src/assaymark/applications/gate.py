@@ -31,7 +31,7 @@ class GateFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a gate gave. bound: the one-sided bound that was compared, of the value or of the gain over the baseline."""
+    """The result of a gate. bound: the one-sided bound that was compared, of the value or of its gain."""
 
     metric: str
     condition: str
@@ -57,7 +57,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a test's mark sets for the gates in it."""
+    """Defaults that a test's mark sets for the gates in it."""
 
     undecided: Undecided = "fail"
     allow_failed: int = 0

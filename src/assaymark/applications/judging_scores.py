@@ -68,7 +68,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCounts:
-    """What became of one scorer's scores."""
+    """Counts of one scorer's scores, by outcome."""
 
     scorer: str
     content_hash: str

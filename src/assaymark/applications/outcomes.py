@@ -54,7 +54,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What a file says, by user."""
+    """The outcomes in a file, by user."""
 
     arms: tuple[Arm, ...]  # by name
     n_rows: int

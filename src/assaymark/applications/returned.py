@@ -1,6 +1,6 @@
-"""What a target returned: its output as text or JSON, and what it says of the call (cost, tokens, contexts).
+"""The return value of a target: its output as text or JSON, and facts about the call (cost, tokens, contexts).
 
-What comes back is not trusted: it is read into a bounded record here, and whatever cannot be is a failed call.
+A return value is not trusted: it is read into a bounded record here, and the call has failed if it cannot be.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _SHOWN = 80  # characters of a wrong value that an error shows
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a target returned. value: its output, as JSON holds it; None of the others: it was not said."""
+    """The return value of a target. value: its output, as JSON holds it; any other field is None if not stated."""
 
     value: JsonValue
     cost: float | None = None
@@ -151,7 +151,7 @@ def _document(value: JsonValue) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What is known of a call, as it is stored with its output (`Output.call`)."""
+    """The facts about a call, as stored with its output (`Output.call`)."""
 
     latency_s: float | None = None
     cost: float | None = None

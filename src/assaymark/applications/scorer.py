@@ -1,9 +1,9 @@
-"""What a scorer is: a function of one answered row that returns a value, a label, or nothing.
+"""Scorers: functions of one answered row that return a value, a label, or nothing.
 
-A scorer declares what it needs, so that a missing input is refused before the first call, and which direction and range
-its values have, so that nothing that shows or compares them guesses. Scorers written for other tools (LangSmith,
-Braintrust, Phoenix, MLflow, Langfuse, HoneyHive, promptfoo) are wrapped by `binding`, which binds their parameters by
-name. Judged scorers ask a model: they are generators that yield prompts and are sent the judge's answers.
+A scorer declares the inputs that it needs, so that a missing one is refused before the first call. It also declares
+the direction and range of its values, so that tables and comparisons need not guess. Scorers written for other tools
+(LangSmith, Braintrust, Phoenix, MLflow, Langfuse, HoneyHive, promptfoo) are wrapped by `binding`, which binds their
+parameters by name. Judged scorers ask a model: they are generators that yield prompts and are sent the judge's answers.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ScorerFacts:
-    """What is known of a scorer's values without calling it."""
+    """The facts about a scorer's values that are known without calling it."""
 
     name: str
     formula: str = ""  # in words; empty: of one's own function, whose docstring is shown
@@ -66,7 +66,7 @@ class Scorer(Protocol):
 
     @property
     def facts(self) -> ScorerFacts:
-        """What is known of its values."""
+        """The facts about its values."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class JudgedScorer(Protocol):
 
     @property
     def facts(self) -> ScorerFacts:
-        """What is known of its values."""
+        """The facts about its values."""
         ...
 
     @property

@@ -1,10 +1,10 @@
-"""What a function's behaviour follows from: its source, as far as it can be read without running it.
+"""Hashes of a function's source, as far as it can be read without running it.
 
-The hash decides whether stored answers still are this function's, so it contains too much rather than too little: of
-a file, all statements outside functions and classes, those functions and classes that the named one mentions, directly
-or through others, modules of one's own that it imports, and text files that it names (prompts). Other functions of the
-file, for example its scorers, do not count. What is read from elsewhere (a database, a service, the environment) is
-not seen: for that a target has a `version`.
+The hash decides whether stored answers are still this function's, so it covers too much rather than too little: all
+statements of the file outside functions and classes, the functions and classes that the named one mentions (directly
+or through others), the user's own modules that it imports, and the text files that it names (prompts). Other functions
+of the file, for example its scorers, do not count. Data from elsewhere (a database, a service, the environment) is not
+seen: a target's `version` is for that.
 """
 
 import ast

@@ -73,7 +73,7 @@ class BoundTarget(Protocol):
 
 
 class Target(Protocol):
-    """What an application is called through."""
+    """An interface through which an application is called."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Target(Protocol):
 
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
-        """What of its arguments can change an answer."""
+        """Those of its arguments that can change an answer."""
 
     @property
     def source_hash(self) -> str | None:

@@ -39,7 +39,7 @@ class Drawn:
 
 
 class AnswerSource(Protocol):
-    """What battles need of answers."""
+    """The interface to answers that battles need."""
 
     @property
     def name(self) -> str:

@@ -1,11 +1,11 @@
-"""What the arena's half of the store returns and takes."""
+"""The records of the arena's tables."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a voter and his network did in a period; times in seconds since 1970, None without a vote."""
+    """The activity of a voter and his network in a period; times in seconds since 1970, None without a vote."""
 
     votes_of_voter: int
     votes_of_origin: int

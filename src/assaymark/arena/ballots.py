@@ -37,7 +37,7 @@ class Publishing:
 
 @dataclass(frozen=True, slots=True)
 class VoterView:
-    """What a voter sees of a battle. `models` and `choice` are None while it is open."""
+    """A battle as its voter sees it. `models` and `choice` are None while it is open."""
 
     token: str
     state: str  # open | voted

@@ -1,4 +1,4 @@
-"""What the arena registers: its commands."""
+"""Registration of the arena: its commands."""
 
 from assaymark.registry import Place
 

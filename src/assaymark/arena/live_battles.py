@@ -31,7 +31,7 @@ SOURCE = "live"
 
 @dataclass(frozen=True, slots=True)
 class LiveLimits:
-    """What a battle may take. Units: characters, tokens of one answer, seconds."""
+    """The limits of a battle. Units: characters, tokens of one answer, seconds."""
 
     turns: int = 8
     characters: int = 4_000  # of one question
@@ -78,7 +78,7 @@ class LiveBattle:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What its voter sees of a battle. `models`, `choice` and what follows are None before the vote."""
+    """A battle as its voter sees it. `models`, `choice` and the fields after them are None before the vote."""
 
     token: str
     mode: str

@@ -1,6 +1,6 @@
-"""What the ratings page shows: a pure function of the votes up to the last published batch.
+"""The ratings page's contents: a pure function of the votes up to the last published batch.
 
-Whether the answers were good enough: a vote says which one is better, marks say whether either is acceptable.
+Also whether the answers were good enough: a vote says which one is better, its marks whether each is acceptable.
 """
 
 from collections import Counter
@@ -72,13 +72,13 @@ def quality_of(votes: Sequence[VoteRow]) -> VoteQuality | None:
 
 
 PROMPT_CAP = 0.01
-"""Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
+"""Votes on one prompt and its near-duplicates together weigh at most this share of all, or three times the mean."""
 PRELIMINARY = 100
 """A model with fewer votes is marked as preliminary."""
 MOST_MOMENTS = 12
-"""Of the history of ratings; each is one more fit of the ratings."""
+"""Moments in the history of ratings, each of which is one more fit."""
 FEWEST_VOTES = 20
-"""Between two moments of the history."""
+"""Votes between two moments of the history."""
 
 
 @dataclass(frozen=True, slots=True)

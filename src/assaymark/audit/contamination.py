@@ -116,7 +116,7 @@ class ContaminationTest:
 
     @property
     def not_shown(self) -> str:
-        """What this test does not show."""
+        """The limits of what this test shows."""
         return NOT_SHOWN[self.test]
 
 

@@ -219,7 +219,7 @@ def counts_of(answers: Sequence[WrongAnswer]) -> tuple[CauseCount, ...]:
 
 @dataclass(slots=True)
 class _Evidence:
-    """What is known of one wrong answer."""
+    """The evidence about one wrong answer."""
 
     item: AuditItem
     positions: tuple[int, ...] | None = None  # picked in each rotation; None: the prompt lists no options

@@ -1,10 +1,9 @@
-"""What a model's answers cost on this machine: time of a prompt and of each further token, in HELM's form.
+"""The time that a model's answers take on this machine, for a prompt and for each further token, in HELM's form.
 
-Requests of several lengths are answered one at a time, several times each, and t = T[k] + b (n_out - 1) is fitted by
-least squares to the shortest time of each pair of lengths, since other work on the machine only adds time: T[k] is the
-time until the first token after a prompt of k tokens, b that of each further one, both in seconds. HELM's tables
-are of models of 2022 on a cluster of its own; a fit is of one machine, which is stored with it, and with what else that
-machine did meanwhile.
+Requests of several lengths are answered one at a time, several times each. t = T[k] + b (n_out - 1) is fitted by least
+squares to the shortest time of each pair of lengths, since other work on the machine only adds time. T[k] is the time
+until the first token after a prompt of k tokens, b the time of each further token, both in seconds. HELM's tables are
+of models of 2022 on its own cluster; a fit here is of one machine, which is stored with it together with its load.
 Source: HELM 63754d05, benchmark/metrics/efficiency_metrics.py; Narayanan et al. 2023 (arXiv 2305.02440).
 """
 
@@ -45,7 +44,7 @@ class TimedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MachineLoad:
-    """What else a machine did during a measurement. What the system does not say is None.
+    """The other load of a machine during a measurement. A figure that the system does not report is None.
 
     Attributes:
         n_cores: of the machine.
@@ -81,14 +80,14 @@ class MachineLoad:
 
 
 class LoadMeter:
-    """Measures what else a machine does from its making to `stop`."""
+    """Measures the other load of the machine from the meter's creation until `stop`."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
         self._load, self._times, self._own = _load_average(), _cpu_times(stat), time.process_time()
 
     def stop(self) -> MachineLoad:
-        """Return the load since this was made."""
+        """Return the load since the meter was created."""
         n_cores = os.cpu_count() or 1
         before, after = self._times, _cpu_times(self._stat)
         own = time.process_time() - self._own

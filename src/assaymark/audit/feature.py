@@ -1,4 +1,4 @@
-"""What audits register: their commands, the kinds of audits that are stored, and the question-blind baseline."""
+"""Registration of audits: their commands, the kinds of stored audits, and the question-blind baseline."""
 
 from assaymark.registry import Place
 

@@ -26,7 +26,7 @@ class Audits(list[T], ABC):
 
     @abstractmethod
     def document(self) -> "Document":
-        """Return what the command prints."""
+        """Return the document that the command prints."""
 
     def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the results with their 95% intervals.

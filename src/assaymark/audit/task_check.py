@@ -430,7 +430,7 @@ def check_task(
 
 
 def check_answers(checked: CheckedTask, store: str | None) -> Iterator[Finding]:
-    """Yield what stored runs of the same data say of a task's questions; nothing without whole runs of five models."""
+    """Yield findings from stored runs of the same data; none without complete runs of five models."""
     data = checked.bound.plan.dataset_hash
     try:
         place = store_location(store)

@@ -1,4 +1,4 @@
-"""What commands with pages have in common: their options, and whether the extra that they need is installed."""
+"""Parts shared by commands that serve pages: their options, and the check for the extra that they need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what 
 
 @dataclass(frozen=True, slots=True)
 class ServedPart:
-    """What a feature adds to `assaymark serve` where its options ask for it.
+    """The part that a feature adds to `assaymark serve` if its options ask for it.
 
     options: decorators that add them; features: a function of the command's options (among them `boards`, the files
     that are served) and the store's location that returns `web.app.Feature`s, none where nothing is asked for.

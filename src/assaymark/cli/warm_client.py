@@ -93,7 +93,7 @@ def process_facts() -> dict[str, object]:
 
 
 def _privileges() -> list[str]:
-    """Return what confines this process: capabilities, seccomp, and the profile of a security module."""
+    """Return the confinement of this process: capabilities, seccomp, and the profile of a security module."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     found = [" ".join(line.split()) for line in lines if line.partition(":")[0] in _CONFINED_BY]
     with suppress(OSError):  # no such module

@@ -103,7 +103,7 @@ def open_packed_text(path: Path, newline: str | None = None) -> io.TextIOWrapper
 
 @contextmanager
 def arrow_input(path: Path) -> Iterator[Path | io.BufferedReader]:
-    """Yield what pyarrow reads a file from: its path, which it maps itself, or the unpacked bytes.
+    """Yield the source from which pyarrow reads a file: its path, which it maps itself, or the unpacked bytes.
 
     Raises: OSError; DataError, while it is read, beyond the limits.
     """

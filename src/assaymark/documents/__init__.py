@@ -1,1 +1,1 @@
-"""What a result says, as blocks of values, and the writers that show them in a terminal, as HTML or as Markdown."""
+"""Results as blocks of values, and the writers that show them in a terminal, as HTML or as Markdown."""

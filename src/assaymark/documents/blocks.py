@@ -143,7 +143,7 @@ class ExampleChoice:
 
     @property
     def words(self) -> str:
-        """What it is, in words."""
+        """A description in words."""
         return " ".join(word for word, is_so in (("picked", self.is_picked), ("right", self.is_gold)) if is_so)
 
     @property

@@ -173,7 +173,7 @@ NOTE_INDENT = 2  # of what is below a name
 
 
 def rendered(blocks: Iterable[Block]) -> Iterator[RenderableType]:
-    """Yield what rich prints for each block: an empty line before headings, verdicts, and tables below text."""
+    """Yield each block as rich prints it: with an empty line before headings, verdicts, and tables below text."""
     last: Block | None = None
     for block in blocks:
         if isinstance(block, Figure):  # its numbers are in the table beside it
@@ -344,7 +344,7 @@ def _broken(name: str, width: int) -> str:
 
 
 def _strip(drawn: Drawn | None, scale: tuple[float, float, str, str], width: int) -> Text:
-    """Draw an interval as a bar on the scale, the value as a point, and what it is set beside as a thin mark."""
+    """Draw an interval as a bar on the scale, the value as a point, and the reference value as a thin mark."""
     if drawn is None:
         return Text("")
     least, most, *_ = scale

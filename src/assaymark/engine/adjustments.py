@@ -1,4 +1,4 @@
-"""What a request changes in the logits before a token is chosen: biases, penalties on what was generated, a mask.
+"""Changes that a request makes to the logits before a token is chosen: biases, penalties on generated tokens, a mask.
 
 Only rows of sequences with an adjustment are touched, so that requests without one cost nothing.
 

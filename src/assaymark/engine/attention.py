@@ -37,7 +37,7 @@ MaskFunction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class AttentionOptions(TypedDict, total=False):
-    """What a layer passes to its attention besides tensors and mask. Any other option is None, or in `SETTLED`."""
+    """The options that a layer passes to its attention besides tensors and mask. Others are None, or in `SETTLED`."""
 
     scaling: float | None
     softcap: float | None

@@ -1,7 +1,6 @@
-"""What the outcome of an engine's check depends on: a check that was passed holds for exactly the same facts.
+"""The facts on which the outcome of an engine's check depends: a check that has passed holds for exactly these.
 
-A fact that is missing here would let a check be believed that no longer holds, so more are listed than are likely to
-matter.
+If a fact were missing here, an outdated check would be believed, so more are listed than are likely to matter.
 """
 
 import hashlib

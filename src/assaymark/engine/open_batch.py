@@ -71,7 +71,7 @@ class NewToken:
 
 @dataclass(slots=True)
 class StepResult:
-    """What one step generated and finished; `index` of a result is the prompt's key."""
+    """The tokens that one step generated, and the results that it finished; a result's `index` is the prompt's key."""
 
     tokens: list[NewToken] = field(default_factory=list)
     finished: list[GeneratedSequence | GenerationFailure] = field(default_factory=list)

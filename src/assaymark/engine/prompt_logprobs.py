@@ -30,7 +30,7 @@ Logprobs = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptLogprobs:
-    """What the model predicts after each token of a prompt.
+    """The model's predictions after each token of a prompt.
 
     Shapes: chosen [n]: the log-probability of the next token of the prompt, NaN after the last one; top_tokens and
         top_logprobs [n, k]: the most probable next tokens, the best first.

@@ -106,7 +106,7 @@ class SpanFailure:
 class WindowReport:
     """The progress of `Engine.score`, after each window.
 
-    Units: tokens of model input; `n_tokens` counts requested tokens (each span in full), `n_distinct` computed ones.
+    Units: tokens of model input. `n_tokens` counts requested tokens (each span in full), `n_distinct` computed ones.
     """
 
     n_tokens_done: int
@@ -116,7 +116,7 @@ class WindowReport:
     seconds: float
     note: str | None = None
     seconds_left: tuple[float, float] | None = (
-        None  # while texts are generated: as their ends so far suggest, and at most
+        None  # while texts are generated: an estimate from the lengths so far, and the most
     )
 
 

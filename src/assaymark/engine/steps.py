@@ -111,7 +111,7 @@ def forward_pass(model: "PreTrainedModel") -> Iterator[None]:
 
 
 def _forget_lengths(model: torch.nn.Module) -> None:
-    """Reset what dynamic rotary embeddings store of longer inputs: the order of inputs must not change results."""
+    """Reset the frequencies that dynamic rotary embeddings keep from longer inputs, so that order does not matter."""
     rotary = _ROTARY.get(model)
     if rotary is None:
         rotary = [module for module in model.modules() if _is_dynamic(module)]

@@ -189,7 +189,7 @@ MOST_PAIRS = 1 << 16  # cached texts of tokens, about 20 MB
 
 
 class TokenDecoder(Protocol):
-    """What is used of a tokenizer to make text of tokens, as transformers' have it."""
+    """The methods of a tokenizer, named as in transformers, that turn tokens into text."""
 
     @property
     def all_special_ids(self) -> Sequence[int]:
@@ -301,7 +301,7 @@ LOWEST = -9999.0  # JSON has no infinity; OpenAI's own value for impossible toke
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What all bodies of one answer share."""
+    """The fields that all bodies of one answer share."""
 
     id: str
     is_chat: bool
@@ -366,7 +366,7 @@ def finish_of(reason: FinishReason) -> str:
 
 
 class ErrorDetails(TypedDict):
-    """What went wrong."""
+    """The details of an error."""
 
     message: str
     type: str

@@ -34,7 +34,7 @@ SIDES = ("first", "second")
 
 
 class ChatProblem(Exception):
-    """What was sent cannot be asked; the message is for the visitor."""
+    """A question that cannot be asked; the message is for the visitor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ChatPage:
-    """What the page shows. names: all endpoints; chosen: those asked; text: a question that is not answered."""
+    """The page's contents. names: all endpoints; chosen: those asked; text: a question that is not answered."""
 
     names: tuple[str, ...]
     chosen: tuple[str, ...]

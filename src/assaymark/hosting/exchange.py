@@ -267,7 +267,7 @@ class Exchange:
             yield event(error_body(str(failure), failure.error_type, code=failure.kind.__name__))
 
     async def chunks(self) -> AsyncIterator[list[AnswerBody] | str]:
-        """Yield the bodies of the chunks that a step brought, or a comment while there are none.
+        """Yield the bodies of the chunks that a step produced, or a comment while there are none.
 
         Raises: RequestFailed.
         """

@@ -1,4 +1,4 @@
-"""What hosting registers: the commands that answer with a model, and the chat in the browser."""
+"""Registration of hosting: the commands that answer with a model, and the chat in the browser."""
 
 from assaymark.registry import Place
 

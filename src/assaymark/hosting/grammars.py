@@ -30,7 +30,7 @@ MISSING = "needs llguidance on the host: pip install '.[hosting]'"
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What an answer must be, in llguidance's form. param: the field of the request that asks for it."""
+    """The grammar of an answer, in llguidance's form. param: the field of the request that asks for it."""
 
     text: str
     param: str

@@ -1,4 +1,4 @@
-"""What interop registers: the readers of other tools' files, and the command that runs lm-eval with our engine."""
+"""Registration of interop: the readers of other tools' files, and the command that runs lm-eval with our engine."""
 
 from assaymark.registry import Place
 

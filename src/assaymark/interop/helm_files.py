@@ -316,7 +316,7 @@ _Key = tuple[str, HelmPerturbation | None, int]
 
 
 def _displayed_states(path: Path) -> Iterator[HelmState]:
-    """Yield what the files of HELM's web page state; of options that were scored one by one only the chosen one."""
+    """Yield the states in the files of HELM's web page; for options scored one by one only the chosen one."""
     instances: dict[tuple[str, HelmPerturbation | None], _Entry] = {
         (entry.text("id"), _perturbation(entry.optional_child("perturbation"))): entry
         for entry in _entries(path / "instances.json")

@@ -74,7 +74,7 @@ class ForeignChoice:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFacts:
-    """What a log states of one generated answer; 0 and None where it does not."""
+    """Facts that a log states about one generated answer; 0 or None if it does not state them."""
 
     n_context_tokens: int = 0
     n_tokens: int = 0
@@ -109,7 +109,7 @@ class ForeignSample:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCopies:
-    """What a task is whose samples are perturbed copies of another one's."""
+    """A task whose samples are perturbed copies of another task's."""
 
     of: str
     by: str  # the perturbation's label

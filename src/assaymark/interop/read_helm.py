@@ -194,7 +194,7 @@ class _HelmRun:
                 yield WorstCase(self.task, name, family, value)
 
     def notes(self) -> Iterator[str]:
-        """Yield what of the folder is not imported."""
+        """Yield notes on the parts of the folder that are not imported."""
         others = {state.split for state in self.folder.states} - {self.split, None}
         if others:
             n = len({(state.split, state.instance_id) for state in self.folder.states if state.split in others})

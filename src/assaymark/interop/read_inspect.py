@@ -54,7 +54,7 @@ class InspectLog:
 
     @property
     def spec(self) -> Mapping[str, JsonValue]:
-        """What was evaluated and how."""
+        """The specification of the evaluation."""
         return object_of(self.header["eval"], "eval")
 
     @property

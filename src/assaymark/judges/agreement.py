@@ -42,7 +42,7 @@ class PairVote:
 
     @property
     def key(self) -> PairKey:
-        """What votes on the same two answers have in common, once they are `oriented`."""
+        """A key that is equal for votes on the same two answers, once they are `oriented`."""
         return (self.item, self.first, self.second)
 
 

@@ -1,4 +1,4 @@
-"""What judges register: their command, and judgings as a kind of stored audit."""
+"""Registration of judges: their command, and judgings as a kind of stored audit."""
 
 from assaymark.registry import Place
 

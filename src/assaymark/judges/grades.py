@@ -52,7 +52,7 @@ class GivenGrade:
 
     @property
     def key(self) -> AnswerKey:
-        """What grades of the same answer have in common."""
+        """A key that is equal for grades of the same answer."""
         return (self.question, self.part, self.model)
 
 

@@ -147,7 +147,7 @@ def plan_judging(
 
 
 def open_judge(judge_model: object, model_args: str | Mapping[str, object] | None = None, workers: int = 1) -> Model:
-    """Return the judge. A request too long for it fails: truncated material would be judged as if it were whole."""
+    """Return the judge. A request too long for it fails: a truncated answer would be judged as if it were whole."""
     options: EvaluateOptions = {"model_args": model_args or {}, "too_long": "error", "workers": workers}
     return model_of(judge_model, options)
 

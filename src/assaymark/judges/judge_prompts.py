@@ -54,7 +54,7 @@ class JudgePrompt:
 
     @property
     def hash(self) -> str:
-        """Hash of everything that decides the text of a request, besides the material."""
+        """Hash of everything that decides the text of a request, besides the answers to judge."""
         own = [self.form, self.role, self.turns, self.verdict, self.reference]
         return content_hash([FRAME_VERSION, _RULE, *own])
 

@@ -29,7 +29,7 @@ class JudgingSettings:
     """How answers are judged. limit: questions of each task; reference: column with the reference answer."""
 
     prompt: JudgePrompt
-    seed: int = 0  # of the marks around the material
+    seed: int = 0  # of the delimiters around the judged texts
     limit: int | None = None
     reference: str | None = None
     max_tokens: int = MOST_TOKENS  # of the judge's text

@@ -1,8 +1,8 @@
-"""What is judged: the stored answers of one run, or of two runs to the same questions.
+"""The answers to judge: the stored ones of one run, or of two runs to the same questions.
 
-Answers are read from the store turn by turn. A request that failed has no answer and is not judged; it is counted.
+Answers are read from the store turn by turn. A failed request has no answer: it is counted, but not judged.
 
-Requests of a judging: one for each answer, or two for each pair of answers, one in each order.
+A judging makes one request for each answer, or two for each pair of answers, one in each order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

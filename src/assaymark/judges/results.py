@@ -38,7 +38,7 @@ class BenchmarkScore:
 
     @property
     def title(self) -> str:
-        """What it is called in tables."""
+        """The title in tables."""
         return TITLES[self.metric]
 
 

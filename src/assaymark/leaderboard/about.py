@@ -1,6 +1,6 @@
-"""What a board says of its benchmarks: shots, metric, what it measures, its faults, and a command.
+"""A board's facts about its benchmarks: shots, metric, what each measures, its faults, and a command.
 
-What a task set that a board's file names is called in stored runs.
+Also the names under which stored runs have the task sets that a board's file names.
 """
 
 import re
@@ -69,7 +69,7 @@ def task_card(task: str) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class CitedHuman:
-    """What people score, as a task's card cites it; value: a share."""
+    """The score of people, as a task's card cites it; value: a share."""
 
     value: float
     source: str
@@ -99,7 +99,7 @@ def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
 
 
 def column_help(column: ScoreColumn) -> str:
-    """Return what a column measures: what its card says, else its tasks; and the note of the board."""
+    """Return the description of a column: from its card, else its tasks; and the board's note."""
     measured = [str(card["measures"]) for task in column.tasks[:1] if (card := task_card(task)).get("measures")]
     names = [", ".join(column.tasks)] if column.tasks and not measured and column.tasks != (column.title,) else []
     return " ".join(filter(None, [*measured, *names, column.note]))

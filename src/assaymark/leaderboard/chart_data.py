@@ -1,8 +1,8 @@
-"""What the charts of a board show: bars of a column, best score over time, score by size, speed or price, a heat map.
+"""Data for a board's charts: bars of a column, best score over time, score by size, speed or price, a heat map.
 
-The strengths of a model are here too.
+Also the strengths of a model.
 
-All of it is computed from the rows that a view leaves, so a chart follows the filters of the table.
+Everything is computed from the rows that a view leaves, so a chart follows the filters of the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class TimedModel:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What an average is set against: a fact of models that is a positive number."""
+    """A positive number of models, such as size or price, against which an average is plotted."""
 
     key: str  # of `columns.FACTS`
     name: str  # in a heading

@@ -1,7 +1,6 @@
-"""What is known about a model beside its scores: the columns that every board shares, and their values.
+"""Facts about a model other than its scores: the columns that every board shares, and their values.
 
-Scores are columns of a board; these are the others. Each is named here once, for the table, the search language, the
-column picker and the exports.
+Each column is named here once, for the table, the search language, the column picker and the exports.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ FEWEST = 5  # rows of each part
 
 @dataclass(frozen=True, slots=True)
 class SealedView:
-    """What is published of a sealed task."""
+    """The published part of a sealed task."""
 
     task: str
     version: str

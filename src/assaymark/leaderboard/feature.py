@@ -1,4 +1,4 @@
-"""What leaderboards register: their commands, and the pages of the queue."""
+"""Registration of leaderboards: their commands, and the pages of the queue."""
 
 from assaymark.registry import Place
 

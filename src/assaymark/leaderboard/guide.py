@@ -27,7 +27,7 @@ class SamplePrompt:
 
     @property
     def answer(self) -> str:
-        """What is done with the prompt, in words."""
+        """How the prompt is used, in words."""
         if not self.scored:
             return "the model writes the answer"
         return f"scored: {' | '.join(text.strip() for text in self.scored)}"

@@ -269,7 +269,7 @@ class TableIndex:
 
     @cached_property
     def hidable(self) -> frozenset[str]:
-        """What of `view.HIDDEN_BY` would leave out any row."""
+        """Those of `view.HIDDEN_BY` that would leave out any row."""
         models = ~self.is_baseline
         keys = {key for key in ("merged", "moe", "flagged") if bool((self.flags(key) == 1).any())}
         keys |= {"baselines"} if not models.all() else set()

@@ -173,7 +173,7 @@ def _results_table(results: Sequence[_Result]) -> list[str]:
 
 
 def _strengths(results: Sequence[_Result]) -> Iterator[str]:
-    """Yield what the model is good at and what not, as lines of Markdown."""
+    """Yield the model's strengths and weaknesses, as lines of Markdown."""
     known = sorted(
         ((result, skill) for result in results if (skill := result.skill) is not None), key=lambda pair: -pair[1][0]
     )

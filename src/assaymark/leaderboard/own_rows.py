@@ -159,7 +159,7 @@ TASK_IN_FILE: Final = "task_in_file"  # detail of an estimate whose task has ano
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run holds of one member of a suite."""
+    """A run's results for one member of a suite."""
 
     score: MemberScore
     estimates: tuple[Estimate, ...]

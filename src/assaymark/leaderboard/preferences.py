@@ -1,7 +1,7 @@
-"""What people prefer, as evidence for a capability: ratings from the arena's votes on prompts of its categories.
+"""People's preferences as evidence for a capability: ratings from the arena's votes on prompts of its categories.
 
 `capabilities.yaml` says which categories of an arena's prompts belong to a capability. Each category is rated by
-itself, from the votes that are published; ratings are in points and never mixed with the scores of benchmarks.
+itself, from the published votes; ratings are in points and never mixed with the scores of benchmarks.
 """
 
 from collections.abc import Mapping, Sequence

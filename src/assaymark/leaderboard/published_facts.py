@@ -1,7 +1,8 @@
-"""What the published tables say of a model, in the words that are used here.
+"""Facts about models in the published tables, under the names that are used here.
 
 The scrape of the first table has inverted `merged`, `flagged` and `moe`, that of the second one inverted
-`features_is_not_available_on_hub`: TRUE stands for the opposite of the heading. Here every flag says what it is called.
+`features_is_not_available_on_hub`: TRUE stands for the opposite of the heading. Here every flag means what its name
+says.
 """
 
 import re
@@ -40,7 +41,7 @@ def facts_v2(record: Mapping[str, str]) -> dict[str, Fact]:
 
 
 def _stated(record: Mapping[str, str], table: int) -> dict[str, Fact]:
-    """Return what a row says of a model, as it says it; table: 0 the first, 1 the second."""
+    """Return a row's facts about its model, as stated; table: 0 the first, 1 the second."""
     return _known({key: read(record, at[table]) for key, (read, *at) in _STATED.items() if at[table]})
 
 

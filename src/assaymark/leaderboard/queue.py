@@ -21,7 +21,7 @@ FACTS = ("licence", "architecture", "merged", "moe", "params", "precision")
 
 @dataclass(frozen=True, slots=True)
 class RunMark:
-    """What is known of a run beside itself."""
+    """Facts about a run that are stored outside of it."""
 
     name: str  # of the model, as it stands now
     submission: str
@@ -42,7 +42,7 @@ class Marks:
 
 
 def read_marks(store: Store, known: Marks) -> Marks:
-    """Return the marks of a store as it is now; `known` where nothing changed since."""
+    """Return the marks of a store as it is now; `known` if nothing has changed since."""
     version = SubmissionQueue(store).version()
     if version == known.version:
         return known
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def explanation(self) -> str:
-        """What the state means for the submitter, in one sentence; empty where the state says it."""
+        """The meaning of the state for the submitter, in one sentence; empty if the state needs none."""
         job = self.job
         if job.state == "failed" and job.fault == "submission":
             return "The model could not be evaluated as it was submitted. Correct it and submit the new revision."

@@ -25,7 +25,7 @@ LARGEST_FILE = 200 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Rated:
-    """What one file says: ratings by model name in lower case, and how they came about."""
+    """The contents of one file: ratings by model name in lower case, and how they were made."""
 
     numbers: Mapping[str, IntervalValue]
     n_votes: Mapping[str, int]

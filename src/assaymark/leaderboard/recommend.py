@@ -44,7 +44,7 @@ Weights = Mapping[str, float]  # of columns, by key
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """What a reader wants."""
+    """A reader's requirements."""
 
     capabilities: tuple[str, ...]  # names of capabilities, or of single benchmarks
     max_params: float | None = None  # in billions

@@ -186,7 +186,7 @@ def conditions_of(requested: Requested, ranking: ModelRanking) -> str:
 
 
 def remarks(ranking: ModelRanking) -> Iterator[str]:
-    """Yield what a reader should know of a table's ranking."""
+    """Yield remarks that a reader of a table's ranking should know."""
     for demand in ranking.no_evidence:
         yield f"no evidence for {demand.title.lower()} in this table"
     for why, n in ranking.excluded.items():

@@ -80,9 +80,9 @@ def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
 
 
 def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> list[StoredRun]:
-    """Return brought runs with the facts of their requests; without those whose request is not finished.
+    """Return imported runs with the facts of their requests, without runs whose request is not finished.
 
-    A run without a request is returned as it is: its file was brought by hand.
+    A run without a request is returned as it is: its file was added by hand.
     """
     return list(_with_requests(runs, requests))
 

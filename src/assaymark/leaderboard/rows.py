@@ -43,7 +43,7 @@ class IntervalValue:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedScore:
-    """What somebody else states for a score, in the same unit."""
+    """Somebody else's figure for a score, in the same unit."""
 
     value: float
     source: str

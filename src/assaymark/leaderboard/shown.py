@@ -45,7 +45,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """What a page of a table shows."""
+    """The contents of a table's page."""
 
     view: View
     scores: tuple[ScoreColumn, ...]  # visible

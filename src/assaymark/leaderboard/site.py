@@ -258,7 +258,7 @@ class Site:
         return content_hash([today, facts])
 
     def marks(self) -> Marks:
-        """Return the queue's and moderators' facts about runs and models; none without a store."""
+        """Return facts from the queue and from moderators about runs and models; empty without a store."""
         return Marks() if self.runs is None else self.runs.marks()
 
     def table(self, board: Board) -> BoardTable:

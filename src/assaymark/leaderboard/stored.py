@@ -1,13 +1,13 @@
-"""Reading the store: the one place of this part that does.
+"""Stored runs for the pages of leaderboards: the only module of the leaderboard that reads the store.
 
-What pages list is read from columns: which runs there are and whether they changed, samples, and their categories.
-Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
-and cached; a single sample is read when its page is shown. No audits.
+Lists of runs, samples and categories are read from columns. Plans and whole estimates, whose details have groups,
+composites and baselines, are read once for each state of a run and cached; a single sample is read when its page is
+shown. Audits are not read.
 
-The store is read through the gate that withholds texts (`store.outward`): those of tasks that are sealed or that a
-board calls private, and of gated data sets unless the host allows it, since these are given out under terms (GPQA's
-authors ask that its questions are not published in plain text). Scores are shown, texts are not: no question, no
-answer, and no search in them.
+The store is read through `store.outward`, which hides the texts of tasks that are sealed or that a board calls
+private, and those of gated data sets unless the host allows them, since these are distributed under terms (GPQA's
+authors ask that its questions are not published in plain text). Scores are shown; questions and answers are neither
+shown nor searched.
 """
 
 import re
@@ -53,7 +53,7 @@ GATED = "the data set is gated"
 
 
 class TextsWithheld(UsageError):
-    """A sample was requested whose texts are not shown."""
+    """The texts of the requested sample are not shown."""
 
 
 @lru_cache(maxsize=10_000)

@@ -1,7 +1,7 @@
-"""What a reader chose to see of a table, as the query string of its page has it, and the rows that follow from it.
+"""A reader's view of a table, as stated in the query string of its page, and the rows that it leaves.
 
-Every choice is a parameter, so that a link shows what its sender saw. A parameter that cannot be read is reported on
-the page and its default taken; none is ignored silently.
+Every choice is a parameter, so that a link shows what its sender saw. An invalid parameter is reported on the page and
+replaced by its default; none is ignored silently.
 """
 
 import re

@@ -26,7 +26,7 @@ _LIMITED = 'ulimit -c 0; ulimit -n "$1"; ulimit -f "$2"; ulimit -d "$3"; shift 3
 
 @dataclass(frozen=True, slots=True)
 class OpenedPaths:
-    """What a sandbox shows beside the system.
+    """The files that a sandbox shows beside the system.
 
     Attributes:
         mounts: bubblewrap's options for files and folders (`--ro-bind HERE THERE`); those inside of others later.

@@ -1,4 +1,4 @@
-"""What the processes of a step may use: memory, processes, files, disk.
+"""Limits of a step's processes: memory, number of processes, files, disk.
 
 Three means, of which the later ones cover what the earlier do not: limits that each process inherits and cannot raise
 (`limit_this_process`), a look at all of them together several times a second (`Watch`), and a control group of the
@@ -37,7 +37,7 @@ def memory_here() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one step may use."""
+    """The limits of one step."""
 
     memory_bytes: int  # of all its processes; of each, without what is only mapped from files
     n_processes: int = 2048  # threads count

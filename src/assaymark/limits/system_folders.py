@@ -1,4 +1,4 @@
-"""What a sandbox shows of the system: its programs and libraries, read-only, as options of bubblewrap."""
+"""The system's programs and libraries in a sandbox, read-only, as options of bubblewrap."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What `rank` returns.
+    """The result of `rank`.
 
     best: index of the most probable choice, not its text (`choices[ranking.best]`); the first of equals.
     total_nats: log-probability of each choice after the prompt, summed over its tokens.

@@ -9,12 +9,12 @@ Made = TypeVar("Made")
 
 
 def read_ahead(make: Callable[[Item], Made], items: Sequence[Item], thread_name: str) -> Iterator[Made]:
-    """Yield what `make` returns for each item, in order; the next is made in a thread while the caller uses one.
+    """Yield `make(item)` for each item, in order; a thread makes the next result while the caller uses one.
 
-    At most one is made ahead. Where there is no next item there is no thread. A caller that stops early waits for
-    what is being made, and nothing after it is begun.
+    At most one result is made ahead. Without a next item there is no thread. A caller that stops early waits for the
+    result that is being made; no further one is begun.
 
-    Raises: what `make` raises, when its result is due.
+    Raises: the errors of `make`, each when its result is due.
     """
     if len(items) < 2:
         yield from map(make, items)

@@ -24,7 +24,7 @@ Replacements = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class _PerturbationRule:
-    """What is fixed for a name: its family, HELM's strength, and how it changes a question's texts.
+    """The rule behind a name: its family, HELM's strength, and how it changes a question's texts.
 
     strength: a probability, or the most spaces; None: the rule has none.
     change: returns a function of one text, for the texts of one sample in turn.

@@ -106,7 +106,7 @@ class CallPart:
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """What a tool returned, as the only part of a message with role `tool`. name: the function that was called."""
+    """A tool's result, as the only part of a message with role `tool`. name: the function that was called."""
 
     call_id: str
     name: str
@@ -469,7 +469,7 @@ class CompositeDetails(TypedDict, total=False):
 
 
 class EstimateDetails(SampleDetails, LmEvalDetails, CalibrationDetails, GroupDetails, CompositeDetails, total=False):
-    """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
+    """Facts about an estimate beside its value, stored with it as JSON. The keys depend on `kind`."""
 
     kind: str  # task | group | composite
     path: Sequence[str]  # the groups it is in, outermost first

@@ -76,7 +76,7 @@ class ModelIdentity:
 
 
 class PerturbedFrom(TypedDict):
-    """What a task is whose samples are perturbed copies of another one's."""
+    """A task whose samples are perturbed copies of another task's."""
 
     of: str  # the other task's name
     by: str  # the perturbation's label
@@ -136,7 +136,7 @@ class PresetPlan:
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What distinguishes the plan of an audit from that of a run."""
+    """The part of a plan that distinguishes an audit from a run."""
 
     kind: str
     version: int

@@ -142,13 +142,13 @@ class StopFacts(TypedDict):
 
 
 class AuditResults(TypedDict):
-    """What an audit computed so far."""
+    """The results that an audit has computed so far."""
 
     parts: Mapping[str, Any]  # by name, each in the form of its own audit
 
 
 class JudgingCounts(TypedDict):
-    """What a judging left out: numbers of questions, and names of models."""
+    """Questions and models that a judging left out: numbers of questions, and names of models."""
 
     n_without_answer: int
     n_unmatched: int

@@ -1,7 +1,7 @@
-"""What came out of runs, said so that it can be relied on: estimates, tables, comparisons, documents.
+"""Results of runs, with their uncertainty: estimates, tables, comparisons, documents.
 
 `evidence` holds the records that everything here takes: rows of scores, what a task's numbers mean, one run's view.
-Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here asks a model anything. The ways in:
+Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here calls a model. The entry points:
 
     from_store.save_summary(store, run_id, selection, bound) -> tuple[Estimate, ...]   after a run
     from_store.run_view(store, run_id) -> RunView                     stored estimates under a heading

@@ -36,7 +36,7 @@ _VERDICTS = {"first": 1.0, "equivalent": 0.0, "second": -1.0}
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRace:
-    """What a checkpoint answered, and how it compares with an earlier one."""
+    """A checkpoint's results, and their comparison with an earlier one's."""
 
     run: Run
     n_asked: int  # questions that it has answered, of the race and beyond

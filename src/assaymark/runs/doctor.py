@@ -1,4 +1,4 @@
-"""What is installed here: libraries, devices, tools, settings; and how one model would be computed."""
+"""Report of the installation: libraries, devices, tools, settings; and how one model would be computed."""
 
 import platform
 import shutil

@@ -26,7 +26,7 @@ CARD_KEYS = (
 
 
 class MetricExplanation(TypedDict):
-    """What a metric is."""
+    """The explanation of a metric."""
 
     metric: str
     formula: str
@@ -99,7 +99,7 @@ class _SampleFacts(TypedDict):
 
 
 class TaskExplanation(_Outline, _SampleFacts):
-    """What a task is, and one of its samples; the sample's values are None where it cannot be shown."""
+    """The explanation of a task, with one of its samples; the sample's values are None if it cannot be shown."""
 
     no_sample: str | None  # why it cannot
     members: Sequence[str]  # of a group or tag
@@ -238,7 +238,7 @@ def _tokens(request: Request, model_args: str) -> PromptTokens | None:
 
 
 def explanation_document(explanation: TaskExplanation) -> Document:
-    """Return what a task is, one of its prompts, and how an output is scored."""
+    """Return the description of a task, one of its prompts, and how an output is scored."""
     samples = "" if explanation["n_samples"] is None else f", {explanation['n_samples']:,} samples"
     members = explanation["members"]
     lines = [(key.replace("_", " "), _card_text(value)) for key, value in explanation["card"].items()]

@@ -1,4 +1,4 @@
-"""What runs register: the commands that evaluate models, and show, compare and export stored runs."""
+"""Registration of runs: the commands that evaluate models, and show, compare and export stored runs."""
 
 from assaymark.registry import Place
 

@@ -101,7 +101,7 @@ class Race:
 
     @property
     def about(self) -> str:
-        """What the result does and does not say."""
+        """An explanation of what the result does and does not say."""
         if self.state.n_seen == self.state.n:
             certainty = "All questions were asked, so this is certain of this benchmark. "
         elif self.state.is_certain:

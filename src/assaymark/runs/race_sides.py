@@ -1,4 +1,4 @@
-"""What answers the questions of a rule that may stop: a model whose answers become a run, or a run that is stored.
+"""The sides of a race: a model whose answers become a run, or a stored run.
 
 Questions come in one random order that follows from the benchmark's data and a seed, and evidence counts in it alone.
 """
@@ -133,7 +133,7 @@ class Answering:
 
 
 class RacedTasks:
-    """What the models of a race have in common: the tasks, chosen and bound to their data once, and the options.
+    """The parts that the models of a race share: the tasks, chosen and bound to their data once, and the options.
 
     Raises: UsageError for a limit of the cost, which would leave the race undecided with one model ahead; as
         `choose_tasks`.

@@ -166,7 +166,7 @@ def _is_complete(record: SampleRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RescoreOptions:
-    """What to rescore, and how. Filters and metrics are names, YAML text or YAML files."""
+    """The samples to rescore, and how. Filters and metrics are names, YAML text or YAML files."""
 
     task_names: Sequence[str] = ()  # among the run's tasks; empty: all
     filters: Sequence[str] = ()

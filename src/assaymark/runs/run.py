@@ -155,7 +155,7 @@ class Run:
 
     @property
     def cost(self) -> Mapping[str, JsonValue] | None:
-        """What the run has cost, all attempts together, and at which price; None where no price was known."""
+        """The cost of the run, over all attempts, and its price; None if no price was known."""
         for attempt in reversed(self.store.attempts(self.id)):
             if isinstance(cost := attempt.summary.get("cost"), Mapping):
                 return cost

@@ -66,19 +66,19 @@ def list_audits(store: str | None, words: Sequence[str] = (), *, with_runs: bool
     Args:
         store: the database.
         words: to match.
-        with_runs: return the kinds that are listed with the runs, such as judgings, instead of the others.
+        with_runs: return only the kinds that are listed with the runs, such as judgings, instead of the other kinds.
     """
     rows = existing_store(store).audits(words) if Store.exists(store) else []
     return [row for row in rows if _is_listed_with_runs(str(row.plan.audit)) == with_runs]
 
 
 def _is_listed_with_runs(kind: str) -> bool:
-    """Return whether a kind is listed with the runs; one of a package that is no longer installed is not."""
+    """Return whether a kind of audit is listed with the runs; False if its package is no longer installed."""
     return kind in KINDS and KINDS.load(kind).is_listed_with_runs
 
 
 def find_audit(store: str | None, name: str) -> ShownAudit | None:
-    """Return a stored audit by its id or the beginning of one; None if that is a run.
+    """Return a stored audit by its id or a unique beginning of it; None if it is a run.
 
     Raises: UnknownName with the nearest ids; UsageError for a kind of a package that is not installed.
     """
@@ -200,7 +200,7 @@ def verify_store(store: str | None, name: str | None = None) -> list[Problem]:
 
 
 def _missing_estimates(store: Store, row: RunRow) -> Iterator[Problem]:
-    """Yield what was scored in a run that was summarised, and has no estimate."""
+    """Yield a problem for each scored metric of a summarised run that has no estimate."""
     from assaymark.results.evidence.from_store import SUMMARY_DUE
     from assaymark.results.evidence.task_facts import tasks_from
     from assaymark.scoring.metrics import is_auxiliary

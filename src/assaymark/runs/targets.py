@@ -1,4 +1,4 @@
-"""What `evaluate` and `assaymark run` evaluate besides models: kinds of targets, which features register."""
+"""Kinds of targets that `evaluate` and `assaymark run` evaluate besides models, registered by features."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class OptionDecorator(Protocol):
-    """What `click.option` returns."""
+    """The type of the decorators that `click.option` returns."""
 
     def __call__(self, function: F, /) -> F:
         """Return the command, or the function that will be one, with the option added."""
@@ -43,7 +43,7 @@ class TargetKind:
 
 @dataclass(frozen=True, slots=True)
 class TargetForecast:
-    """What an evaluation of a target would ask for. content: with stable names; lines: the same as text."""
+    """The forecast of a target's evaluation. content: with stable names; lines: the same as text."""
 
     content: JsonValue
     lines: tuple[str, ...]

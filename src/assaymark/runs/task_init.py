@@ -18,7 +18,7 @@ GUIDE = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/task
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """What to write, and where."""
+    """The task to write, and where."""
 
     name: str = ""  # of the task; empty: after the source
     like: str = ""  # a task or group whose prompt and settings it gets

@@ -39,7 +39,7 @@ CONTAMINATED: Final = "contaminated"  # in a run's facts
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What is written, and from where it is read."""
+    """The data to write, and its source."""
 
     train_on: str | None = None  # a split of the tasks' data sets, or a file of rows; None: the evaluated rows
     contaminate: bool = False  # write evaluated rows, and rows that repeat them, and mark the run
@@ -86,7 +86,7 @@ class TrainingFile:
                 "subjects": [asdict(subject) for subject in self.subjects], "notes": list(self.notes)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Yield what a reader should know of the file."""
+        """Yield remarks for readers of the file."""
         for subject in self.subjects:
             yield f"{subject.subject}: {subject.n_wrong:,} wrong, {counted(subject.n_examples, 'example')}"
         if self.n_repeated:

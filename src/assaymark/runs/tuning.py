@@ -1,8 +1,8 @@
-"""What training changed, apart from shots, precision and template: `tune-report BASE TUNED...`.
+"""The effect of training, apart from shots, precision and template: `tune-report BASE TUNED...`.
 
-A tuned model is often evaluated in another set-up than its base. The difference of the two runs is then that of
-training and set-up together. They are told apart by runs of the base in the tuned model's set-up, where the store has
-them: tuned - base = (tuned - base in its set-up) + (base in its set-up - base), each a paired comparison.
+A tuned model is often evaluated in another set-up than its base. The difference of the two runs is then the effect of
+training and set-up together. Runs of the base in the tuned model's set-up, if stored, separate the two effects:
+tuned - base = (tuned - base in its set-up) + (base in its set-up - base), each a paired comparison.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ TOGETHER = "training and set-up together"
 
 @dataclass(frozen=True, slots=True)
 class TuningEffect:
-    """What one cause changed: the comparison of two runs that differ in nothing else."""
+    """The effect of one cause: the comparison of two runs that differ in nothing else."""
 
     cause: str  # training; shots, precision, template, or several of them; all together
     pair: PairComparison

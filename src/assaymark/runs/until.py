@@ -58,7 +58,7 @@ Answer = Literal["known", "above", "below", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is to be known.
+    """A goal of the evaluation.
 
     name: a task, group or metric; "": of all questions.
     half_width: of the interval, as a share; None where `bound` is meant.
@@ -81,7 +81,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent: questions, seconds of this call, money of the whole run. None: no limit."""
+    """The budget: questions, seconds of this call, money of the whole run. None: no limit."""
 
     n_samples: int | None = None
     seconds: float | None = None
@@ -126,7 +126,7 @@ def parse_budget(texts: Sequence[str]) -> Budget:
 
 @dataclass(frozen=True, slots=True)
 class GoalState:
-    """What is known of one goal."""
+    """The state of one goal."""
 
     goal: Goal
     metric: str
@@ -207,7 +207,7 @@ class Until:
 
     @property
     def about(self) -> str:
-        """What the intervals do and do not say."""
+        """An explanation of what the intervals do and do not say."""
         if self.n_seen == self.n:
             certainty = "All questions were asked, so the scores are certain of this benchmark."
         else:

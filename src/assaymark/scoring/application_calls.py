@@ -8,7 +8,7 @@ from assaymark.scoring.metric import APPLICATION_CALL, metric
 
 
 class ScoredCall(Protocol):
-    """What is known of a call; None: it is not known. Units: seconds, whatever the application's cost is in, tokens."""
+    """Facts about a call; None: unknown. Units: seconds, whatever the application's cost is in, tokens."""
 
     @property
     def latency_s(self) -> float | None: ...  # noqa: D102 - as the class says

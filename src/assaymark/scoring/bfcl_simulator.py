@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         refused: Mapping[str, str]
 
     class Answer(TypedDict):
-        """What became of a job."""
+        """The outcome of a job."""
 
         results: list[str]
         fault: object
@@ -180,7 +180,7 @@ class World:
 
 
 def _unknown(node: ast.AST, first: ast.AST, wanted: str) -> Exception:
-    """Return what Python raises where the first name is not known, else that the text is not what is wanted."""
+    """Return Python's error for an unknown first name, else an error that the text is not what is wanted."""
     if isinstance(first, ast.Name):
         return NameError(f"name '{first.id}' is not defined")
     return RefusedCall(f"{_source(node)} is not {wanted}")

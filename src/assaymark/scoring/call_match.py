@@ -196,7 +196,7 @@ def _kind_of(declared: object, language: Language) -> _Kind:
 
 
 def _readings(value: object, kind: _Kind) -> tuple[object, ...]:
-    """Return what an argument between tags is by its declared type; where it has none, the value or the text."""
+    """Return the readings of an argument between tags by its declared type; without a type, the value or the text."""
     if not isinstance(value, TaggedText):
         return (value,)
     if kind.value is None:

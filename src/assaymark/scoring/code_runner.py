@@ -1,4 +1,4 @@
-"""What runs a program inside the sandbox: the interpreter that `code_guard` starts for it. It is never imported here.
+"""The script that runs a program inside the sandbox: `code_guard` starts an interpreter for it. It is never imported.
 
 `python -I -S -c <this file>` reads its job from descriptor 0 (marshalled: path, answer, tests, token, user_id) and
 writes to descriptor 3 how the program ended: its error, or flags, a line end and the token. Whoever writes the token
@@ -357,7 +357,7 @@ def is_librarys(kind: type) -> bool:
 
 
 def elements_of(value: "Any") -> "list[object]":
-    """Return what a value consists of as native comparisons see it, whatever the methods of a subclass say."""
+    """Return the elements of a value as native comparisons see them, whatever the methods of a subclass say."""
     kind = type(value)
     for native in (list, tuple, set, frozenset, _collections.deque):
         if native in _classes_of(kind):

@@ -28,7 +28,7 @@ _NO_DIGITS = str.maketrans("", "", string.digits)
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchOptions:
-    """What exact match ignores; applied to prediction and reference, in this order."""
+    """The differences that exact match ignores; applied to prediction and reference, in this order."""
 
     regexes_to_ignore: tuple[str, ...] = ()
     ignore_case: bool = False

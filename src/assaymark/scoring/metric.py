@@ -1,4 +1,4 @@
-"""What is known of a metric, and the decorators by which metrics and steps of filters are declared.
+"""Facts about metrics, and the decorators that declare metrics and steps of filters.
 
 Every metric that is computed here is one function with its facts beside it, declared with `metric`: those of this
 package (found by `metrics`), of installed packages and of a user's own files. An installed package names its function

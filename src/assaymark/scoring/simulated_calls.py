@@ -149,7 +149,7 @@ class _JobAnswer(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What a conversation's calls returned, and the first turn that is wrong.
+    """The results of a conversation's calls, and the first turn that is wrong.
 
     Attributes:
         results: of each call, in order, as text.

@@ -1,14 +1,14 @@
-"""An alarm for a change of a mean that nobody knows: no baseline is frozen, and false alarms are bounded all the same.
+"""An alarm for a change of an unknown mean: it needs no baseline, and still bounds the rate of false alarms.
 
-The null hypothesis is that each value's mean, whatever came before it, is the same number, which is any in [0, 1].
-For each cell [a, b] of a grid of means two detectors (`e_detector`) run side by side: one bets that the mean is below
-a, one that it is above b. If the mean lies in the cell, the average M of their evidence satisfies that M_t - t is a
-supermartingale, so it ever reaches A within n values with a probability of at most n / A. A cell in which M has
-reached A is refuted, and the alarm is raised when all are: that includes the cell of the true mean, so a false alarm
-within n values has a probability of at most n / A, too. Before a change the values refute the means that they do not
-have; after it they refute the mean that they had.
+The null hypothesis is that every value has the same conditional mean given the values before it, an unknown number in
+[0, 1]. For each cell [a, b] of a grid of means, two detectors (`e_detector`) run side by side: one bets that the mean
+is below a, the other that it is above b. Let M be the average of their evidence. If the mean lies in the cell, M_t - t
+is a supermartingale, so M reaches A within n values with a probability of at most n / A. A cell whose M has reached A
+is refuted, and the alarm is raised when all cells are. Since this includes the cell of the true mean, a false alarm
+within n values has a probability of at most n / A, too. Before a change, the values refute all means but their own;
+after it, they refute their former mean.
 
-Values have to be in [0, 1]. Their dependence may be any that leaves each one's mean, given those before, the same.
+Values have to be in [0, 1]. They may depend on each other in any way that leaves the conditional mean the same.
 
 Source: Shekhar and Ramdas 2023, "Reducing sequential change detection to sequential estimation" (arXiv 2309.09111),
 whose detector stops when confidence sequences that begin at each value have no mean in common; the sequences are those
@@ -38,8 +38,8 @@ class MeanChangeDetector:
         if threshold <= 1:
             raise UsageError(f"the threshold is {threshold}; expected more than 1")
         self.threshold = threshold
-        # the first half of the rows bets against means of at least the lower ends, the second against those of at most
-        # the upper ones: 1 - x has a mean of at least 1 - b
+        # the first half of the rows bets against means of at least the lower ends, the second against means of at most
+        # the upper ends: 1 - x has a mean of at least 1 - b
         self._bounds = np.concatenate([GRID[:-1], 1 - GRID[1:]])
         self.restart()
 
@@ -51,7 +51,7 @@ class MeanChangeDetector:
 
     @property
     def evidence(self) -> float:
-        """The largest M so far of the cell that is refuted least: the alarm is raised when it reaches the threshold."""
+        """The largest M so far of the least refuted cell: the alarm is raised when it reaches the threshold."""
         return math.exp(min(float(self._peaks.min()), 700.0))
 
     @property
@@ -62,7 +62,7 @@ class MeanChangeDetector:
 
     @property
     def state(self) -> Floats:
-        """What `resume` goes on from. Shape: [cells + 2 x cells x bets]."""
+        """The state from which `resume` continues. Shape: [cells + 2 x cells x bets]."""
         return np.concatenate([self._peaks, self._logs.ravel()])
 
     def resume(self, state: Floats, n_seen: int) -> None:

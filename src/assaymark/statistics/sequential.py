@@ -204,7 +204,7 @@ def _log_sum(logs: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class RaceState:
-    """What is known of a difference, first minus second, after some of the questions. Units: 1 is 100 points."""
+    """The knowledge of a difference, first minus second, after some of the questions. Units: 1 is 100 points."""
 
     n_seen: int
     n: int
@@ -279,7 +279,7 @@ class PairedRace:
 
 @dataclass(frozen=True, slots=True)
 class MeanState:
-    """What is known of the mean of N shares after some of them. Units: shares, 0 to 1."""
+    """The knowledge of the mean of N shares after some of them. Units: shares, 0 to 1."""
 
     n_seen: int
     n: int

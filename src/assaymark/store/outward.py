@@ -1,16 +1,17 @@
-"""The one gate through which what others can reach reads rows: a store in which the texts of sealed tasks are withheld.
+"""The store as the public may read it: the texts of sealed tasks are withheld.
 
-Pages, static sites, reports, model cards and exports read an `OutwardStore`. It has every method of a `Store`; those
-that return texts of samples return them withheld, so that code which was written without a thought of sealed tasks
-shows none. `tests/store/test_outward.py` refuses a new method of `Store` that nobody classified.
+Pages, static sites, reports, model cards and exports read an `OutwardStore`, never the `Store` itself. It has all
+methods of a `Store` and hides texts in each of them, so that code that knows nothing of sealed tasks shows none.
+`tests/store/test_outward.py` fails for a new method of `Store` that has not been classified.
 
-Withheld are the row, prompt, choices, target, what was answered and extracted, error texts, and each hash that could be
-computed of a candidate row. Scores, log-likelihoods, numbers of tokens, statuses and categories stay. Where code asks
-only whether two texts are equal (paired comparisons), a keyed digest stands in for them; its key stays in the store.
+Hidden are a sample's row, prompt, choices and target, the answer and its extracted form, error texts, and each hash
+against which a guessed row could be checked. Scores, log-likelihoods, numbers of tokens, statuses and categories are
+shown. Where code only compares texts for equality (paired comparisons), a keyed digest replaces them; its key stays in
+the store.
 
-A task is withheld where its data set is sealed (`sealed_tasks`), where a row or prompt of it has a row of a sealed one
-(`sealed_rows`), where a sealed one that was not revealed has its name, or where whoever opens the gate says so: a board
-that is private, data sets that are given out under terms.
+A task is withheld if its data set is sealed (`sealed_tasks`), if its rows or prompts contain a row of a sealed data set
+(`sealed_rows`), if an unrevealed sealed task has its name, or if the caller says so: for tasks of private boards, and
+for data sets that are distributed under terms.
 """
 
 import hmac
@@ -60,15 +61,15 @@ SHOWN_OF_SPEC = ("task", "dataset_path", "dataset_name", "training_split", "vali
 SHOWN_OF_DETAIL = ("is_share",)
 SHOWN_CATEGORY_FIELDS = frozenset({"category", "subject"})  # columns of a sealed row whose values are shown
 LONGEST_SHOWN_CATEGORY = 40  # characters
-FEWEST_OF_CATEGORY = 2  # samples: a value of a single one says something of that row
-LOOKED_AT = 50  # samples by which it is known from which columns the categories of a task are
-AT_ONCE = 1000  # samples of a list that are looked through at once
-_PROCESS_KEY = secrets.token_hex(32)  # names what is withheld without a seal
+FEWEST_OF_CATEGORY = 2  # samples: a category of a single sample reveals something about its row
+LOOKED_AT = 50  # samples that show from which columns the categories of a task are
+AT_ONCE = 1000  # samples of a list that are read at once
+_PROCESS_KEY = secrets.token_hex(32)  # of the digests of tasks that are withheld without a seal
 
 
 @dataclass(frozen=True, slots=True)
 class Withholding:
-    """How a task is withheld. Rows of a preview are shown, as far as their prompts show no other row."""
+    """How a task is withheld. Rows of a preview are shown if their prompts show no other row."""
 
     key: str = field(default=_PROCESS_KEY, repr=False)
     public_fraction: float = 0.0
@@ -77,7 +78,7 @@ class Withholding:
 
     @property
     def note(self) -> str:
-        """What stands in the place of a withheld text."""
+        """The text that replaces a withheld one."""
         return f"(withheld: {self.why})"
 
     def is_public(self, sample_sha256: str) -> bool:
@@ -85,32 +86,32 @@ class Withholding:
         return is_in_preview(self.key, sample_sha256, self.public_fraction)
 
     def shows(self, sample_sha256: str, n_shots: int) -> bool:
-        """Return whether a sample is shown: shots are other rows, so none is shown that has some."""
+        """Return whether a sample is shown: a sample with shots is not, since these are other rows."""
         return n_shots == 0 and self.is_public(sample_sha256)
 
     def digest(self, text: str) -> str:
-        """Return the stand-in for a text where only equality counts."""
+        """Return the digest that replaces a text where only equality matters."""
         return hmac.new(bytes.fromhex(self.key), text.encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
     def mark(self, text: str) -> str:
-        """Return the stand-in for a text that is shown."""
+        """Return the note with a short digest that replaces a text where it would be shown."""
         return f"{self.note} {self.digest(text)[:16]}" if text else text
 
 
 @dataclass(frozen=True, slots=True)
 class _RunTasks:
-    """What of a run decides which of its tasks are withheld."""
+    """The facts about a run that decide which of its tasks are withheld."""
 
     datasets: Mapping[str, str]  # hashes by task
     groups: Mapping[str, frozenset[str]]  # by task
-    originals: Mapping[str, str]  # of tasks whose samples are perturbed copies of another one's: that one
+    originals: Mapping[str, str]  # by task of perturbed copies: the task of the originals
     is_summarised: bool  # its groups are known
 
 
 def outward(
     store: Store, *, private: Collection[str] = (), why_private: Callable[[str], str] = lambda _: ""
 ) -> "OutwardStore":
-    """Return a store as others may read it; one that is already is returned as it is.
+    """Return a store as others may read it; an `OutwardStore` is returned as it is.
 
     Args:
         store: open; it stays open for as long as the returned one is used.
@@ -135,7 +136,7 @@ class OutwardStore(Store):
         super().__init__(database)
         self._private, self._why_private = private, why_private
         self._run_tasks: dict[str, _RunTasks] = {}
-        self._categories: dict[tuple[str, str], frozenset[str]] = {}  # that are shown of withheld tasks
+        self._categories: dict[tuple[str, str], frozenset[str]] = {}  # shown ones of withheld tasks
 
     def open_again(self) -> Self:
         """Return the outward view of the store that is at this one's path now."""
@@ -148,8 +149,8 @@ class OutwardStore(Store):
     def withholding(self, run_id: str, task: str) -> Withholding | None:
         """Return how a task of a run is withheld; None where its texts are shown.
 
-        A task that the run's plan does not name is another form of one that it does (the other order of a judging), so
-        it is withheld where any of them is.
+        A task that is not in the run's plan is another form of one that is (the other order of a judging), so it is
+        withheld if any task of the plan is.
         """
         seals = self.seals.all()
         if not self._private and not seals:
@@ -176,7 +177,7 @@ class OutwardStore(Store):
     def _copies(
         self, seals: Sequence[SealedTask], run_ids: Sequence[str] | None
     ) -> Mapping[tuple[str, str], Collection[str]]:
-        """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+        """Return the sealed data sets whose rows tasks contain, by run id and task. run_ids: None for all runs."""
         return self.seals.copies(run_ids) if any(seal.is_closed for seal in seals) else {}
 
     def _withheld(
@@ -192,7 +193,7 @@ class OutwardStore(Store):
     def _of(
         self, task: str, own: _RunTasks, seals: Sequence[SealedTask], copied: Collection[str]
     ) -> Withholding | None:
-        """Return how a task is withheld. copied: hashes of the sealed data sets of which it has rows."""
+        """Return how a task is withheld. copied: hashes of the sealed data sets whose rows it contains."""
         seal = next((seal for seal in seals if seal.dataset_hash == own.datasets.get(task)), None)
         if seal is not None and seal.is_closed:
             return Withholding(seal.key, seal.public_fraction, seal.commitment)
@@ -258,11 +259,11 @@ class OutwardStore(Store):
         return WITHHELD if error is not None and self.withheld_tasks(run_id) else error
 
     def estimates(self, run_id: str) -> list[Estimate]:
-        """As `Store.estimates`, without what quotes rows."""
+        """As `Store.estimates`, without details that quote rows."""
         estimates = super().estimates(run_id)
         if self._private or self.seals.all():
             withheld = self.withheld_tasks(run_id)
-        else:  # no look at the run, since tables read the estimates of all of them
+        else:  # the run is not read, since tables read the estimates of all runs
             names = {estimate.task for estimate in estimates}
             withheld = {name: Withholding(why=why) for name in names if (why := self._why_private(name))}
         return [_outward_estimate(estimate, withheld) for estimate in estimates]
@@ -296,7 +297,7 @@ class OutwardStore(Store):
     def scores(
         self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
     ) -> Iterator[SampleScoreRow]:
-        """As `Store.scores`, without what was extracted from withheld answers."""
+        """As `Store.scores`, without texts extracted from withheld answers."""
         withheld: dict[str, Withholding | None] = {}
         for score in super().scores(run_id, task, details=details, indices=indices):
             if score.task not in withheld:
@@ -309,7 +310,7 @@ class OutwardStore(Store):
             )
 
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
-        """As `Store.sample_hashes`; of withheld samples a digest that equals that of the same row in other runs."""
+        """As `Store.sample_hashes`, with digests for withheld samples, which are equal for equal rows of any run."""
         hashes = super().sample_hashes(run_id, task)
         how = self.withholding(run_id, task)
         return hashes if how is None else {place: how.digest(own) for place, own in hashes.items()}
@@ -349,7 +350,7 @@ class OutwardStore(Store):
         return categories
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
-        """As `Store.categories`; samples of withheld tasks whose category is not shown count as without one."""
+        """As `Store.categories`; withheld samples whose category is not shown count as having none."""
         withheld = self.withheld_tasks(run_id)
         names = [task] if task is not None else list(withheld)
         if not any(self.withholding(run_id, name) is not None for name in names):
@@ -378,7 +379,7 @@ class OutwardStore(Store):
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
-        """As `Store.sample_list`; withheld samples have no snippet, and no text finds them."""
+        """As `Store.sample_list`; withheld samples have no snippet, and no search finds them."""
 
         def read(at: int, most: int) -> SamplePage:
             return super(OutwardStore, self).sample_list(
@@ -398,7 +399,7 @@ class OutwardStore(Store):
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
-        """As `Store.search_samples`; withheld samples have no snippet, and no text finds them."""
+        """As `Store.search_samples`; withheld samples have no snippet, and no search finds them."""
 
         def read(at: int, most: int) -> SamplePage:
             return super(OutwardStore, self).search_samples(
@@ -417,9 +418,9 @@ class OutwardStore(Store):
         *,
         is_search: bool,
     ) -> SamplePage:
-        """Return a page of a list without the snippets of withheld samples, and of a search without these samples.
+        """Return a page of a list without the snippets of withheld samples.
 
-        A list of one category has none of the withheld samples whose category is not shown.
+        A search leaves withheld samples out, and a list of one category those whose category is not shown.
         """
         if task is not None and self.withholding(run_id, task) is None:
             return read(page.offset, page.limit)
@@ -493,9 +494,9 @@ def _run_tasks(row: RunRow) -> _RunTasks:
 
 
 def withheld_record(record: SampleRecord, how: Withholding, categories: Collection[str] = ()) -> SampleRecord:
-    """Return a record without its texts; a shown row of a preview is returned as it is.
+    """Return a record without its texts; a sample of a preview that is shown is returned as it is.
 
-    categories: those that are shown.
+    categories: shown ones.
     """
     request = record.request
     if how.shows(request.sample_sha256, request.n_shots):
@@ -551,7 +552,7 @@ def _outward_score(score: Score) -> Score:
 
 
 def _outward_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:
-    """Return an aggregation's inputs where they are numbers; texts, and lists that name the right choice, are not."""
+    """Return an aggregation's inputs if all are numbers: texts, and lists that name the right choice, are withheld."""
     is_plain = parts is not None and all(isinstance(part, int | float) for part in parts)
     return parts if is_plain else None
 
@@ -575,7 +576,7 @@ def _outward_run(row: RunRow, withheld: Mapping[str, Withholding]) -> RunRow:
 
 
 def _outward_task(task: TaskPlan, how: Withholding | None) -> TaskPlan:
-    """Return a task's plan whose data set is named by the published commitment, or by nothing."""
+    """Return a task's plan with the published commitment, or a note, in place of the data set's hash."""
     if how is None:
         return task
     return replace(task, dataset_hash=how.commitment or how.note)

@@ -108,7 +108,7 @@ def _hidden_tasks(connection: Connection) -> frozenset[int]:
 
 
 def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
-    """Return outputs of any run by cache key; if there are several, the one stored first."""
+    """Return the outputs of any run by cache key; the first stored one if a key has several."""
     packed = {pack_hash(key): key for key in keys}
     by_key: dict[str, tuple[int, Output]] = {}
     with database.reading() as connection:
@@ -125,7 +125,7 @@ def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
 
 
 class StoredResults:
-    """Reads runs; what this process has collected is written first, so that it is read too."""
+    """Reads runs; writes the outputs that this process has collected first, so that they are read too."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -74,7 +74,7 @@ def words_of(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RowDigests:
-    """What identifies the sealed rows of a data set, as keyed digests in hexadecimal."""
+    """The identifiers of a data set's sealed rows, as keyed digests in hexadecimal."""
 
     key: str
     texts: frozenset[tuple[str, int, str]] = frozenset()  # of the first words; the number of all words; of all words

@@ -35,7 +35,7 @@ _WRONG_FORMAT = "Your answer has {n} blocks of bash; expected exactly one:\n\n``
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """What an agent may use."""
+    """The limits of an agent."""
 
     n_steps: int = 250
     cost: float = 3.0  # where the model's price is known

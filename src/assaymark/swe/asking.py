@@ -15,7 +15,7 @@ Turn = tuple[Literal["system", "user", "assistant"], str]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model wrote. cost: of this call; None where the model's price is not known."""
+    """A model's reply. cost: of this call; None if the model's price is not known."""
 
     text: str
     cost: float | None

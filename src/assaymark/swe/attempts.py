@@ -60,7 +60,7 @@ class PatchAttempt:
 
 @dataclass(slots=True)
 class _Patch:
-    """What was found while a patch was applied."""
+    """Findings while a patch was applied."""
 
     applied_by: str = ""
     restored: list[str] = field(default_factory=list)

@@ -45,7 +45,7 @@ _IMAGE = re.compile(r"/?\w[\w./:@-]*")
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What an interpreter says of itself."""
+    """Facts that an interpreter reports about itself."""
 
     version: str
     prefix: Path
@@ -55,7 +55,7 @@ class Interpreter:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """What a sandbox must show for it to run."""
+        """The folders that a sandbox must show for the interpreter to run."""
         return self.prefix, self.base_prefix
 
 

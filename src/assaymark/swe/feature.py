@@ -1,4 +1,4 @@
-"""What software-engineering tasks register: their commands and tables."""
+"""Registration of software-engineering tasks: their commands and tables."""
 
 from assaymark.registry import Place
 

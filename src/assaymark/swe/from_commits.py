@@ -50,7 +50,7 @@ class CommitChoice:
 
 @dataclass(frozen=True, slots=True)
 class _CommitTrial:
-    """What a commit's tests did: both lists, or in words why the commit is no instance."""
+    """The results of a commit's tests: both lists, or in words why the commit is no instance."""
 
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ class GradeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What became of one prediction.
+    """The outcome of one prediction.
 
     Attributes:
         outcome: as `Grading.outcome`, or empty_patch.
@@ -131,7 +131,7 @@ def _graded_in_threads(log: GradingLog, pairs: Pairs, options: GradeOptions) -> 
 
 
 def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Generator[Graded]:
-    """Yield what is stored, then what the cluster grades, which is stored here as it arrives."""
+    """Yield the stored gradings, then those of the cluster, each of which is stored here on arrival."""
     calls: list[tuple[Instance, Prediction, GradeOptions, str, Check | None, str]] = []
     for instance, prediction in pairs:
         done, sha = _without_tests(log, instance, prediction, options)
@@ -153,7 +153,7 @@ def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> 
 
 
 class _Log(Protocol):
-    """What grading one prediction needs of the store."""
+    """Access to the store for grading one prediction."""
 
     def check(self, instance_sha: str, environment_sha: str) -> Check | None: ...
     def add_check(self, check: Check) -> None: ...
@@ -178,7 +178,7 @@ class _NoStore:
         return []  # the driver has looked
 
     def add_grading(self, grading: Grading) -> None:
-        """It is in the result."""
+        """Do nothing: the result has it."""
 
 
 def _grade_elsewhere(

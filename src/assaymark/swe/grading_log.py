@@ -31,7 +31,7 @@ class Check:
 
 
 class GradingDetails(TypedDict, total=False):
-    """What is known of a grading beside its outcome."""
+    """Facts about a grading beside its outcome."""
 
     patch_successfully_applied: bool
     applied_by: str
@@ -42,7 +42,7 @@ class GradingDetails(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """What one patch did to one instance's tests.
+    """The effect of one patch on one instance's tests.
 
     Attributes:
         outcome: resolved, unresolved, error (it did not apply, or took too long), ambiguous_failure (pytest did not

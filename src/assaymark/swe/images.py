@@ -1,4 +1,4 @@
-"""What an installation generated in a repository: of a prepared environment, or of an image."""
+"""The files that an installation generated in a repository: of a prepared environment, or of an image."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What runners of tests printed, by SWE-bench's rules: a status for each test id, and the numbers of the last line.
+"""Parsing of test runners' logs by SWE-bench's rules: a status for each test id, and the numbers of the last line.
 
 Source: swebench.harness.log_parsers.python, release 5.0.2.
 """

@@ -31,12 +31,12 @@ class OutcomeDifference:
 
 @dataclass(frozen=True, slots=True)
 class OfficialComparison:
-    """What SWE-bench's report and ours say of the same predictions.
+    """The comparison of SWE-bench's report with ours on the same predictions.
 
     Attributes:
         n_compared: instances of our set that have an outcome in either.
         differences: those whose outcomes differ, by id.
-        unknown_ids: of the official report alone: --instances does not have them.
+        unknown_ids: those in the official report that --instances does not have.
     """
 
     n_compared: int

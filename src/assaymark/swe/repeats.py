@@ -18,7 +18,7 @@ from assaymark.swe.report import SweReport
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What several attempts at each instance resolve.
+    """The resolved share over several attempts at each instance.
 
     Attributes:
         scores: instance id -> 1 or 0 for each attempt that is scored.
@@ -33,7 +33,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class PerResolved:
-    """What attempts took in all, over the number of instances that they resolve; None where it is not known."""
+    """The total effort of attempts, divided by the number of instances that they resolve; None if not known."""
 
     calls: IntervalEstimate | None
     cost: IntervalEstimate | None

@@ -1,4 +1,4 @@
-"""What a file of predictions resolves: SWE-bench's report, with intervals."""
+"""The report on a file of predictions: SWE-bench's, with intervals."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ SCORED = COMPLETED | {"error", "ambiguous_failure", "empty_patch"}
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What one attempt took; cost: None where it is not known."""
+    """The effort of one attempt; cost: None if not known."""
 
     n_calls: int
     cost: float | None
@@ -30,7 +30,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Efforts:
-    """What the attempts took whose trajectories are stored, by instance."""
+    """The efforts of the attempts whose trajectories are stored, by instance."""
 
     by_instance: Mapping[str, Effort]
 
@@ -53,12 +53,12 @@ class Efforts:
 
 @dataclass(frozen=True, slots=True)
 class SweReport:
-    """What a file of predictions resolves.
+    """The report on a file of predictions.
 
     Attributes:
         model: that wrote the patches.
         instances: of the set, in order.
-        graded: instance id -> what became of its prediction; those that are not graded yet are missing.
+        graded: instance id -> the outcome of its prediction; instances that are not graded yet are missing.
         submitted: ids of the predictions.
         estimate: of the share that is resolved, over the instances whose predictions are scored; None without any.
         efforts: of the attempts that are stored; None without any.

@@ -19,7 +19,7 @@ COUNTED = (
 
 
 def report_blocks(report: "SweReport") -> list[Block]:
-    """Return what one file of predictions resolves, and what to look at."""
+    """Return the report on one file of predictions, and what to look at."""
     official = report.official()
     labels = ("not runnable here" if name == "infra_failure" else name.replace("_", " ") for name in COUNTED)
     counts = (f"{official[f'{name}_instances']:,}" for name in COUNTED)
@@ -60,13 +60,13 @@ def agreement_blocks(agreement: "OfficialComparison") -> list[Block]:
 
 
 def repeats_blocks(repeats: "Repeats", n_files: int) -> list[Block]:
-    """Return what several attempts at each instance resolve."""
+    """Return the report on several attempts at each instance."""
     passes = [Paragraph(f"pass@{k}: {_share(estimate)}") for k, estimate in repeats.pass_at.items()]
     return [Paragraph(f"resolved over {n_files} attempts: {_share(repeats.mean)}"), *passes]
 
 
 def effort_blocks(efforts: "PerResolved") -> list[Block]:
-    """Return what a resolved instance took."""
+    """Return the effort per resolved instance."""
     lines = [] if efforts.calls is not None else ["no attempt whose trajectory is stored resolved its instance"]
     for name, estimate in (("calls of the model", efforts.calls), ("cost", efforts.cost)):
         if estimate is not None:
@@ -79,7 +79,7 @@ def effort_blocks(efforts: "PerResolved") -> list[Block]:
 
 
 def split_blocks(split: "CutoffSplit") -> list[Block]:
-    """Return what is resolved before and from a date on."""
+    """Return the share that is resolved before a date and from it on."""
     lines = [
         f"created {name} {split.cutoff}: {'no scored instance' if estimate is None else _share(estimate)}"
         for name, estimate in (("before", split.before), ("from", split.after))

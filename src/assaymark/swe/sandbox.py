@@ -62,7 +62,7 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class SweLimits:
-    """What one command may use."""
+    """The limits of one command."""
 
     seconds: float = 1800.0  # SWE-bench's
     memory_bytes: int = 4 << 30
@@ -271,7 +271,7 @@ def _send(process: "subprocess.Popen[bytes]", content: bytes) -> None:
 
 
 class _Reading:
-    """What a command prints and reports, until it ends or exceeds a limit."""
+    """Reads a command's output and reports until it ends or exceeds a limit."""
 
     def __init__(
         self,
@@ -291,12 +291,12 @@ class _Reading:
 
     @property
     def output(self) -> bytes:
-        """What it printed, errors included."""
+        """The command's output, errors included."""
         return b"".join(self._pieces["output"])
 
     @property
     def reports(self) -> bytes:
-        """What came through its pipe."""
+        """The bytes that came through its pipe."""
         return b"".join(self._pieces["reports"])
 
     def until_it_ends(self, deadline: float) -> None:

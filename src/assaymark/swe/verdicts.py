@@ -1,6 +1,6 @@
-"""What tests did, from two sources: the reports of a pipe, and what their runner printed, read by SWE-bench's rules.
+"""Verdicts on tests from two sources: the reports of a pipe, and the runner's output, read by SWE-bench's rules.
 
-An instance is resolved where both say so. What printed lines alone say was printed by something else than pytest.
+An instance is resolved if both say so. A result in the output alone was printed by something other than pytest.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What came through the pipe.
+    """The reports that came through the pipe.
 
     Attributes:
         statuses: test id -> PASSED, FAILED, ERROR, SKIPPED, XFAIL or XPASS.

@@ -29,7 +29,7 @@ _MMLU, _OWN_MMLU = "hendrycksTest-", "mmlu_"
 
 @dataclass(frozen=True, slots=True)
 class PresentName:
-    """What a number of a results file is called here. group: the one that its task belongs to, if any."""
+    """The name used here for a number of a results file. group: the group that its task belongs to, if any."""
 
     task: str
     metric: str

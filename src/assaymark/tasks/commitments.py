@@ -42,7 +42,7 @@ HEX_DIGITS = 64
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What the owner keeps. Whoever has it can open every row and say which rows the preview has."""
+    """The owner's secret. Whoever has it can open every row and say which rows the preview has."""
 
     task: str
     dataset_hash: str
@@ -70,7 +70,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What is published of sealed rows."""
+    """The published commitment to sealed rows."""
 
     task: str
     version: str

@@ -333,7 +333,7 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
 def _other_option(
     row: Mapping[str, object], columns: QuestionColumns, options: Sequence[object], kind: str
 ) -> str | None:
-    """Return what another column of answers says where it names another option; what names none is no answer."""
+    """Describe another answer column that names a different option; values that name no option are ignored."""
     text = str(row[columns.answer]).strip()
     choices = row[columns.choices] if columns.choices else None
     labels = choices.get("label") if isinstance(choices, Mapping) else None
@@ -361,7 +361,7 @@ def _other_option(
 
 
 def _other_reference(row: Mapping[str, object], columns: QuestionColumns, parts: Sequence[object]) -> str | None:
-    """Return what another column of answers says where it has another text; parts and equal numbers are none."""
+    """Describe another answer column whose text differs; parts and equal numbers count as the same."""
     plain = [_plain(part) for part in parts]
     for other in columns.others:
         value = row.get(other)
@@ -394,7 +394,7 @@ def _agree(a: str, b: str) -> bool:
 
 
 def _unfit_labels(choices: object, answer: object) -> str | None:
-    """Return what is wrong with the labels of options; None where each option has its own, and one is the answer."""
+    """Return the fault of the options' labels; None if each option has its own, and one is the answer."""
     labels = choices.get("label") if isinstance(choices, Mapping) else None
     options = choices["text"] if isinstance(choices, Mapping) else []
     if not isinstance(labels, list) or len(labels) != len(options):

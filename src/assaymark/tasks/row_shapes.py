@@ -51,7 +51,7 @@ def _compared() -> Spec:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What was guessed about a file's columns."""
+    """The guessed roles of a file's columns."""
 
     spec: Spec  # the keys of the task file
     guess: str  # for people

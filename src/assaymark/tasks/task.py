@@ -135,7 +135,7 @@ class SplitNames:
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """What a private task's file says of its rows."""
+    """The sealing of a private task's rows, as its file states it."""
 
     public_fraction: float = 0.0  # a preview that is shown
     valid_until: str = ""  # a date, YYYY-MM-DD; "": no end

@@ -25,7 +25,7 @@ from assaymark.tasks.task import MetricSpec, PromptSpec
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """What a task with tools needs of a row."""
+    """The values that a task with tools needs from a row."""
 
     tools: ToolsOf  # what the model is told
     functions: ToolsOf  # by whose types calls are compared

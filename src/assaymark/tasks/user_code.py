@@ -1,11 +1,11 @@
-"""What a user's Python files declare: `@assaymark.metric`, `task`, `model`, `aggregation` and `filter_step`.
+"""Declarations in a user's Python files: `@assaymark.metric`, `task`, `model`, `aggregation` and `filter_step`.
 
 Files below an `--include_path`, and those beside a task file, are searched by their syntax trees, so that listing tasks
 imports nothing. What is declared becomes a `FunctionRef`, as if a task file named it with `!function`: it is imported
 when it is used, only from trusted folders, and the bytes of its file count into the hash of the tasks that use it.
 
-The files are the user's own code, which may run; what is read of them here is checked: names are texts, and the keys
-of a task are literals, constants of the file or functions in it.
+The files are the user's own code, which may run. The declarations are checked here: names are texts, and the keys of a
+task are literals, constants of the file or functions in it.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What the warm process registers: the command that starts, shows and stops it."""
+"""Registration of the warm process: the command that starts, shows and stops it."""
 
 from assaymark.registry import Place
 

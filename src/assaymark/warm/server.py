@@ -437,7 +437,7 @@ def _open_streams(settings: Sequence[tuple[str, str, bool, bool]]) -> None:
 
 
 class WarmFacts(TypedDict):
-    """What the warm process says of itself."""
+    """Facts that the warm process reports about itself."""
 
     process_id: int
     started: float  # seconds since 1970

@@ -99,7 +99,7 @@ class FailurePage:
 
     @property
     def heading(self) -> str:
-        """What the page is headed: only a failure of ours is called one."""
+        """The heading of the page: only a failure of the server is called one."""
         return HEADINGS.get(self.status, "This page failed" if self.status >= 500 else "This was not accepted")
 
 
@@ -108,7 +108,7 @@ STATUSES: Mapping[type[AssaymarkError], int] = {UnknownName: 404, UsageError: 40
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What one feature adds to the application: boards, the queue, the arena, the chat."""
+    """The part that one feature adds to the application: boards, the queue, the arena, the chat."""
 
     add: Callable[[FastAPI], None]  # adds its routes; `app.state` has `clients` and `posts` unless all only read
     links: Sequence[tuple[str, str]] = ()  # (path, text) for the top of every page

@@ -1,4 +1,4 @@
-"""What an operator of a server needs: whether it is alive and ready, its metrics, a log of requests, and robots.txt.
+"""Endpoints and logs for operators of a server: whether it is alive and ready, metrics, request log, and robots.txt.
 
 `/health` and `/ready` are answered under any host name, since load balancers ask by address, and say nothing about the
 server. Metrics are served at an address of their own (`serve_metrics`), so that no visitor reads them.

@@ -1,4 +1,4 @@
-"""What is sent to the server: where it may come from, and what it holds.
+"""Requests that send data to the server: their permitted origins, and parsing of their bodies.
 
 A request that changes something must come from a page of this server: browsers say so in Sec-Fetch-Site and Origin, and
 a form carries a token that belongs to the visitor's cookie, which another site can neither read nor set. A visitor

@@ -60,7 +60,7 @@ class RenderedInterval(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What the pages of a feature are drawn with."""
+    """The environment in which the pages of a feature are rendered."""
 
     templates: Path | None = None  # its folder of templates
     filters: Mapping[str, Callable[..., object]] = field(default_factory=dict)  # of its templates, by name

@@ -1,8 +1,8 @@
-"""What stands before every page: which hosts are answered, how large a request may be, what a browser may load.
+"""Security checks for every page: which hosts are answered, how large a request may be, what a browser may load.
 
-A page may load styles, scripts and images of this server only, and no script that stands in the page. A request that
-names another host than those served is refused (DNS rebinding). Markdown of board files is rendered without raw HTML
-and passes an allow-list afterwards; images from elsewhere are dropped, since loading them would tell others who reads.
+A page may load styles, scripts and images from this server only, and no inline script. A request for any other host
+than those served is refused (DNS rebinding). Markdown of board files is rendered without raw HTML and then passes an
+allow-list; images from elsewhere are dropped, since loading them would tell others who reads the page.
 """
 
 import re

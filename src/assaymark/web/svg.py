@@ -1,9 +1,7 @@
-"""Charts as SVG in the page: no script, colours by class, text escaped. The numbers stand in a table beside them.
-
-Axes of plots: where values lie between two ends, and round ticks with their texts.
+"""SVG charts for pages: no script, colours by class, text escaped. A table beside each chart has its numbers.
 
 Each chart is drawn for wide and for narrow windows (`on_screens`); the style sheet shows the one that fits. A narrow
-one is 340 pixels wide, so that its text is legible at 320: names stand above their marks, axes have fewer ticks.
+chart is 340 pixels wide, so that its text is legible at 320: names are above their bars, and axes have fewer ticks.
 """
 
 import math
@@ -27,7 +25,7 @@ TIMES = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7
 
 
 NARROW_WIDTH = 340  # of every narrow drawing, pixels
-LETTER_WIDTH = 7.2  # about the widest mean of a text, pixels
+LETTER_WIDTH = 7.2  # pixels; about the widest mean letter of a text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What happens after an application went live: rules that score its traces, feedback, queues of annotations."""
+"""Monitoring of a live application: rules that score its traces, feedback, queues of annotations."""

@@ -1,4 +1,4 @@
-"""What raters may say of a trace, and how far they agree."""
+"""Rubrics for rating traces, and the raters' agreement."""
 
 import re
 import time
@@ -19,7 +19,7 @@ _SCALE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What raters choose from. choices: (as it is sent, as it is shown, value); value None: a label without a number.
+    """The choices of raters. choices: (as sent, as shown, value); value None: a label without a number.
 
     level: of measurement, by which agreement is computed.
     """

@@ -51,7 +51,7 @@ class QueueItem(NamedTuple):
 
 
 class QueueRating(NamedTuple):
-    """What a rater said of a trace."""
+    """A rater's rating of a trace."""
 
     trace_id: bytes
     rater: str

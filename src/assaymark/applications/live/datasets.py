@@ -36,7 +36,7 @@ class MadeRow:
 
 @dataclass
 class RowCounts:
-    """What became of traces. same: (trace, the one with the same inputs) of those that are no row of their own."""
+    """Counts of traces by outcome. same: the traces that add no row, each with the one that has the same inputs."""
 
     n_rows: int = 0
     n_without_expected: int = 0

@@ -1,8 +1,8 @@
-"""What the scores of traces say of the application: a mean by score and version, weighted by how traces were drawn.
+"""Estimates from the scores of traces: a mean for each score and version, weighted by how the traces were drawn.
 
-Two rules of one score draw by the same number of a trace, so of a trace that both have drawn the higher rate is the
-one at which it was drawn, and it counts once. Feedback and ratings were not drawn: who answers chooses to, so their
-means are of those who did.
+Two rules with the same score draw by the same number of a trace (`draw_of`). A trace that both have drawn was
+therefore drawn at the higher of the two rates, and counts once. Feedback and ratings are not drawn: people choose
+whether to answer, so these means are of those who did.
 """
 
 import math

@@ -36,7 +36,7 @@ _THUMBS = {"up": 1.0, "down": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What somebody says of a trace, a span, a session or a response."""
+    """Feedback on a trace, a span, a session or a response."""
 
     id: str | None
     trace_id: bytes | None
@@ -54,7 +54,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class StoredFeedback:
-    """What became of a request. n_new: ids that were not there before; rejected: (position, reason)."""
+    """The outcome of a request. n_new: number of ids that were not stored before; rejected: (position, reason)."""
 
     n_accepted: int
     n_new: int

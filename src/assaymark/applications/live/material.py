@@ -1,6 +1,6 @@
-"""What a trace is as an answered row: what its root was given and returned, its documents and its calls of tools.
+"""Traces as answered rows: the inputs and output of the root span, the documents and the tool calls.
 
-A trace comes from whoever has a token of its project, so its texts are read into bounded records and never run.
+Whoever has a token of the project can send traces, so their texts are read into bounded records and never run.
 """
 
 import json

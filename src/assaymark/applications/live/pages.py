@@ -1,4 +1,4 @@
-"""What the pages of raters show: the queues with their agreement, and a trace to rate."""
+"""The pages of raters: the queues with their agreement, and a trace to rate."""
 
 import json
 from dataclasses import dataclass

@@ -37,8 +37,8 @@ from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 
 CLAIMS = Claims(trace_scorings, "waiting", "n_tries", most_tries=3, retry_seconds=30.0)  # of one trace and rule
-OVERLAP_SECONDS = 10.0  # of what is looked at again: receivers commit a little later than the time that they note
-AT_ONCE = 2000  # traces that are looked at in one transaction
+OVERLAP_SECONDS = 10.0  # looked at again: receivers commit a little later than the time that they note
+AT_ONCE = 2000  # traces, looked at in one transaction
 LONGEST_NAME = 128
 READ_AT_ONCE = 5000  # scores
 
@@ -54,7 +54,7 @@ class RuleLog:
     # ------------------------------------------------------------------------------------------ rules
 
     def add(self, project: int, new: NewRule) -> Rule:
-        """Store a rule. Raises: UsageError for a name that another rule of the project has, or that is none."""
+        """Store a rule. Raises: UsageError for a name that another rule of the project has, or an invalid one."""
         name = shown_text(new.name.strip())
         if not 0 < len(name) <= LONGEST_NAME:
             raise UsageError(f"the rule's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")

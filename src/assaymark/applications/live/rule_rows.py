@@ -44,9 +44,9 @@ class NewRule:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is scored of a project's traces, and by what.
+    """A rule: which of a project's traces are scored, and by which scorer.
 
-    state: active | paused | removed; filter: in the words of the list of traces; score: the scorer's name; version: a
+    state: active | paused | removed; filter: in the syntax of the list of traces; score: the scorer's name; version: a
     hash of scorer and judge.
     """
 
@@ -92,7 +92,7 @@ class DrawnTrace:
 
 @dataclass(frozen=True, slots=True)
 class ScoringOutcome:
-    """What became of a drawn trace. reason: why it failed, None where it did not; no scores: it was not scored."""
+    """The outcome of a drawn trace. reason: why it failed, None if it did not; no scores: it was not scored."""
 
     drawn: DrawnTrace
     scores: tuple[NewScore, ...] = ()

@@ -37,7 +37,7 @@ RENEWALS = 3  # per lease
 
 @dataclass
 class RoundCounts:
-    """What one round did. problems: of rules whose scorer or judge cannot be used now."""
+    """Counts of one round. problems: of rules whose scorer or judge cannot be used now."""
 
     n_drawn: int = 0
     n_scored: int = 0

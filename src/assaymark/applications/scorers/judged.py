@@ -77,7 +77,7 @@ class JudgedBase:
 
     @property
     def facts(self) -> ScorerFacts:
-        """What is known of its values."""
+        """The facts about its values."""
         known = self.FACTS
         return ScorerFacts(self.name or known.name, known.formula, known.higher_is_better, known.scale, self._needs())
 

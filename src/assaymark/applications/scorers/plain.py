@@ -68,7 +68,7 @@ class PlainScorer:
 
     @property
     def facts(self) -> ScorerFacts:
-        """What is known of its values."""
+        """The facts about its values."""
         facts = self.FACTS
         return ScorerFacts(
             self.name or facts.name, facts.formula, facts.higher_is_better, facts.scale, self._needs(), facts.packages

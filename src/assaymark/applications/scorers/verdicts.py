@@ -1,7 +1,7 @@
-"""What a judge replied, read strictly into records. Nothing is guessed from the words around it.
+"""Strict parsing of a judge's replies into records. Nothing is guessed from the words around the JSON.
 
-A reply ends with one JSON object. The judge is not trusted, and neither is the material that it may quote: what does
-not have exactly the form that was asked for raises `Unread`, and the answer is then not scored.
+A reply ends with one JSON object. Neither the judge nor the texts that it quotes are trusted: a reply that does not
+have exactly the requested form raises `Unread`, and the answer is then not scored.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the commands about traces have in common: the store, the project and the trace that they name, and tables."""
+"""Parts shared by the commands about traces: finding the store, the project and the trace, and printing tables."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

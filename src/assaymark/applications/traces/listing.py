@@ -22,7 +22,7 @@ _SCORE = re.compile(r"(?P<name>[^<>=]+)(?P<sign>>=|<=|>|<|=)(?P<number>[^<>=]+)"
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a list's address asks for, as it was written; "" for what it does not."""
+    """The query in a list's address, as written; "" for a field that is not given."""
 
     q: str = ""  # words and quoted phrases
     hours: str = ""  # of the last ones

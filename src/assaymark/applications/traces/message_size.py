@@ -30,7 +30,7 @@ class TooLarge(DataError):
 
 @cache
 def _messages_of(descriptor: Descriptor) -> dict[int, Descriptor]:
-    """Return what is within a message, by the number of the field."""
+    """Return the types of a message's embedded messages, by field number."""
     return {field.number: field.message_type for field in descriptor.fields if field.message_type is not None}
 
 

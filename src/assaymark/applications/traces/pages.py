@@ -1,4 +1,4 @@
-"""What the pages of traces show: the list, one trace with its tree and a step of it, and sessions."""
+"""The pages of traces: the list, one trace with its tree and a step of it, and sessions."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What is made of a request of OTLP: checked, redacted and stored, each span by itself.
+"""Receiving OTLP requests: each span is checked, redacted and stored by itself.
 
-A span is rejected alone where its ids are invalid or it is too large; the others of its request are stored. What comes
-out of order, without its parent or with a broken clock is stored as it is: the tree is made when it is read.
+A span with invalid ids, or one that is too large, is rejected alone; the others of its request are stored. Spans that
+arrive out of order, without their parent or with a wrong clock are stored as they are: the tree is built on reading.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ EVALUATION = "gen_ai.evaluation.result"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a request. message: why some were rejected; "" if none was."""
+    """The outcome of a request. message: why spans were rejected; "" if none was."""
 
     n_stored: int
     n_rejected: int

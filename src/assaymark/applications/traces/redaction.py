@@ -1,9 +1,9 @@
-"""What is removed from spans before they are stored: secrets by names and shapes always, patterns by configuration.
+"""Redaction of spans before they are stored: secrets by name and shape always, other patterns by configuration.
 
-Redaction happens in the receiver, so that a secret that an application put into a span is on no disk of ours. A text is
-searched, not parsed: JSON in JSON at any depth, a Python repr, a header, a URL and a line of a configuration are all a
-name, a sign and a value, and the quotes around the value tell how deep it is. What was removed is named where it was.
-All is linear in the text, and a text with more names of secrets than are looked at is removed as a whole.
+The receiver redacts, so that a secret in a span never reaches the disk. Texts are searched, not parsed: nested JSON, a
+Python repr, a header, a URL and a line of a configuration all consist of a name, a sign and a value, and the quotes
+around the value tell how deeply it is nested. A note in the place of a removed value says what it was. Everything is
+linear in the length of the text; a text with more names of secrets than are searched is removed as a whole.
 """
 
 import re
@@ -19,7 +19,7 @@ from assaymark.errors import DataError, UsageError
 from assaymark.limits import regexes
 
 REDACTED = "[redacted"
-"""How the mark of what was removed begins; its kind follows, as in `[redacted: AWS key]`."""
+"""The beginning of the note in the place of a removed value; its kind follows, as in `[redacted: AWS key]`."""
 
 BY_NAME = f"{REDACTED}: secret by its name]"
 MOST_NAMES = 250_000  # of secrets that are looked at in one text
@@ -60,10 +60,10 @@ def _mark(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is replaced.
+    """The rules of redaction.
 
-    keys: further names of attributes, and of values in texts, in lower case. patterns: what stands in the place of what
-    they match, and regular expressions.
+    keys: further names of attributes, and of values in texts, in lower case. patterns: pairs of a replacement and the
+    regular expression of the texts that it replaces.
     """
 
     keys: frozenset[str] = frozenset()

@@ -81,7 +81,7 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
 
 
 def _of_chosen(request: Request) -> str:
-    """Return what became of the traces that were chosen just now; "" where none were."""
+    """Return a message about the traces that were chosen just now; "" if none were."""
     added, name = request.query_params.get("added", ""), request.query_params.get("to", "")[:128]
     return f"{added[:6]} of the chosen traces are new in {name}." if name and added.isdecimal() else ""
 

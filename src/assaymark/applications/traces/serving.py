@@ -24,7 +24,7 @@ _log = logging.getLogger("uvicorn.error")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept. seconds: since a trace's last span came; n_bytes: stored of a project's spans."""
+    """Limits of retention. seconds: since a trace's last span arrived; n_bytes: of a project's stored spans."""
 
     seconds: float | None
     n_bytes: int | None

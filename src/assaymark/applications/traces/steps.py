@@ -1,7 +1,7 @@
-"""What a span shows of its step: messages, documents, a call of a tool, its input and output, whatever the dialect.
+"""The step of a span in any dialect: its messages, documents, tool call, input and output.
 
 OpenTelemetry's GenAI conventions have messages as lists of parts, in attributes or in events; OpenInference and
-traceloop flatten them into attributes with positions in their names. All become the same records here.
+traceloop flatten them into attributes with positions in their names. Here they all become the same records.
 """
 
 import json

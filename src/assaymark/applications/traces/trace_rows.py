@@ -24,7 +24,7 @@ class Project(NamedTuple):
 
 
 class Token(NamedTuple):
-    """What a token allows. scope: all | write."""
+    """A token and what it allows. scope: all | write."""
 
     id: str
     project: int
@@ -34,7 +34,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanFacts:
-    """What a span says of its step. Tokens: cached ones are in the input, those of reasoning in the output."""
+    """The facts of a span's step. Cached tokens are included in the input, reasoning tokens in the output."""
 
     kind: str
     model: str | None
@@ -66,7 +66,7 @@ class NewSpan(SpanFacts):
 
 @dataclass(frozen=True, slots=True)
 class AddedSpans:
-    """What became of spans: stored now, stored before as the same bytes, or another copy of a stored one.
+    """Counts of spans by outcome: stored now, stored before with the same bytes, or a different copy of a stored one.
 
     refused: positions in the batch of those that were not stored, since their trace has too many.
     """
@@ -137,7 +137,7 @@ def seconds_between(started: int, ended: int | None) -> float | None:
 
 
 class ScoreCondition(NamedTuple):
-    """What a score of a trace has to be. sign: >=, <=, >, < or =."""
+    """A condition on a score of a trace. sign: >=, <=, >, < or =."""
 
     name: str
     sign: str
@@ -237,7 +237,7 @@ class StoredScore:
 
 
 class PlacedSpan(Protocol):
-    """What a span's place in the tree follows from."""
+    """The fields of a span that determine its place in the tree."""
 
     @property
     def span_id(self) -> bytes:
@@ -338,7 +338,7 @@ _APART = frozenset({"tool", "agent"})  # a call of a model below one of these is
 
 @dataclass(slots=True)
 class _Below:
-    """What counts below a span, by quantity: in all, and without what is below a tool or an agent."""
+    """Totals below a span, by quantity: of all descendants, and without those below a tool or an agent."""
 
     everything: Counter[str] = field(default_factory=Counter)
     near: Counter[str] = field(default_factory=Counter)

@@ -42,7 +42,7 @@ LONGEST_VERSION = 40  # characters in a legend
 
 @dataclass(frozen=True, slots=True)
 class QualityQuery:
-    """What an address or a command asks for, as it was written; "" for what it does not."""
+    """The query in an address or a command, as written; "" for a field that is not given."""
 
     days: str = ""
     bucket: str = ""  # hour | day; "": hour for two days or less

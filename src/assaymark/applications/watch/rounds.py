@@ -17,7 +17,7 @@ _log = logging.getLogger("uvicorn.error")
 
 @dataclass(frozen=True, slots=True)
 class WatchLine:
-    """What a round has to say. is_problem: something was tried and did not work."""
+    """A message of a round. is_problem: something was tried and did not work."""
 
     text: str
     is_problem: bool = False

@@ -1,1 +1,1 @@
-"""What the pages of the arena and of studies show."""
+"""The contents of the pages of the arena and of studies."""

@@ -26,7 +26,7 @@ BUTTONS = {
 
 @dataclass(frozen=True)
 class ArenaPage:
-    """What the arena is, and the button that begins a battle."""
+    """The introduction to the arena, and the button that begins a battle."""
 
     n_models: int
     form_token: str
@@ -96,7 +96,7 @@ class StudyPage:
 
 @dataclass(frozen=True)
 class LiveArenaPage:
-    """What the arena is, the button that begins a battle, and the models that can be named."""
+    """The introduction to the arena, the button that begins a battle, and the models that can be named."""
 
     models: Sequence[str]
     limits: LiveLimits
@@ -150,7 +150,7 @@ class LiveBattlePage:
 
     @property
     def failure(self) -> str:
-        """What is said then."""
+        """The message to show then."""
         return FAILED if self.battle.state == "failed" else "You skipped this battle."
 
     @property

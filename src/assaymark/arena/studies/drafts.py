@@ -46,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a model has drafted. dropped: number of texts by reason; sent: the first request of each category."""
+    """The drafts of a model. dropped: number of texts by reason; sent: the first request of each category."""
 
     model: str
     form: str

@@ -135,7 +135,7 @@ COUNT = 4  # prompts of each category, where the study has no quotas
 
 @dataclass(frozen=True, slots=True)
 class AskedStudy:
-    """What `ask_study` did. n: answers added; n_stored: those that the file had; failures: errors of requests."""
+    """The result of `ask_study`. n: answers added; n_stored: answers already in the file; failures: request errors."""
 
     name: str
     form: str

@@ -1,4 +1,4 @@
-"""What a study found: per pair of models and category the preference with its interval, and the raters' agreement.
+"""Results of studies: the preference for each pair of models and category, with its interval, and raters' agreement.
 
 The results of a study as a table for a terminal.
 

@@ -22,7 +22,7 @@ class AnsweredAlready(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class StudyStep:
-    """What a rater sees: consent, item or thanks. An item has no model, no category and no word about checks."""
+    """A step of a rater's session: consent, item or thanks. An item shows no model, category or word about checks."""
 
     kind: str
     title: str

@@ -1,1 +1,1 @@
-"""What each page of a leaderboard shows."""
+"""The contents of each page of a leaderboard."""

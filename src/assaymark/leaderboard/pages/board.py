@@ -95,7 +95,7 @@ class BoardPage:
         return self.shown.view
 
     def explained(self, column: ScoreColumn, cell: RowScore) -> str:
-        """Return what a score is, in words: raw, its error, metric, shots, samples and the method of its interval."""
+        """Describe a score in words: raw, its error, metric, shots, samples and the method of its interval."""
         factor, unit = (100.0, " points") if column.is_share else (1.0, "")
         is_raw = cell.raw is not None and cell.raw.value != cell.number.value
         parts = [
@@ -138,7 +138,7 @@ class BoardPage:
 
 @dataclass(frozen=True)
 class AboutPage:
-    """What a board says of itself and of its benchmarks."""
+    """The page about a board and its benchmarks."""
 
     board: Board
     table: BoardTable

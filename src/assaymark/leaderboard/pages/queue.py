@@ -32,7 +32,7 @@ class SubmitPage:
 
     @property
     def presets(self) -> list[str]:
-        """What may be chosen as prompt preset."""
+        """The prompt presets that may be chosen."""
         return presets()
 
     def value(self, name: str) -> str:

@@ -47,12 +47,12 @@ class RecommendPage:
 
     @property
     def missing(self) -> list[str]:
-        """What no table has evidence for."""
+        """The capabilities for which no table has evidence."""
         return [] if self.found is None else [missing_line(missing) for missing in self.found.no_evidence]
 
     @property
     def advice(self) -> list[str]:
-        """What to evaluate where there is no evidence."""
+        """Suggestions of what to evaluate where evidence is missing."""
         lines = [] if self.found is None else [advice_line(missing) for missing in self.found.no_evidence]
         return [line for line in lines if line]
 

@@ -114,7 +114,7 @@ class SampleView:
 
     @property
     def original_verdict(self) -> str:
-        """What the unperturbed sample came to: right, wrong and so on."""
+        """The verdict on the unperturbed sample: right, wrong and so on."""
         return "" if self.original is None else verdict_of(self.original)
 
     def to_json(self) -> JsonValue:
@@ -142,7 +142,7 @@ def with_replies(site: Site, page: SamplesPage) -> SamplesPage:
 
 
 def _reply(record: SampleRecord) -> tuple[str, str]:
-    """Return what was compared: the answer and the target, each as it was extracted where the score notes it."""
+    """Return the answer and the target that were compared, each in its extracted form if the score notes one."""
     detail = _detail(deciding_score(record))
     extracted = detail.get("extracted") if verdict_of(record) != "unparsed" else None
     reference = detail.get("reference")
@@ -305,7 +305,7 @@ def _choices(record: SampleRecord) -> list[ChoiceView]:
 
 
 def _length_unit(record: SampleRecord) -> str:
-    """Return what the metric that decides divides log-likelihoods by, such as characters; "" for nothing."""
+    """Return the unit of length by which the deciding metric divides log-likelihoods, e.g. characters; "" for none."""
     score = deciding_score(record)
     metric = None if score is None else find_metric(score.metric)
     return "" if metric is None or metric.length is None else metric.length

@@ -1,4 +1,4 @@
-"""What the routes of queue, flags and moderation share: the store, the host's choices, accounts, how they answer."""
+"""Parts shared by the routes of queue, flags and moderation: the store, the host's choices, accounts, responses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did. Counts of files; bytes of the whole site."""
+    """The result of an export: counts of files, and bytes of the whole site."""
 
     n_files: int
     n_bytes: int

@@ -100,7 +100,7 @@ def _hash(text: str) -> str:
 
 
 def addresses(html: str) -> Iterator[str]:
-    """Yield what the links, images, scripts and style sheets of a page name, in order."""
+    """Yield the addresses of a page's links, images, scripts and style sheets, in order."""
     for tag in _TAG.finditer(html):
         if not tag["end"]:
             for attribute in _ATTRIBUTE.finditer(tag["rest"]):

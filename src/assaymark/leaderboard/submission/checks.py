@@ -78,7 +78,7 @@ _BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a host asks of submissions."""
+    """A host's requirements for submissions."""
 
     most_parameters: float = 100e9
     most_bytes: int = MOST_BYTES  # of weights to download

@@ -1,4 +1,4 @@
-"""What a submitter chooses: names and values of lists, never code, a path or an argument.
+"""The choices of a submitter: names and values of lists, never code, a path or an argument.
 
 A model is named as on the Hub. A comma, an equals sign, a colon, a backslash or `..` is in no such name, so a name
 cannot carry further model arguments, nor lead out of a folder.
@@ -49,7 +49,7 @@ class SubmissionProblem:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a submitter chose, each value of its list or pattern."""
+    """The choices of a submission, each value from its list or matching its pattern."""
 
     board: str
     model: str

@@ -1,4 +1,4 @@
-"""What a host allows, as it is given to the server and to workers alike."""
+"""The rules of a host, given to the server and to workers alike."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -29,7 +29,7 @@ LONGEST_CHAIN = 10  # of names, each renamed to the next
 
 
 class Moderation:
-    """What readers report of models and what moderators do. May be used by several threads and processes."""
+    """Readers' reports about models, and moderators' decisions. May be used by several threads and processes."""
 
     def __init__(self, store: OpenStore) -> None:
         self._database = store.database

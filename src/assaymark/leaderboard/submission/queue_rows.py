@@ -1,4 +1,4 @@
-"""What the queue returns, frozen. Times are seconds since 1970 by the database's clock."""
+"""The records of the queue, frozen. Times are seconds since 1970 by the database's clock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -31,7 +31,7 @@ class ModelMissing(ModelUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """What is known of a model before its weights are loaded."""
+    """The facts about a model that are known before its weights are loaded."""
 
     name: str
     revision: str  # commit, or hash of a folder's content

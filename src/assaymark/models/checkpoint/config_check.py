@@ -48,7 +48,7 @@ UNKNOWN_LAYERS = 10_000  # limit if the files do not show the number of tensors
 
 @dataclass(frozen=True, slots=True)
 class _WeightFiles:
-    """What the weights' files contain: the number of tensors, and the largest extent of one (None: unknown)."""
+    """Facts about the weights' files: the number of tensors, and the largest extent of one (None: unknown)."""
 
     n_tensors: int | None
     largest: int | None

@@ -1,9 +1,9 @@
-"""What a run's requests cost: a forecast before it, a bill while it runs, and a limit that is never passed.
+"""The cost of a run's requests: a forecast before it, a bill while it runs, and a limit that is never exceeded.
 
-The bill has the tokens that the server reports. Where it reports none, an output is charged with the most that it can
-have, and counted as an estimate. The limit is kept by sending only requests whose highest cost is left: a token is at
-least one byte of the prompt, and a text has at most its limit of tokens. A request that is tried again after a failure
-is charged once: a provider may also charge attempts whose answer never arrived.
+The bill counts the tokens that the server reports. Where it reports none, an output is charged with the most tokens
+that it can have, and counted as an estimate. The limit is kept by sending a request only if its highest possible cost
+is left: a token is at least one byte of the prompt, and a text has at most its limit of tokens. A request that is
+retried after a failure is charged once, although a provider may also charge attempts whose answer never arrived.
 """
 
 from collections.abc import Mapping, Sequence
@@ -177,7 +177,7 @@ def cost_line(record: Mapping[str, JsonValue]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CostForecast:
-    """What requests can cost. most_generated: if every text reaches its limit. most_cost: None without a price."""
+    """Possible cost of requests. most_generated: if all texts reach their limits. most_cost: None without a price."""
 
     n_read: int  # tokens of the prompts
     most_generated: int

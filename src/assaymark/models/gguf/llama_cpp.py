@@ -73,7 +73,7 @@ def _loaded(path: Path, **options: object) -> "Llama":
 
 
 class LlamaFile:
-    """What a GGUF file says about itself; loads the vocabulary and no weights."""
+    """The metadata of a GGUF file; loads the vocabulary and no weights."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

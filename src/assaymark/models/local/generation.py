@@ -29,7 +29,7 @@ CHUNK = 64_000_000  # characters: bounds memory; slots become idle at the end of
 
 @dataclass(frozen=True, slots=True)
 class GenerationRules:
-    """What decides a text besides its query: the tokenizer, where the reasoning ends, and whose defaults apply."""
+    """The rules that decide a text besides its query: the tokenizer, the end of reasoning, and whose defaults apply."""
 
     tokenizer: "PreTrainedTokenizerBase"
     think_end: str | int | None = None

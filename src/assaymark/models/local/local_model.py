@@ -414,7 +414,7 @@ class LocalModel:
         return {**known, "notes": notes} if notes else known
 
     def _notes_of_adapter(self) -> Iterator[str]:
-        """Yield what is to be said if an adapter was trained with tokens that the tokenizer in use does not have."""
+        """Yield a note if an adapter was trained with tokens that the tokenizer in use does not have."""
         folder = self._folders.adapter if not self._loaded and self.arguments.tokenizer is None else None
         if folder is None or not (folder / "tokenizer.json").is_file():
             return

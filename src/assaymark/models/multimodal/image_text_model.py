@@ -231,7 +231,7 @@ class ImageTextModel:
 
     @cached_property
     def _fingerprint(self) -> bytes | None:
-        """What besides prompt and settings decides an output."""
+        """A fingerprint of the inputs, besides prompt and settings, that decide an output."""
         own, arguments = fingerprint_of(self.identity), self.arguments
         if own is None:
             return None

@@ -165,7 +165,7 @@ class OpenAIArguments:
 
     @property
     def url(self) -> str:
-        """The URL that requests are posted to, with the version of the interface where one was given."""
+        """The URL to which requests are sent, with the version of the interface where one was given."""
         if self.api_version is None:
             return self.base_url
         parts = urlsplit(self.base_url)
@@ -341,7 +341,7 @@ def _settle_tokenizer(kind: str, values: dict[str, object]) -> None:
 
 
 def _endpoint(kind: str, base_url: object) -> str:
-    """Return the URL that requests are posted to; a base URL is completed with the endpoint.
+    """Return the URL to which requests are sent; a base URL is completed with the endpoint.
 
     Raises: UsageError if it is missing, not a URL, of another kind, or contains a secret.
     """

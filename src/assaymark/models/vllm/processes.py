@@ -79,10 +79,10 @@ def interruptible() -> Iterator[None]:
 
 
 class Aside:
-    """What vLLM's processes write on standard error; they have it from the moment in which they start.
+    """The standard error of vLLM's processes, which inherit it when they start.
 
-    With VLLM_LOGGING_LEVEL=ERROR, as the command line sets it, that is kept in a file, and only the cause of a failure
-    is taken from it.
+    With VLLM_LOGGING_LEVEL=ERROR, as the command line sets it, their output is kept in a file, and only the cause of a
+    failure is taken from it.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Aside:
             sys.stderr = before
 
     def cause_of(self, error: BaseException) -> str:
-        """Return what a failure comes from: the last error that was written there, else the first line of `error`."""
+        """Return the cause of a failure: the last error in the file, else the first line of `error`."""
         own = str(error).strip().splitlines() or [type(error).__name__]
         if self._file is None:
             return own[0]

@@ -37,9 +37,9 @@ OWN_DISTRIBUTION = ("logprobs_mode", "logits_processors", "speculative_config")
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What an installed vLLM can share.
+    """The sharing that an installed vLLM supports.
 
-    block: tokens of a block of its cache; None: nothing is read from it. missing: what an older vLLM does not have.
+    block: tokens of a block of its cache; None: nothing is read from it. missing: features that an older vLLM lacks.
     """
 
     block: int | None
@@ -48,7 +48,7 @@ class Sharing:
 
     @classmethod
     def of(cls, library: Any, llm: Any, engine_arguments: Mapping[str, object]) -> "Sharing":
-        """Return what a loaded model's vLLM can share."""
+        """Return the sharing that a loaded model's vLLM supports."""
         known = getattr(library.SamplingParams, "__struct_fields__", ())
         missing = [name for name in (READS_CACHE, NAMES_IDS) if name not in known]
         cache = None if READS_CACHE in missing else llm.llm_engine.vllm_config.cache_config
@@ -81,7 +81,7 @@ def whole(spans: SpanBatch, index: int) -> Sent:
 
 
 def sequences(spans: SpanBatch, sharing: Sharing) -> list[Sent]:
-    """Return what to send, in the order in which prefixes come before what begins with them."""
+    """Return the sequences to send, each prefix before the sequences that begin with it."""
     sent: list[Sent] = []
     for group in _same_inputs(spans):
         single = [index for index in group if spans.n_scored[index] == 1] if sharing.by_ids else []

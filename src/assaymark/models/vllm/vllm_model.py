@@ -269,7 +269,7 @@ def _next_batch(n: int, seconds: float) -> int:
 
 
 def _note(version: str, sharing: Sharing) -> str | None:
-    """Return what a user of an older vLLM should know."""
+    """Return a note for a user of an older vLLM; None if there is nothing to note."""
     if sharing.missing is None:
         return None
     return (

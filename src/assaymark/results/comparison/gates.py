@@ -149,7 +149,7 @@ class BoundGate:
 
 @dataclass(frozen=True, slots=True)
 class BoundResult:
-    """What a `BoundGate` gave. low, high: one-sided bounds, of the value or of the gain; None: there is no interval."""
+    """A `BoundGate`'s result. low, high: one-sided bounds, of the value or of the gain; None: there is no interval."""
 
     gate: BoundGate
     outcome: Outcome

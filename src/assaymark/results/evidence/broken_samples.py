@@ -28,7 +28,7 @@ class MarkedText:
 
 
 def marked_texts(original: str, perturbed: str) -> list[MarkedText]:
-    """Return the perturbed text in parts, those marked that the original does not have."""
+    """Return the perturbed text in parts; parts that the original does not have are marked."""
     before, after = _PIECE.findall(original), _PIECE.findall(perturbed)
     if original == perturbed or max(len(before), len(after)) > MOST_WORDS:
         return [MarkedText(perturbed, is_changed=False)]
@@ -38,7 +38,7 @@ def marked_texts(original: str, perturbed: str) -> list[MarkedText]:
 
 
 def original_of(store: Store, run_id: str, plan: RunPlan, record: SampleRecord) -> SampleRecord | None:
-    """Return the unperturbed sample of a copy; None for a sample that is none, or whose original is not stored yet."""
+    """Return the original of a perturbed sample; None if the sample is not perturbed, or its original is not stored."""
     of = next(
         (each.perturbed["of"] for each in plan.tasks if each.name == record.request.task and each.perturbed), None
     )
@@ -48,14 +48,14 @@ def original_of(store: Store, run_id: str, plan: RunPlan, record: SampleRecord) 
 
 
 def broken_samples(store: Store, row: RunRow, task: str) -> Iterator[SampleRecord]:
-    """Yield the copies of a task's samples whose score is lower than that of the sample as it is.
+    """Yield the perturbed copies of a task's samples that score lower than their originals.
 
     Args:
         store: the run's store.
         row: the run.
-        task: one of its tasks: of the copies themselves, or of their originals, for the copies by all perturbations.
+        task: a task of the run: either of copies, or of their originals, which selects the copies by all perturbations.
 
-    Raises: UsageError where it has no copies, or the run has no results yet.
+    Raises: UsageError if the task has no copies, or the run has no results yet.
     """
     copies = {each.name: each.perturbed["of"] for each in row.plan.tasks if each.perturbed is not None}
     wanted = {name: of for name, of in copies.items() if task in {name, of}}

@@ -1,7 +1,7 @@
-"""What perturbations did to a run's scores: paired differences to the unperturbed samples, and HELM's worst case.
+"""Effects of perturbations on a run's scores: paired differences to the unperturbed samples, and HELM's worst case.
 
 A difference is over the samples that have a copy, each beside its original. The worst case of a family is over all
-samples: of each the lowest score among original and copies, also where lower is better, and the mean of those.
+samples: the mean of each sample's lowest score among original and copies, even if lower is better.
 Source: HELM (Liang et al. 2022, section 4.5), metrics/metric.py.
 """
 

@@ -136,7 +136,7 @@ class CalibrationCurve:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedValue:
-    """What others state of a model that was not measured here."""
+    """Another source's figure for a model that was not measured here."""
 
     model: str
     task: str

@@ -130,7 +130,7 @@ def number_cells(cell: Estimate | None) -> tuple[str, str, str]:
 
 
 def heading_blocks(view: RunView) -> list[Block]:
-    """Return what is above a run's table: model, run, and how it was run."""
+    """Return the heading of a run's table: model, run, and how it was run."""
     facts = [*([f"run {view.run_id}"] if view.run_id else []), *(value for _, value in view.facts)]
     return [Heading(view.label, 3), Paragraph(" · ".join(facts), "facts")]
 

@@ -199,7 +199,7 @@ def _score_text(score: Score) -> str:
 
 
 def _outcome(record: SampleRecord) -> tuple[str, Mark]:
-    """Return what came of a sample: right or wrong, its scores, its shots, what was truncated."""
+    """Describe the outcome of a sample: right or wrong, its scores, its shots, what was truncated."""
     request = record.request
     score = deciding_score(record)
     if score is None or score.status is not ScoreStatus.SCORED:

@@ -1,4 +1,4 @@
-"""What the process of a step is to do: one JSON object, which its worker writes and `worker.child` reads."""
+"""The job of a step's process: one JSON object, which the worker writes and `worker.child` reads."""
 
 from collections.abc import Sequence
 from pathlib import Path

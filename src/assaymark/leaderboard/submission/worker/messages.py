@@ -1,7 +1,7 @@
-"""What the process of a step may say to its worker: one JSON object per line, parsed here into typed, bounded records.
+"""Messages from a step's process to its worker: one JSON object per line, parsed here into typed, bounded records.
 
-The process that evaluates a submission is not trusted: its tokenizer and weights are read by native code. A line that
-is none of these records ends the job.
+The process that evaluates a submission is not trusted, since native code reads the submission's tokenizer and weights.
+A line that is none of these records ends the job.
 """
 
 from collections.abc import Mapping

@@ -123,7 +123,7 @@ def _send(process: "subprocess.Popen[bytes]", line: bytes) -> None:
 
 
 class _Listening:
-    """What a process says and writes, until it ends or breaks a rule."""
+    """Listens to the messages and the log of a process until it ends or breaks a rule."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", step: str, place: StepPlace) -> None:
         self._process, self._step, self._place = process, step, place
@@ -178,11 +178,11 @@ class _Listening:
                 else:
                     self._last = message
         except BadMessage as error:
-            fault = "submission" if self._step == "evaluate" else "infrastructure"  # else only our own code runs
+            fault = "submission" if self._step == "evaluate" else "infrastructure"  # other steps run only our own code
             self._broken = (fault, f"the process of the step '{self._step}' sent {error}")
 
     def outcome(self) -> StepEnd:
-        """Return how it ended."""
+        """Return how the step ended."""
         log, status, last = self._log.decode("utf-8", "replace"), self._process.returncode, self._last
         if self._broken is not None:
             return StepEnd(None, *self._broken, log)
@@ -195,7 +195,7 @@ class _Listening:
         if number in {int(each) for each in signal.Signals}:
             name = signal.Signals(number).name
             return StepEnd(None, "killed", f"the process was ended by {name} (out of memory, or a crash)", log)
-        # Before it has started, the sandbox or Python has failed; later it may have ended itself.
+        # A process that never started points to the sandbox or Python; one that did start may have ended itself.
         fault = "killed" if self._has_started else "infrastructure"
         return StepEnd(None, fault, f"the process ended with status {status} and without a result", log)
 

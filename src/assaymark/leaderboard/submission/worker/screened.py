@@ -23,7 +23,7 @@ from assaymark.store import Store
 
 
 class _Screen:
-    """What is known of a submission's rank set while its questions are counted in their order."""
+    """Bounds on a submission's rank set while its questions are counted in their order."""
 
     def __init__(self, screening: ScreeningSpec, prepared: PreparedRun) -> None:
         self._rivals = Rivals.from_spec(screening["rivals"])

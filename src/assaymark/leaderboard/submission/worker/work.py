@@ -117,7 +117,7 @@ Made = TypeVar("Made", Fetched, Evaluated, Checked)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the host of a worker decides."""
+    """The settings of a worker's host."""
 
     boards: Mapping[str, Board]
     folders: Sequence[Path]  # models that may be submitted by their name in one of these
@@ -139,7 +139,7 @@ class _Failed(Exception):
 
 @dataclass(slots=True)
 class _LeaseState:
-    """What is known of a step's progress, and when its job's lease was last renewed (monotonic seconds)."""
+    """A step's progress, and when its job's lease was last renewed (monotonic seconds)."""
 
     progress: JobProgress
     renewed: float

@@ -1,4 +1,4 @@
-"""What is known of the call of an application, beside its output.
+"""Facts about the call of an application, beside its output.
 
 The new column is NULL in every output that exists, so that no checksum changes.
 

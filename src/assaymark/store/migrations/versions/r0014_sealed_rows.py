@@ -1,4 +1,4 @@
-"""What identifies rows of sealed tasks, and the tasks of runs that have some of them.
+"""Digests of the rows of sealed tasks, and the tasks of runs that have some of these rows.
 
 Revision ID: 0014
 """
