@@ -1,9 +1,9 @@
-"""Agreement of a judge with people, pair by pair: with and without ties, beside chance and beside people themselves.
+"""Agreement of a judge with people, pair by pair: with and without ties, compared with chance and among people.
 
-A bare share of agreement says nothing: two raters who mostly vote for the same model agree by chance, and people agree
-with each other on three verdicts in two cases of three only. So each share stands beside its chance level, its n, and
-the same share among people, and a judge beside two that do not read the answers: one that always names the model that
-people prefer, and one that always names the first answer it is shown, or the second.
+A share of agreement alone says little: two raters who mostly vote for the same model agree by chance, and people agree
+with each other on three verdicts only two times out of three. So each share is shown with its chance level, its n, and
+the same share among people. A judge is also compared with two that do not read the answers: one always names the model
+that people prefer, the other always the answer in the same position.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ class PairVote:
     """One rater's verdict on two models' answers. value: 1 if `first` is better, 0 if `second`, 1/2 for a tie."""
 
     question: str
-    part: str  # what separates the votes on one question: its turn; empty without
+    part: str  # tells votes on one question apart: its turn; empty without turns
     first: str
     second: str
     value: float
@@ -50,7 +50,7 @@ class PairVote:
 class Share:
     """A share of agreeing pairs of votes.
 
-    chance: what independent raters would reach who give each two models the same verdicts as often.
+    chance: the share of independent raters who give the same verdicts equally often for each pair of models.
     """
 
     n_agreeing: int
@@ -62,21 +62,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class BesideConstant:
-    """A judge beside one that does not read the answers: it always gives the verdict that people give most often."""
+    """A judge compared with one that ignores the answers and always gives people's most frequent verdict."""
 
     constant: float  # share of comparisons in which that judge agrees with people
-    gain: IntervalEstimate  # by how much more the judge does, clustered by question; above 0 at 5% if its low end is
+    gain: IntervalEstimate  # of the judge over it, clustered by question; significant at 5% if the low end is above 0
 
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """How a judge agrees with people, and people with each other."""
+    """Agreement of a judge with people, and of people with each other."""
 
     n_judged: int
     n_labelled: int  # judged pairs of answers with at least one human vote
     n_votes: int  # of people, on those
     judge: Share
-    judge_decisive: Share  # without any pair of votes of which one is a tie
+    judge_decisive: Share  # without pairs of votes with a tie
     people: Share
     people_decisive: Share
     with_majority: Share  # against the verdict of most people, where at least two voted and one verdict leads
@@ -115,8 +115,8 @@ def majority(votes: Sequence[PairVote]) -> PairVote | None:
 def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> RaterAgreement:
     """Return the agreement of a judge with people on the pairs of answers that both have judged.
 
-    Each human vote is compared with the judge's verdict on the same two answers, and each two people's votes on the
-    same two answers with each other (on pairs that the judge did not see too). Agreement is the same verdict of three.
+    Each human vote is compared with the judge's verdict on the same two answers, and human votes on the same two
+    answers with each other (also on pairs that the judge did not see). Agreement is the same verdict of three.
 
     Source: MT-bench's agreement (Zheng et al. 2023, table 5), which takes a judge's two orders that differ as a tie.
     Raises: DataError if no pair of answers has votes of both.

@@ -17,7 +17,7 @@ class CorrectedRate:
     """One model's win rate, with ties as half a win.
 
     judge: by the judge alone, over all its pairs. people: by human votes alone, where there are any.
-    ppi: prediction-powered, valid whatever the judge's quality; None where too few pairs have labels or none lacks one.
+    ppi: prediction-powered, valid whatever the judge's quality; None if too few pairs have labels, or all have one.
     rogan_gladen: from the judge's sensitivity and specificity, over decisive verdicts; None as for `ppi`, or where the
         judge is no better than chance.
     """

@@ -40,7 +40,7 @@ class JudgingRun(Run):
     """A judging: each sample is a judgement, with the judge's texts in both orders of two answers."""
 
     def samples_document(self, records: Sequence[SampleRecord]) -> Document:
-        """Return each judgement: what the judge was shown and wrote, and what follows."""
+        """Return each judgement: the judge's prompt, its text and the result."""
         from assaymark.judges.samples import judgement_example, judgements_of
 
         return document(map(judgement_example, judgements_of(self.store, self.row, records)))
@@ -69,7 +69,7 @@ _POSITIONS = re.compile(r"the model has (\d+) positions")
 
 
 def judging_document(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None = None) -> Document:
-    """Return a judging: grades by task and turn, or win rates with what the order of the answers did.
+    """Return a judging: grades by task and turn, or win rates with the effect of the order of the answers.
 
     first_error: of the first request that failed.
     """
@@ -172,7 +172,7 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
 
 
 def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None) -> list[str]:
-    """Return how many requests failed, in how many pairs where there are pairs, and the first reason with a remedy."""
+    """Return the numbers of failed requests and of affected pairs, and the first reason with a remedy."""
     if not row.n_failed:
         return []
     n_pairs = sum(pair.kind == "failed" for pair in judged if isinstance(pair, JudgedPair))

@@ -34,15 +34,15 @@ from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.grade_agreement import GradeAgreement, MeasuredAgreement, grade_agreement
 from assaymark.store import RunRow
 
-FEWEST = 50  # graded answers of both, as for verdicts
-ENOUGH = 0.6  # Spearman's correlation, where people's own is not known
+FEWEST = 50  # answers graded by both, as for verdicts
+ENOUGH = 0.6  # Spearman's correlation, if people's own is not known
 SOME = 0.4
 AnswerKey = tuple[str, str, str]  # question, part, model
 
 
 @dataclass(frozen=True, slots=True)
 class GivenGrade:
-    """One rater's grade of one answer. part: what separates the answers to one question: its turn; empty without."""
+    """One rater's grade of one answer. part: the question's turn; empty without turns."""
 
     question: str
     part: str
@@ -134,11 +134,11 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
 
 
 def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled: int) -> str:
-    """Return one sentence: whether the judge's order of answers can stand in for people's, by Spearman's correlation.
+    """Return one sentence: whether the judge's order of answers can replace people's, by Spearman's correlation.
 
-    Too few labels, or grades that are all the same: it cannot be said. An interval that reaches 0: no. At least
-    people's own correlation, within its interval: yes. Otherwise from 0.6 on yes, from 0.4 on for large differences,
-    below that no.
+    It cannot be said with too few labels, or if all grades are the same. It cannot if its interval reaches 0, and it
+    can if its correlation is within or above the interval of people's own. Otherwise it can from 0.6 on, for large
+    differences from 0.4 on, and cannot below.
     """
     rho = judge.spearman
     if n_labelled < FEWEST:
@@ -413,9 +413,9 @@ def _number(cell: JsonValue, path: Path, number: int) -> float:
 
 
 def _aligned(judge: JudgeGrades, people: Sequence[GivenGrade]) -> tuple[JudgeGrades, Sequence[GivenGrade]]:
-    """Return both without models or turns that only one of them names, where the other has a single one.
+    """Return both without a model or turn that only one of them names, if the other has a single one.
 
-    Raises: DataError where it has several, so that its answers cannot be told apart.
+    Raises: DataError if the other has several, whose answers could not be told apart.
     """
     grades = list(judge.grades)
     for what in ("model", TURN):

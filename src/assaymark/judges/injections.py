@@ -1,8 +1,8 @@
-"""Prompt injections: answers that ask for a good verdict and answer nothing, and how often a judge gives it to them.
+"""Prompt injections: answers that only ask for a good verdict, and how often a judge gives them one.
 
-Each judge prompt meets every injection with every question, beside an honest answer. For a prompt that compares, an
-injection succeeds in an order if the verdict names it the better one; for a prompt that grades, if it gets a grade at
-least as high as the honest answer to the same question.
+Each judge prompt is tried with every injection and question, beside an honest answer. For a prompt that compares, an
+injection succeeds in an order of the answers if the verdict prefers it; for a prompt that grades, if its grade is at
+least as high as that of the honest answer to the same question.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ def try_injections(
     seed: int = 0,
     max_tokens: int = 512,
 ) -> list[InjectionRate]:
-    """Let a judge meet every injection under each prompt, and return the rates of success: by kind, then of all.
+    """Try every injection on a judge under each prompt, and return the rates of success: by kind, then of all.
 
     Raises: DataError if the model generates no text; ModelUnavailable.
     """
@@ -200,7 +200,7 @@ def judge_injections(
         prompts: names of judge prompts; empty: all.
         model_args: arguments of the judge.
         n_questions: number of questions, each with every injection; None: all.
-        seed: of the marks around the material.
+        seed: of the delimiters around the judged texts.
         max_tokens: of the judge's text.
 
     Nothing is stored, so an interrupted check begins again.

@@ -29,7 +29,7 @@ LARGEST_FILE = 1 << 20
 def task_name(file: Path) -> str:
     """Return the name that a YAML file gives its group or task, and for other files their name without endings.
 
-    The line is searched for and the file not loaded, since it may name Python functions.
+    The file is searched for this line rather than loaded, since it may name Python functions.
     """
     if file.suffix.lower() in {".yaml", ".yml"} and file.is_file() and file.stat().st_size <= LARGEST_FILE:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -58,8 +58,8 @@ class TaskAbout:
 
 
 def task_card(task: str) -> Mapping[str, object]:
-    """Return a task's card from the library; empty where it has none, or where no file can have the name."""
-    if not _FILE_NAME.fullmatch(task):  # it may come from an address: no path and no pattern
+    """Return a task's card from the library; empty if it has none, or if the name cannot be a file's."""
+    if not _FILE_NAME.fullmatch(task):  # the name may come from a URL: no path and no pattern
         return {}
     try:
         return find_card_named(task, (), LIBRARY) or {}
@@ -76,7 +76,7 @@ class CitedHuman:
 
 
 def cited_human(task: str) -> CitedHuman | None:
-    """Return people's score in a task by its own card; that of a whole benchmark says nothing of its subjects."""
+    """Return people's score in a task by its own card; a benchmark's score is not used for its subjects."""
     card = task_card(task) if task in _tasks_with_cards() else {}
     human = card.get("human")
     return CitedHuman(float(human["value"]), str(human["source"])) if isinstance(human, Mapping) else None
@@ -84,7 +84,7 @@ def cited_human(task: str) -> CitedHuman | None:
 
 @cache
 def _tasks_with_cards() -> frozenset[str]:
-    """Return the tasks that a card is of, not those that share the card of a benchmark by a pattern or a prefix."""
+    """Return the tasks with a card of their own, without those that share a benchmark's card by pattern or prefix."""
     files = list(LIBRARY.rglob("*.card.yaml"))
     served = [name for file in files for name in load_yaml(file.read_bytes()).get("serves") or ()]
     return frozenset({file.name.removesuffix(".card.yaml") for file in files} | {n for n in served if "*" not in n})
@@ -133,7 +133,7 @@ def _about(board: Board, member: Member, files: Mapping[str, str]) -> TaskAbout:
 
 
 def _files(board: Board) -> dict[str, str]:
-    """Return the board's task files by the name of their task, as they are called beside the board's own file."""
+    """Return the board's task files by the name of their task, relative to the board's file."""
     return {task_name(path): _beside(board, path) for path in board.task_files}
 
 
@@ -160,7 +160,7 @@ def command_of_board(board: Board) -> str:
 
 
 def _can_be_named(board: Board, member: Member) -> bool:
-    """Return whether a command can name a task; on a board of the store one of a user's own file has no known path."""
+    """Return whether a command can name a task: on a board of the store, paths of users' task files are not known."""
     is_of_file = board.source is not None or (board.suite is not None and board.suite.source is not None)
     return is_of_file or member.task in _names_of_tasks()
 

@@ -1,4 +1,4 @@
-"""A board's average over its columns: by the board's rule for complete rows, a labelled mean of some for others."""
+"""A board's average over its columns: by the board's rule for complete rows, else a labelled mean of some columns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ Aggregate = Literal["mean", "weighted", "geometric", "none"]
 
 
 def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], aggregate: Aggregate) -> Average | None:
-    """Return the average of the columns that a row has; None where it has none or the board makes no average.
+    """Return the average of the columns that a row has; None if it has none or the board has no average.
 
-    A geometric mean of fewer columns than all would not be the board's rule on fewer, so there is none.
+    There is no geometric mean of some columns only, since it would not be comparable.
     """
     wanted = averaged(columns)
     known = [(column, cells[column.key].number) for column in wanted if column.key in cells]
@@ -30,10 +30,10 @@ def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], ag
 
 
 def mean_number(numbers: Sequence[IntervalValue], weights: Sequence[float] | None = None) -> IntervalValue:
-    """Return the mean of independent numbers: normal, with the root of the sum of their squared errors' shares.
+    """Return the weighted mean of independent numbers, with a normal interval from their standard errors.
 
-    Of one number it is that number. Where an error is 0, as of a proportion of 0 or 1, the numbers' own intervals are
-    combined instead (`_mover`), so that no mean looks certain.
+    The mean of one number is that number. If an error is 0, as for a proportion of 0 or 1, the numbers' own intervals
+    are combined instead (`_mover`), so that no mean looks certain.
 
     Raises: ZeroDivisionError for no numbers or weights of zero.
     """
@@ -68,7 +68,7 @@ def with_interval(value: float, stderr: float, method: str) -> IntervalValue:
 def _mover(
     shares: Sequence[float], ends: Sequence[tuple[float, float | None, float | None]]
 ) -> tuple[float, float] | None:
-    """Return how far below and above a weighted sum its interval reaches; None where a part has no interval.
+    """Return how far the interval of a weighted sum reaches below and above it; None if a part has no interval.
 
     MOVER, the method of variance estimates recovery (Donner and Zou 2012, Statistical Methods in Medical Research 21).
     """

@@ -1,11 +1,10 @@
-"""A board as data: what its YAML file says, checked. `board_files` reads the file.
+"""A board as data: the checked content of its YAML file, which `board_files` reads.
 
 A board shows one of three things: a suite (`suite: open-llm-v1`), task sets of its own (`tasks: [law.csv, ...]`), or a
 table that exists already (`table: {file: scores.csv, format: csv}`). Everything else is optional.
 
-Keys of score columns in URLs, exports and the search: one for each title, never one that already means something.
-
-The key of `MATH Lvl 5` is math-lvl-5. A key has no underscore, so that the export's derived columns (`math-lvl-5_low`,
+URLs, exports and the search name a score column by its key, which is unique and no reserved word. The key of
+`MATH Lvl 5` is math-lvl-5. A key has no underscore, so that the export's derived columns (`math-lvl-5_low`,
 `math-lvl-5_n`) never equal another column's key.
 """
 
@@ -31,15 +30,16 @@ RESERVED = frozenset(
 
 
 def slug(title: str) -> str:
-    """Return a title as it stands in URLs and exports: `MATH Lvl 5` is math-lvl-5. Titles may share one."""
+    """Return a title's form in URLs and exports: `MATH Lvl 5` is math-lvl-5. Titles may share a slug."""
     return _latin(title) or EMPTY
 
 
 def column_keys(titles: Iterable[str]) -> dict[str, str]:
-    """Return each title's key: its slug, or where that is reserved `score-` and the slug.
+    """Return each title's key: its slug, with `score-` before a reserved one.
 
-    Of several titles with one slug (`C++` and `C#`) the first has it and the others a hash of the title behind it; a
-    title without Latin letters and digits always has its hash. So a column added at the end changes no other's key.
+    If several titles have the same slug (`C++` and `C#`), the first one gets it, and the others get it with a hash of
+    the title appended. A title without Latin letters and digits always has its hash. So a column that is added at the
+    end changes no other key.
     """
     keys: dict[str, str] = {}
     taken: set[str] = set()
@@ -62,7 +62,7 @@ def _latin(title: str) -> str:
 
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
-SHOWN = tuple(column.key for column in FACTS if column.is_shown)  # columns that are no scores, unless a board says
+SHOWN = tuple(column.key for column in FACTS if column.is_shown)  # the default fact columns
 TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 
 
@@ -127,7 +127,7 @@ class Board:
     faq: tuple[FaqEntry, ...] = ()
     logo: Path | None = None
     suite: Suite | None = None  # what is measured: a suite, or one made of the board's own task sets
-    task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `assaymark run --tasks`
+    task_files: tuple[Path, ...] = ()  # own task sets, as for `assaymark run --tasks`
     table: TableSource | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
     shown_columns: tuple[str, ...] = SHOWN  # columns that are no scores

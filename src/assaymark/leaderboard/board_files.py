@@ -52,7 +52,7 @@ def library_suites() -> dict[str, Suite]:
 
 
 def board_of_suite(suite: Suite) -> Board:
-    """Return the board of a suite, as it is shown where no file was given."""
+    """Return the default board of a suite."""
     texts = _suite_texts()
     return Board(
         name=slug(suite.name),
@@ -83,7 +83,7 @@ def _suite_texts() -> _SuiteTexts:
 def read_board(path: str | Path) -> Board:
     """Return the board of a file.
 
-    Raises: UsageError where the file does not exist; DataError for what the file says, naming file and key.
+    Raises: UsageError if the file does not exist; DataError for invalid content, naming file and key.
     """
     try:
         place = Path(path).expanduser()

@@ -1,4 +1,4 @@
-"""Writing a board's file that works as it is, with what else it may hold beside it as comments."""
+"""Writing a board's file that works as it is, with further options as comments."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Results files that people bring to a board: what other tools wrote becomes rows that are marked self-reported."""
+"""Results files of other tools on a board: they become rows that are marked self-reported."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,9 +18,9 @@ FIRST_STAGE = 10  # letters of an id that are shown
 
 
 def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
-    """Return the runs in results files, and in all of those that lie in a folder, the latest first.
+    """Return the runs in results files, given directly or in folders, the latest first.
 
-    Raises: DataError for a file that no known tool wrote; it names the file.
+    Raises: DataError, naming the file, if no known tool wrote it.
     """
     files: list[Path] = []
     for path in paths:
@@ -46,7 +46,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _date(source: object) -> str:
-    """Return when an imported run was made, in ISO 8601; empty where its files do not say."""
+    """Return the time of an imported run, in ISO 8601; empty if its files do not state it."""
     stated = source.get("date") if isinstance(source, Mapping) else None
     if isinstance(stated, int | float):
         return datetime.fromtimestamp(stated, tz=UTC).isoformat()

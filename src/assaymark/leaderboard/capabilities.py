@@ -1,8 +1,8 @@
-"""Which benchmarks measure what: capabilities as data (`capabilities.yaml`) and the domains that task cards state.
+"""Capabilities and the benchmarks that measure them, from `capabilities.yaml` and the domains on task cards.
 
-A task's card names the domain it measures; the YAML file maps domains to the capabilities that a reader asks for, and
-names further tasks that have no card, and the categories of an arena whose votes count. Columns of published tables
-have a title only and are mapped to a task.
+A task's card names the domain that it measures. The YAML file maps domains to the capabilities that a reader asks for,
+and adds tasks without a card, and the arena categories whose votes count. Columns of published tables have only a title
+and are mapped to a task.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def find_capability(name: str) -> Capability | None:
 
 
 def capability_of_language(name: str) -> Capability | None:
-    """Return the capability that a language stands for, as in `german`, `rust` and `coding in rust`; else None."""
+    """Return the capability for a language, as in `german`, `rust` and `coding in rust`; None for other words."""
     wish, joined, language = " ".join(name.lower().split()).rpartition(" in ")
     for key, listed in _content()["named_languages"].items():
         if language in listed and (not joined or find_capability(wish) is capabilities()[key]):
@@ -113,7 +113,7 @@ def capabilities_of_task(task: str) -> tuple[str, ...]:
 
 
 def measured_task(column: ScoreColumn) -> str:
-    """Return the task that a board's column reports: its own where it names one, else by its title; or empty."""
+    """Return the task that a board's column reports: the one that it names, else one by its title; or empty."""
     if len(column.tasks) == 1:
         return column.tasks[0]
     return _content()["columns"].get(slug(column.title), "")

@@ -92,12 +92,12 @@ class ColumnBar:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """A model with its number of a measure."""
+    """A model with its value of a measure."""
 
     model: str
     measure: float  # billions of parameters, tokens per second, or US dollars per million tokens
     number: IntervalValue
-    is_on_front: bool  # no model at least as good by the measure scores as much
+    is_on_front: bool  # no model that is at least as good by the measure scores as high
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """How far a model's score in one column is from what its other columns lead one to expect. Shares in [0, 1]."""
+    """A model's score in one column minus its expectation from the other columns. Shares in [0, 1]."""
 
     column: ScoreColumn
     value: float
@@ -167,7 +167,7 @@ def last_day(table: BoardTable, rows: SelectedRows) -> str:
 
 
 def _days(table: BoardTable, rows: SelectedRows) -> npt.NDArray[np.int64]:
-    """Return the rows' dates as ordinals; 0 for a row without a date of a model: ISO 8601, of these two centuries."""
+    """Return the rows' dates as ordinals; 0 for a row without a plausible date: ISO 8601, of these two centuries."""
     texts = table.index.texts("date")
     return np.array([*map(_day, texts.distinct), 0], dtype=np.int64)[texts.codes[rows.places]]
 

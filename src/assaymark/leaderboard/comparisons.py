@@ -15,7 +15,7 @@ KEPT, KEPT_NUMBERS = 8, 1_000  # comparisons; a page of differences has one for 
 
 
 class Comparisons:
-    """Comparisons of one store's runs; one of a run that changed is made again. May be used by several threads."""
+    """Comparisons of one store's runs, made again if a run changes. May be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()

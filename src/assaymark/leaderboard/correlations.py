@@ -1,4 +1,4 @@
-"""How well each benchmark of a board agrees with the ratings beside it, over models."""
+"""Agreement of each benchmark of a board with the board's ratings, over models."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Tables in which a recommendation looks: one of all stored runs, and the published ones.
+"""Tables on which a recommendation is based: one of all stored runs, and the published ones.
 
 Values of two tables may differ in prompts, shots and program, so models are ranked within one table. The table of
 stored runs has a column for each benchmark, and one for each number of shots where runs differ in it.
@@ -40,7 +40,7 @@ def sources_of(site: Site) -> list[EvidenceTable]:
     published = [
         EvidenceTable(board.name, board.title, site.table(board)) for board in boards if board.table is not None
     ]
-    # what visitors report is not evidence, and must not decide which benchmarks and shots are compared
+    # numbers reported by visitors are not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])
@@ -57,7 +57,7 @@ def votes_of(site: Site) -> Ratings | None:
 def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[BoardTable]) -> Board | None:
     """Return a board with every benchmark of the stored runs; None without runs.
 
-    What the boards' files and the published tables state about a model (licence, type) is copied.
+    Facts about a model (licence, type) are copied from the boards' files and the published tables.
     """
     members = list(_members(runs))
     if not members:

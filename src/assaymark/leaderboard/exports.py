@@ -1,4 +1,4 @@
-"""A table as JSON, CSV and Parquet: the rows that a view leaves, in its order, every number as it is held."""
+"""A table as JSON, CSV and Parquet: the rows that a view leaves, in its order, with unrounded numbers."""
 
 import csv
 import io

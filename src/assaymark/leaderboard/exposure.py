@@ -1,8 +1,8 @@
-"""The sealed tasks of a board, and an alarm where a model does better on a task's preview than on its sealed rows.
+"""The sealed tasks of a board, and an alarm if a model does better on a task's preview than on its sealed rows.
 
 Rows of a preview can get into training data; sealed ones cannot. The advantage of each model and task is tested
-one-sided, and p is corrected over all tests of the board (Holm), so that a board on which nothing happened raises an
-alarm with a probability of at most 5%.
+one-sided, and p is corrected over all tests of the board (Holm), so that a board without any exposure raises an alarm
+with a probability of at most 5%.
 """
 
 from collections.abc import Sequence

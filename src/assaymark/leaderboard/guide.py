@@ -1,4 +1,4 @@
-"""Which benchmark for what: the capabilities, and the benchmarks of the library that measure each, from their cards."""
+"""A guide to benchmarks: the capabilities, and the library's benchmarks that measure each, from their cards."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DEMO = "demo"  # folder of the library
 
 @dataclass(frozen=True, slots=True)
 class SamplePrompt:
-    """How a benchmark asks, without shots, with a row that was made up for the guide."""
+    """A benchmark's prompt without shots, for a row that was made up for the guide."""
 
     task: str  # the benchmark, or one of its tasks
     text: str
@@ -62,7 +62,7 @@ class GuideEntry:
 
 @dataclass(frozen=True, slots=True)
 class GuideSection:
-    """One capability with what measures it, the suggested benchmark first."""
+    """One capability with the benchmarks that measure it, the suggested one first."""
 
     capability: Capability
     entries: tuple[GuideEntry, ...]
@@ -96,7 +96,7 @@ def guide_section(name: str) -> GuideSection:
 
 @cache
 def words() -> Mapping[str, str]:
-    """Return the meanings of words that a beginner meets."""
+    """Return the glossary for beginners."""
     meanings: Mapping[str, str] = load_yaml((files("assaymark.leaderboard") / "words.yaml").read_bytes())
     return meanings
 

@@ -2,10 +2,10 @@
 
 Texts and choices are held as codes into their distinct values: a term is tried on each distinct value once.
 
-Which ranks a row may have follows from intervals that hold together, in O(n log n). Each interval is stretched to the
-confidence that makes all of them hold at once (Bonferroni: 1 - alpha / n for each, whatever they have in common). A row
-is then significantly below those whose low end lies above its high end. These rank sets hold together with that
-confidence; a paired test of two rows (the compare page) detects smaller differences.
+The ranks that a row may have follow from simultaneous intervals, in O(n log n). Each interval is stretched so that all
+of them hold at once (Bonferroni: confidence 1 - alpha / n for each, whatever their dependence). A row is then
+significantly below the rows whose low end lies above its high end. The rank sets hold simultaneously, too; a paired
+test of two rows (the compare page) detects smaller differences.
 
 Source: rank confidence sets after Mogstad, Romano, Shaikh and Wilhelm 2024, from simultaneous marginal intervals as in
 Klein, Wright and Wieczorek 2020.
@@ -83,7 +83,7 @@ def _ranks(values: Floats, lows: Floats, highs: Floats) -> tuple[Integers, Integ
 
 
 def tier_starts(values: Floats, lows: Floats, highs: Floats) -> NDArray[np.bool_]:
-    """Return where a new tier begins among rows sorted from the best: a row significantly below the first of its tier.
+    """Return where tiers begin among rows sorted from the best: at each row significantly below the first of its tier.
 
     The first row begins none. Shapes: all [rows].
     """
@@ -138,26 +138,26 @@ class TableIndex:
 
     @cached_property
     def is_baseline(self) -> Mask:
-        """Which rows are no models."""
+        """Whether each row is a baseline rather than a model."""
         return np.array([row.is_baseline for row in self._rows], dtype=bool)
 
     @cached_property
     def is_complete(self) -> Mask:
-        """Which rows have a score in every column."""
+        """Whether each row has a score in every column."""
         n = sum(column.is_share and column.weight > 0 for column in self._columns.values())
         return np.array([row.average is not None and row.average.n_columns == n for row in self._rows], dtype=bool)
 
     @cached_property
     def parts(self) -> NDArray[np.int64]:
-        """Part of an order by the average in which each row is: 0 models, 1 what visitors reported, 2 no models."""
+        """The part of an order by the average to which each row belongs: 0 models, 1 visitors' reports, 2 baselines."""
         return np.array([2 if row.is_baseline else int(row.is_upload) for row in self._rows], dtype=np.int64)
 
     @cached_property
     def average_groups(self) -> NDArray[np.int64]:
         """The place of each row's group in an order by the average; averages of different columns are never ordered.
 
-        Complete rows come first, then rows with the same columns together, those with most columns first; then, in the
-        same way, what visitors reported, which no number here supports; rows that are no models come last.
+        Complete rows come first, then rows with the same columns together, those with most columns first. Rows that
+        visitors reported, which nothing here verifies, follow in the same way, and baselines come last.
         """
         averaged = [column.key for column in self._columns.values() if column.is_share and column.weight > 0]
         answered = [tuple(key not in row.cells for key in averaged) for row in self._rows]
@@ -170,12 +170,12 @@ class TableIndex:
 
     @cached_property
     def may_rank(self) -> Mask:
-        """Which rows may have a rank: models whose numbers were computed here or are stated by the board's host."""
+        """Whether each row may have a rank: models with numbers computed here or stated by the board's host."""
         return np.array([not (row.is_baseline or row.is_upload) for row in self._rows], dtype=bool)
 
     @cached_property
     def rank_groups(self) -> NDArray[np.int64]:
-        """Codes of the groups in which rows are ranked together; self-reported rows are never among measured ones."""
+        """Codes of the groups in which rows are ranked together; self-reported rows are apart from measured ones."""
         codes = self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
         is_reported = np.array([row.origin == "self-reported" for row in self._rows], dtype=np.int64)
         return np.asarray(2 * codes + is_reported)
@@ -241,7 +241,7 @@ class TableIndex:
         return flags
 
     def counts(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Return a column's values, as they are spelled, with their numbers of models."""
+        """Return a column's values, in their spelling, with their numbers of models."""
         counts = self._counts.get(key)
         if counts is None:
             counted = Counter(str(row.facts[key]) for row in self._rows if row.facts.get(key) and not row.is_baseline)
@@ -279,7 +279,7 @@ class TableIndex:
     # ------------------------------------------------------------------------------------- searching
 
     def matching(self, condition: Condition) -> Mask:
-        """Return which rows fulfil a condition."""
+        """Return whether each row fulfils a condition."""
         if not condition.groups:
             return np.ones(len(self._rows), dtype=bool)
         mask = np.zeros(len(self._rows), dtype=bool)
@@ -291,7 +291,7 @@ class TableIndex:
         return mask
 
     def fulfilling(self, term: Term) -> Mask:
-        """Return which rows fulfil a term."""
+        """Return whether each row fulfils a term."""
         if term.key == "average" or term.key in self._columns:
             is_share = term.key == "average" or self._columns[term.key].is_share
             mask = _compared(self.scores(term.key).values * (100.0 if is_share else 1.0), term)

@@ -1,8 +1,8 @@
-"""The README.md that a model lacks, from its stored runs: results, strengths and weaknesses, set-up, what is missing.
+"""A model card (README.md) from stored runs: results, strengths and weaknesses, set-up, and gaps.
 
-A benchmark's skill is the share of what lies between the best baseline (guessing, or always one answer) and a perfect
-score. Strengths have an interval above the mean of the model's skills, weaknesses one below it, or one that reaches the
-baseline.
+A benchmark's skill is the score's position between the best baseline (guessing, or always the same answer) and a
+perfect score. A strength has an interval above the mean of the model's skills; a weakness has one below it, or one that
+reaches the baseline.
 """
 
 import re
@@ -44,7 +44,7 @@ class _Result:
 
     @property
     def skill(self) -> tuple[float, float, float] | None:
-        """The share of what lies between the best baseline and 1, with its interval; None where that says nothing."""
+        """The score's position between the best baseline and 1, with its interval; None if that is meaningless."""
         estimate = self.estimate
         if (
             not is_proportion(estimate)
@@ -86,7 +86,7 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 
     Args:
         store: where its runs are.
-        name: the model's, as the runs have it, as pages show it, or its last part; or `last`, for that of the last run.
+        name: the model's name in the runs or on pages, or its last part; `last` for the model of the last run.
         licence: identifier on the Hub, such as apache-2.0; empty leaves it out, since runs do not know it.
 
     Raises: UnknownName.
@@ -205,7 +205,7 @@ def _skill_line(result: _Result, skill: tuple[float, float, float]) -> str:
 
 
 def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Result]) -> Iterator[str]:
-    """Yield the model's ranks among the store's models, as ranges; nothing where it is alone.
+    """Yield the model's ranks among the store's models, as ranges; nothing if it is the only one.
 
     Scores of mostly truncated prompts have none.
     """
@@ -301,7 +301,7 @@ def _not_measured(results: Sequence[_Result]) -> list[str]:
 def _commands(runs: Sequence[StoredRun]) -> list[str]:
     lines = ["```bash"]
     for run in runs:
-        typed = str(without_folders(printable(run.row.command or "")))  # where files lie here is nobody's business
+        typed = str(without_folders(printable(run.row.command or "")))  # paths of this machine are private
         command = " ".join(typed.split()).replace("```", "'''")
         lines.append(command or f"assaymark reproduce {run.row.short_id}   # with the store that holds the run")
     return [*lines, "```"]

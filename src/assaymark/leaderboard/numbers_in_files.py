@@ -1,4 +1,4 @@
-"""Numbers in the cells of CSV files that people bring: published tables and ratings."""
+"""Numbers in the cells of users' CSV files: published tables and ratings."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "-", "–"})
 
 
 def number_in(path: Path, line: int, record: Mapping[str, str | None], heading: str) -> float | None:
-    """Return the number in a cell, without its percent sign; None for a cell that says that there is none.
+    """Return the number in a cell, without its percent sign; None for a cell that states that there is none.
 
     Raises: DataError with file, line and heading for a cell that is not a finite number.
     """

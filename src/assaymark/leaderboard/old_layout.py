@@ -1,8 +1,9 @@
 """A board's own rows in the layout of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
 
 `requests/` has one file per row (`request_files`), `results/` lm-eval's results files by model and `details/` lm-eval's
-samples by model and task. Samples of gated data sets are not written unless that is allowed, those of sealed tasks
-never. Source: https://huggingface.co/open-llm-leaderboard (2024)
+samples by model and task. Samples of gated data sets are written only if that is allowed, those of sealed tasks never.
+
+Source: https://huggingface.co/open-llm-leaderboard (2024)
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,11 +1,11 @@
 """Stored runs as rows of a board: members found in the runs' estimates, columns and averages by the suite's rule.
 
-A row is one model in one setup (precision, prompt set, profile, limit); several runs of it fill the columns together,
-the latest run of each benchmark counting. A benchmark evaluated with other shots than the board's is excluded, and the
-row has a note. Where one run evaluated the whole suite, its stored composite counts: its intervals account for members
+A row is one model in one setup (precision, prompt set, profile, limit). Several runs of it fill the columns together,
+with the latest run of each benchmark. A benchmark evaluated with other shots than the board's is excluded, and the row
+has a note. If one run evaluated the whole suite, its stored composite is used, since its intervals account for members
 that share questions.
 
-A run's facts about its model and its setup, as a row shows them.
+Also the facts about model and setup that a row shows.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ PLAIN_TEXT = "plain text"
 
 
 def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
-    """Return the key by which two runs are one row: model, numbers, the prompts' layout, rules and limit."""
+    """Return the key that is equal for runs of the same row: model, numbers, the prompts' layout, rules and limit."""
     model = plan.model
     return {
         "model": model.content_hash or model.name,
@@ -83,7 +83,7 @@ def _system_name(text: str) -> str:
 
 
 def _set_up(plan: RunPlan, board: Board) -> str:
-    """Return the prompt set, with limit and profile where they are not the board's; such rows rank separately."""
+    """Return the prompt set, with limit and profile if they are not the board's; such rows rank separately."""
     words = [] if plan.limit is None else [limit_shown(plan.limit)]  # first: narrow badges show the beginning only
     words.append(prompt_set(plan))
     if board.suite is not None and plan.profile != board.suite.profile and plan.model.kind != "imported":
@@ -92,7 +92,7 @@ def _set_up(plan: RunPlan, board: Board) -> str:
 
 
 def _work(work: object) -> dict[str, float]:
-    """Return speed and memory of a run's latest attempt, rounded as precisely as they are repeatable."""
+    """Return speed and memory of a run's latest attempt, rounded to their reproducible digits."""
     if not isinstance(work, Mapping):
         return {}
     facts = {}
@@ -113,7 +113,7 @@ def _price(run: StoredRun, board: Board) -> dict[str, float | str]:
 
 
 def _precision(model: ModelIdentity) -> str:
-    """Return a model's dtype, or as what it was quantised while it was loaded."""
+    """Return a model's dtype, or its quantisation on loading."""
     own = dict(model.options).get("quantization_config")
     return quantised_as({"quantization_config": own}) or model.dtype
 
@@ -125,7 +125,7 @@ def _prompt_spread(run: StoredRun) -> float | None:
 
 
 def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
-    """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
+    """Return the facts of a row; the board's file takes precedence over the run."""
     plan = run.plan
     model, preset = plan.model, plan.prompt_preset
     sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
@@ -167,18 +167,18 @@ class Found:
 
     @property
     def is_share(self) -> bool:
-        """Whether all of it lies in [0, 1]."""
+        """Whether all values lie in [0, 1]."""
         return all(estimate.details.get("unit") == "proportion" for estimate in self.estimates)
 
 
 def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
-    """Return the rows of a board's models, the latest runs first; none for a run that holds nothing of the board."""
+    """Return the rows of a board's models, the latest runs first; none for a run without results of the board."""
     if board.suite is None:
         return []
     ways: dict[tuple[bool, bool, str], list[StoredRun]] = {}
     for run in map(with_present_names, runs):
         if _counts(board, run):
-            # what a file states never fills a row that was measured, whatever name and revision it states
+            # numbers from a file never fill a measured row, whatever name and revision the file states
             ways.setdefault((run.is_upload, run.is_self_reported, row_id(identity_of(run.plan))), []).append(run)
     rows = []
     names: set[str] = set()
@@ -194,7 +194,7 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
 
 
 def _counts(board: Board, run: StoredRun) -> bool:
-    """Return whether a run is one of the board's; what is running or was never summed up has no estimates."""
+    """Return whether a run is one of the board's; unfinished or unsummarised runs have no estimates."""
     if (not run.estimates and not run.is_damaged) or any(
         run.run_id.startswith(beginning) for beginning in board.exclude
     ):
@@ -269,7 +269,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
 def _without_fixed_intervals(
     columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], suite: Suite, matches: Sequence[Found | None]
 ) -> dict[str, RowScore]:
-    """Return the cells; one of several estimates of a run that a rule stopped has no interval that is valid for it."""
+    """Return the cells; a cell of several estimates of a run that a rule stopped has no valid interval."""
     kept = dict(cells)
     for column in columns:
         of_column = [
@@ -290,8 +290,8 @@ def _average_at_any_time(
 ) -> Average | None:  # fmt: skip
     """Return the average of a row that a rule stopped, from the ends of its columns' intervals.
 
-    These hold together if they are of one run. Otherwise, and where the average is no weighted mean, there is no
-    interval: the row may then have any rank.
+    These intervals are simultaneous if they are of one run. Otherwise, and if the average is no weighted mean, there is
+    no interval, and the row may have any rank.
     """
     if plain is None or len(columns) == 1:
         return plain
@@ -339,7 +339,7 @@ def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
 
 
 def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
-    """Return the estimate that stands for a task or a group: its primary metric, or that of its tasks."""
+    """Return the representative estimate of a task or a group: its primary metric, or that of its tasks."""
     own = [e for e in run.estimates if e.task == name and e.value is not None and e.details.get("kind") != COMPOSITE]
     metrics = {(e.metric, e.filter) for e in run.estimates if e.details.get("primary") and name in _path(e)}
     primary = [e for e in own if e.details.get("primary")] or [e for e in own if (e.metric, e.filter) in metrics]
@@ -353,7 +353,7 @@ def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
         and name in _path(e)
         and e.value is not None
     ]
-    # what has other units or another direction has no mean: `show` has none either
+    # estimates of different units or directions have no mean: `show` has none either
     is_mean = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
     return tasks if is_mean else []
 
@@ -369,7 +369,7 @@ def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
 
 
 def with_present_names(run: StoredRun) -> StoredRun:
-    """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
+    """Return the run of a results file of the first leaderboard under the present names of tasks and metrics."""
     if not any("|" in estimate.task for estimate in run.estimates):
         return run
     named = [(estimate, present_name(estimate.task, estimate.metric)) for estimate in run.estimates]

@@ -15,7 +15,7 @@ from assaymark.leaderboard.capabilities import Capability
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """One model as voters rate it. Units: rating, low and high in points (400 are odds of ten to one)."""
+    """One model with its rating by voters. Units: rating, low and high in points (400 are odds of ten to one)."""
 
     model: str
     rating: float

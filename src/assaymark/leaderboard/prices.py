@@ -1,8 +1,8 @@
-"""Prices of models as facts of a board's rows: what the evaluation was billed at, or what the board's file states.
+"""Prices of models as facts of a board's rows: as the evaluation was billed, or as the board's file states.
 
-A price has two parts, of tokens that are read and of tokens that are generated. To set scores against one number, three
-parts read are taken with one generated, whatever the benchmark: shares of a run would make one model's price differ
-from board to board. The parts, their date and source stand beside it.
+A price has two parts, of input tokens and of output tokens. To plot scores against one number, three input tokens are
+taken for one output token, whatever the benchmark; with the shares of each run, a model's price would differ from board
+to board. The parts, their date and source are shown beside it.
 Source: the ratio is that of Artificial Analysis' blended prices (artificialanalysis.ai/methodology).
 """
 
@@ -20,9 +20,9 @@ def blended(price: Price) -> float:
 
 
 def billed_price(cost: object) -> Price | None:
-    """Return the price of a stored bill, None where there is none.
+    """Return the price of a stored bill, None if there is none.
 
-    A run may come from another machine, so what its bill says is checked like any file's.
+    A run may come from another machine, so its bill is checked like any file.
     """
     stated = cost.get("price") if isinstance(cost, Mapping) else None
     if not isinstance(stated, Mapping):

@@ -1,7 +1,7 @@
-"""How much a model's scores change with the wording of the prompts: stored audits of prompts, as a column.
+"""The spread of a model's scores over wordings of the prompts, from stored audits of prompts, as a column.
 
-`assaymark audit prompts` evaluates the same samples under a dozen wordings and stores the results as it stores a run.
-The spread of a task is its largest minus its smallest score over them.
+`assaymark audit prompts` evaluates the same samples under a dozen wordings and stores the results like a run. The
+spread of a task is its largest minus its smallest score over the wordings.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
 """Tables that others published become boards: the Open LLM Leaderboard's two final tables, and plain CSV files.
 
-Averages are recomputed by the table's own rule; rows whose numbers disagree with it are listed, and shown with what
-the rule gives. The files hold no intervals: they are computed from the published share and the benchmark's number of
-questions (Wilson's), which leaves out any variation but that of the questions.
+Averages are recomputed by the table's own rule; rows whose numbers disagree with the rule are listed, and shown with
+the recomputed average. The files hold no intervals. These are computed from the published share and the benchmark's
+number of questions (Wilson's), and so cover the variation of questions only.
 
-A published table without a board's file: its format is recognised by its headings.
+The format of a table without a board's file is recognised by its headings.
 """
 
 import csv
@@ -98,7 +98,7 @@ class _Format:
     facts: Callable[[Mapping[str, str]], dict[str, Fact]]
     tolerance: float  # of the average, in points: what the rounding of the file allows
     key: tuple[str, ...]  # headings that tell rows apart
-    scale: float = 100.0  # the file's numbers are so many times a share
+    scale: float = 100.0  # factor from a share to the file's numbers
 
 
 def _format_of(source: TableSource) -> _Format:
@@ -116,7 +116,7 @@ def _format_of(source: TableSource) -> _Format:
 def read_published(board: Board, source: TableSource) -> BoardTable:
     """Return the table of a published file.
 
-    Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
+    Raises: DataError, in one line that names file, line and heading, for a violation of the format.
     """
     form = _format_of(source)
     keys = column_keys(column.title for column in form.sources)
@@ -175,7 +175,7 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
 def _row(
     path: Path, line: int, record: Mapping[str, str], form: _Format, columns: Sequence[ScoreColumn]
 ) -> tuple[BoardRow, list[str]]:
-    """Return a row, and in which ways it disagrees with its table's rule."""
+    """Return a row, and its disagreements with the table's rule."""
     cells: dict[str, RowScore] = {}
     what: list[str] = []
     for column, source in zip(columns, form.sources, strict=True):
@@ -238,7 +238,7 @@ def _scaled(value: float | None, scale: float) -> float | None:
 
 
 def _url(model: str, record: Mapping[str, str]) -> str:
-    """Return where a model lies on the Hub; only there, since the file may say anything."""
+    """Return a model's URL on the Hub; other addresses are ignored, since the file is not trusted."""
     stated = record.get("url", "")
     if stated.startswith("https://huggingface.co/"):
         return stated

@@ -8,11 +8,11 @@ whatever its case; quotes keep spaces and colons together; `-` before a term neg
 - dates: `date:2024-06`, `date:>2024-06-15`
 - choices: `type:chat`, `precision:bf16`; other text from the start of a word: `license:apache`; whole: `license:=mit`
 
-Two older notations mean what they meant: a segment that holds nothing but `license:` restricts all segments with
-names, wherever it stands (Open LLM Leaderboard v1); `@key:value` belongs to its own segment only, also where it
-stands alone in it (v2). An unknown key is an error that names the nearest key and all that there are.
+Two older notations keep their meaning: a segment that holds only `license:` restricts all segments with names, at any
+position (Open LLM Leaderboard v1); `@key:value` belongs to its own segment only, even if nothing else is in it (v2). An
+unknown key is an error that names the nearest key and all keys.
 
-A search is frozen data, any of several groups of terms of which each must hold; `index` carries it out on a table.
+A search is frozen data: a row has to fulfil all terms of one of its groups. `index` runs it on a table.
 """
 
 import re
@@ -30,10 +30,10 @@ NAME = "model"  # the key of a model's name
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One demand on a row.
+    """One condition on a row.
 
     `contains` looks for text anywhere (names), `begins` at the start of a word (`apache` finds `apache-2.0`), `is`
-    compares whole values, `within` takes low <= value <= high. A row without the value fulfils no term; so it fulfils
+    compares whole values, `within` takes low <= value <= high. A row without the value fulfils no term, and therefore
     each negated one.
     """
 
@@ -93,7 +93,7 @@ def _plain(title: str) -> str:
 
 
 def parse_query(text: str, keys: SearchKeys) -> Condition:
-    """Return the condition that a query stands for.
+    """Return the condition of a query.
 
     Raises: UsageError for a query that is too long or has a value that its key does not take; UnknownName for a key
     or a choice that does not exist.
@@ -196,7 +196,7 @@ def _date(name: str, sign: str, value: str) -> tuple[Operator, str]:
         raise UsageError(f"'{name}:{value[:40]}' has no date; expected for example {name}:>2024-06-15")
     if sign in {"<", ">="}:
         return sign, value  # type: ignore[return-value]
-    if sign in {"<=", ">"}:  # up to the end of what was named: a day, a month, a year
+    if sign in {"<=", ">"}:  # to the end of the named day, month or year
         return sign, f"{value}\uffff"  # type: ignore[return-value]
     return "begins", value
 

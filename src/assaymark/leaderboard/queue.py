@@ -1,6 +1,6 @@
-"""The queue as readers see it: what waits, runs and ended, whose fault a failure is, and how long the rest takes.
+"""The queue as readers see it: waiting, running and ended jobs, causes of failures, and expected times.
 
-What the queue and moderators say of stored runs: the name under which a model stands, flags, what is withdrawn.
+Also the facts of the queue and of moderators about stored runs: names of models, flags, withdrawals.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class RunMark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All of it, and a version that changes with it."""
+    """All these facts, and a version that changes with them."""
 
     version: str = ""
     runs: Mapping[str, RunMark] = field(default_factory=dict)
@@ -72,7 +72,7 @@ LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A job with its submission. `wait_seconds` is an estimate, None where nothing is known or it does not wait."""
+    """A job with its submission. `wait_seconds` is an estimate, None if unknown or if the job does not wait."""
 
     job: JobRow
     submission: SubmissionRow
@@ -82,7 +82,7 @@ class Entry:
 
     @property
     def share(self) -> float | None:
-        """How much of a running job is done, in [0, 1]; None where it is not known."""
+        """The completed share of a running job, in [0, 1]; None if not known."""
         return self.job.n_done / self.job.n_total if self.job.n_total else None
 
     @property
@@ -114,9 +114,9 @@ class Overview:
 
 
 def expected_seconds(counts: QueueCounts, n_ahead: int) -> float | None:
-    """Return how long a job with `n_ahead` before it is expected to wait until it has ended; None if unknown.
+    """Return the expected seconds until a job with `n_ahead` jobs before it has ended; None if unknown.
 
-    The mean duration of the last finished jobs, times the jobs up to this one, over the workers that are working.
+    It is the mean duration of the last finished jobs, times the jobs up to this one, over the active workers.
     """
     if counts.mean_seconds is None:
         return None

@@ -1,6 +1,6 @@
 """Ratings of arenas, judges and studies as columns of a board, beside its scores.
 
-A rating is not a share: it is in no average, and no rank depends on it.
+A rating is not a share, so averages and ranks do not include it.
 """
 
 import csv

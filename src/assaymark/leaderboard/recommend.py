@@ -1,10 +1,9 @@
-"""Which model for what: models ranked by the benchmarks that measure what was requested, in one table at a time.
+"""Recommendations: models ranked by the benchmarks that measure the requested capabilities, table by table.
 
-A model's value is the mean over the requested capabilities of the mean over the benchmarks that measure each; its error
-follows from the benchmarks' standard errors, taken as independent. Two models that answered the same questions differ
-with more certainty than that: a paired test (`assaymark compare`) can tell more of them apart. Only models that have
-every benchmark used are ranked, and each model once: with the set-up that has the most samples, then the latest, so
-that no model gains from having been evaluated often.
+A model's value is the mean over the requested capabilities of the mean over the benchmarks that measure each. Its error
+follows from the benchmarks' standard errors, taken as independent; for models that answered the same questions, a
+paired test (`assaymark compare`) is more precise. Only models that have every benchmark used are ranked, and each model
+once: with the set-up that has the most samples, then the latest, so that no model gains from repeated evaluation.
 """
 
 import re
@@ -48,7 +47,7 @@ class Requested:
 
     capabilities: tuple[str, ...]  # names of capabilities, or of single benchmarks
     max_params: float | None = None  # in billions
-    licence: str = ""  # how it begins: apache finds apache-2.0
+    licence: str = ""  # a prefix: apache finds apache-2.0
     where: str = ""  # further conditions, in the boards' search language
     top: int = 10  # models listed per table
 
@@ -82,7 +81,7 @@ class Ranked:
     row: BoardRow
     value: IntervalValue
     better_than_next: float | None  # probability; None for the last one, and without standard errors
-    first_is_better: float | None  # probability that the first one of the list is better than this; None for the first
+    first_is_better: float | None  # probability that the first of the list is better than this; None for the first
     cells: Mapping[str, RowScore]  # of the benchmarks used
     n_set_ups: int  # rows of this model that fulfil the conditions
     reason: str
@@ -117,7 +116,7 @@ class Missing:
     """A demand that no table has evidence for."""
 
     demand: Demand
-    command: str  # that would give it; empty where this package has no such task
+    command: str  # that would give evidence; empty if this package has no such task
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The answer: one ranking per table, and what people preferred."""
+    """The answer: one ranking per table, and people's preferences."""
 
     requested: Requested
     demands: tuple[Demand, ...]
@@ -156,10 +155,10 @@ class Recommendation:
 
 
 def recommend(sources: Sequence[EvidenceTable], requested: Requested, votes: Ratings | None = None) -> Recommendation:
-    """Return which models the evidence of some tables, and of an arena's published votes, recommends.
+    """Return the models recommended by the evidence of some tables and of an arena's published votes.
 
-    Raises: UnknownName for what is neither a capability nor a benchmark of a table, with the nearest names; UsageError
-    for no capability at all, for too many, or for a condition that cannot be read.
+    Raises: UnknownName for a name that is neither a capability nor a benchmark of a table, with the nearest names;
+    UsageError for no capability at all, for too many, or for an invalid condition.
     """
     if not 1 <= len(requested.capabilities) <= MOST_REQUESTED:
         raise UsageError(
@@ -333,8 +332,7 @@ def _counts(column: ScoreColumn) -> bool:
 def _fulfilling(source: EvidenceTable, requested: Requested, excluded: dict[str, int]) -> list[BoardRow]:
     """Return the rows that fulfil the conditions.
 
-    Counts by reason, in `excluded`, the models of which only one thing is lacking: that it is stated, or that they can
-    be had.
+    Counts in `excluded`, by reason, the models that miss only one condition: a fact that is stated, or availability.
     """
     index = source.table.index
     keys = search_keys({column.key: column.title for column in source.table.columns})
@@ -363,9 +361,9 @@ def _where(source: EvidenceTable, mask: NDArray[np.bool_]) -> list[BoardRow]:
 
 
 def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[BoardRow]) -> tuple[Used, ...]:
-    """Return the benchmarks that count: those which the largest number of models share, over the most demands.
+    """Return the benchmarks to use, which all ranked models share.
 
-    Of the sets of benchmarks that rows have, that one is used which covers the most demands, then has the most values.
+    Of the sets of benchmarks that rows have, it is the one that covers the most demands, then has the most values.
     """
     every = {column.key: column for some in columns.values() for column in some}
     held = [frozenset(every.keys() & row.cells.keys()) for row in rows]
@@ -390,7 +388,7 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[BoardR
 
 
 def _one_per_task(columns: Sequence[ScoreColumn], popular: Mapping[str, int]) -> Iterator[str]:
-    """Yield one column for each task, since a task at two numbers of shots must not count twice: the commonest."""
+    """Yield one column for each task, the commonest, since a task at two numbers of shots must not count twice."""
     by_task: dict[tuple[str, ...], list[str]] = {}
     for column in columns:
         by_task.setdefault(column.tasks or (column.key,), []).append(column.key)
@@ -432,7 +430,7 @@ def _value(row: BoardRow, weights: Weights) -> IntervalValue:
 
 
 def _with_error(number: IntervalValue) -> IntervalValue:
-    """Return a number whose error is not 0 where every answer was right, or wrong: that of its interval instead."""
+    """Return a number with the error of its interval if its own error is 0, since all answers were right, or wrong."""
     if number.stderr != 0.0 or number.low is None or number.high is None:
         return number
     return replace(number, stderr=(number.high - number.low) / (2.0 * two_sided_z(CONFIDENCE)))
@@ -443,7 +441,7 @@ def _weight_of_evidence(row: BoardRow, weights: Weights) -> tuple[int, str, str]
 
 
 def _reason(row: BoardRow, used: Sequence[Used]) -> str:
-    """Return which of a model's values speak for it, in one line."""
+    """Return a model's values that speak for it, in one line."""
     demands: dict[str, list[str]] = {}
     for use in used:
         number = row.cells[use.column].number

@@ -113,7 +113,7 @@ def _number(number: IntervalValue) -> dict[str, JsonValue]:
 
 
 def recommendation_document(recommendation: Recommendation) -> Document:
-    """Return the rankings; what has no evidence is for `missing_line`."""
+    """Return the rankings; `missing_line` describes demands without evidence."""
     parts: list[Block] = []
     for ranking in recommendation.rankings:
         parts.append(Heading(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", 3))
@@ -174,7 +174,7 @@ def advice_line(missing: Missing) -> str:
 
 
 def conditions_of(requested: Requested, ranking: ModelRanking) -> str:
-    """Return in words how many models of a table fulfil which conditions."""
+    """Return the conditions in words, and how many models of a table fulfil them."""
     words = [counted(ranking.n_ranked, "model")]
     if requested.max_params is not None:
         words.append(f"at most {requested.max_params:g} B parameters")
@@ -195,7 +195,7 @@ def remarks(ranking: ModelRanking) -> Iterator[str]:
 
 
 def missing_line(missing: Missing) -> str:
-    """Return in one line that there is no evidence, and the command that would give it."""
+    """Return a line that evidence is missing, with the command that would give it."""
     hint = f"; to get it: {missing.command}" if missing.command else ""
     return f"no evidence for {missing.demand.title.lower()}: no benchmark in these tables measures it{hint}"
 
@@ -240,7 +240,7 @@ def _value_text(number: IntervalValue) -> str:
 
 
 def shown_probability(p: float | None) -> str:
-    """Return a probability with two decimals, never as 0 or 1, which it is not."""
+    """Return a probability with two decimals, but never as 0 or 1."""
     if p is None:
         return NOTHING
     return "< 0.01" if p < 0.005 else "> 0.99" if p > 0.995 else f"{p:.2f}"

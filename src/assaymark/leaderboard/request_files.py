@@ -1,6 +1,6 @@
-"""Request files of the Open LLM Leaderboard: what a submitter stated of a model, one JSON file for each submission.
+"""Request files of the Open LLM Leaderboard: a submitter's facts about a model, one JSON file for each submission.
 
-They lie at `ORG/MODEL_eval_request_{private}_{precision}_{weight type}.json`. Hosts of its copies have thousands; a
+They are at `ORG/MODEL_eval_request_{private}_{precision}_{weight type}.json`. Hosts of its copies have thousands; a
 board reads them beside the results files, and writes them of its own rows.
 Source: https://huggingface.co/datasets/open-llm-leaderboard/requests (layout of 2024)
 """
@@ -26,7 +26,7 @@ MOST_FILES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """One submission, in the words that are used here. params: in billions; submitted: ISO 8601, UTC."""
+    """One submission, under the names that are used here. params: in billions; submitted: ISO 8601, UTC."""
 
     model: str
     revision: str = ""
@@ -44,7 +44,7 @@ class RequestFile:
 
     @property
     def is_finished(self) -> bool:
-        """Whether results of it may be shown."""
+        """Whether its results may be shown."""
         return self.status in FINISHED
 
     def facts(self) -> dict[str, Fact]:
@@ -67,7 +67,7 @@ class RequestFile:
 def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
     """Return the requests below these folders by model, in lower case, the latest first.
 
-    Raises: DataError for a file that is not a request; it names the file.
+    Raises: DataError, naming the file, if it is not a request.
     """
     files = [file for folder in folders for file in sorted(folder.rglob(NAMED)) if file.is_file()]
     if len(files) > MOST_FILES:
@@ -191,7 +191,7 @@ def _type(text: str) -> str:
 
 
 def _params(value: object) -> float | None:
-    """Return billions of parameters; the old boards wrote 0 or -1 where they did not know."""
+    """Return billions of parameters; the old boards wrote 0 or -1 for unknown."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value)

@@ -1,7 +1,7 @@
 """The rows of a leaderboard's table: one type for the page, JSON, CSV, Parquet and the search.
 
-Values are as the metric gives them, shares in [0, 1]; pages multiply by 100. A cell that was not measured is None and
-never 0. A row is one model in one setup: another precision, prompt set or limit is another row.
+Values are as the metric gives them, shares in [0, 1]; pages multiply by 100. A cell that was not measured is None,
+never 0. A row is one model in one setup: each precision, prompt set or limit has a row of its own.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class ScoreColumn:
     metrics: tuple[str, ...] = ()
     weight: float = 1.0  # in the average
     is_share: bool = True  # in [0, 1], shown as per cent
-    normalised: bool = False  # there is a raw value beside the one that counts
+    normalised: bool = False  # there is a raw value beside the normalised one
     higher_is_better: bool = True
-    n: int | None = None  # questions, where the board says it
+    n: int | None = None  # number of questions, if the board states it
     note: str = ""
 
 
@@ -76,7 +76,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class StoppedEarly:
-    """How far an evaluation came that a rule stopped."""
+    """The progress of an evaluation that a rule stopped."""
 
     n_asked: int
     n: int  # questions of the benchmark
@@ -101,7 +101,7 @@ class BoardRow:
     notes: tuple[str, ...] = ()
     url: str = ""  # where the model can be found
     citation: str = ""  # of a baseline: how its numbers came about
-    n_reports: int = 0  # of readers, which no moderator has settled: a link, and no judgement
+    n_reports: int = 0  # of readers, not settled by a moderator: a link, and no judgement
     stopped: StoppedEarly | None = None  # its intervals are wider: they are valid at any time
     is_upload: bool = False  # a visitor reported its numbers: it has no rank, and no other row depends on it
 

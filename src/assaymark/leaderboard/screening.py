@@ -1,11 +1,11 @@
-"""Screening: a submission is evaluated on until its rank set on the board is settled, or the benchmark ends.
+"""Screening: a submission is evaluated until its rank set on the board is settled, or the benchmark ends.
 
-What is known of a row after some questions is an interval for its score on the whole benchmark, valid at any time. For
-each score in it, a full evaluation would give the row a set of ranks. The set is settled when it is the same for all of
-them, and the one that the board shows for the wider interval: the questions that are left cannot change it.
+After some questions, there is an interval for a row's score on the whole benchmark, valid at any time. For each score
+in the interval, a full evaluation would give the row a set of ranks. The set is settled when it is the same for all
+these scores, and the same as the board shows for the present interval: the remaining questions cannot change it.
 
-The other rows are those of the board when the evaluation began. They are public, so the process that reads a model may
-know them.
+The other rows are those of the board when the evaluation began. They are public, so the process that reads the
+submitted model may know them.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Rivals:
         return int(ranks.best[-1]), int(ranks.worst[-1])
 
     def is_settled(self, states: Sequence[MeanState], weights: Sequence[float]) -> bool:
-        """Return whether no question that is left can change the rank set. `states`: of each column, at alpha / 2."""
+        """Return whether no remaining question can change the rank set. `states`: of each column, at alpha / 2."""
         share = ALPHA / 2 / len(states)
         wide = [for_new_questions(state, share) for state in states]
         now = self.rank_set(
@@ -90,7 +90,7 @@ def _full(scores: Sequence[float], sizes: Sequence[int], weights: Sequence[float
 
 
 def why_not_screened(suite: Suite | None) -> str:
-    """Return why submissions to a board of this suite cannot be screened; empty if they can."""
+    """Return the reason why submissions to a board of this suite cannot be screened; empty if they can."""
     if suite is None:
         return "a board of a published table evaluates nothing"
     if suite.normalise != "none" or suite.aggregate in {"geometric", "winrate"}:
@@ -116,7 +116,7 @@ def rivals_of(table: BoardTable, setup: str, besides: str) -> Rivals | None:
 
     Args:
         table: the board's.
-        setup: how the submission's prompts are built, in words; rows of others are ranked apart.
+        setup: how the submission's prompts are built, in words; rows of other setups are ranked apart.
         besides: the submitted model, whose own earlier row does not count.
     """
     index = table.index

@@ -51,7 +51,7 @@ class Series:
 
 
 def step_of(run: StoredRun) -> tuple[str, int] | None:
-    """Return the name of a run's series and its step; None for a model that is not a checkpoint."""
+    """Return the name of a run's series and its step; None if the model is not a checkpoint."""
     match = _IN_NAME.fullmatch(run.model)
     if match is not None:
         return match["series"], int(match["step"])

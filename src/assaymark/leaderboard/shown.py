@@ -63,14 +63,14 @@ class TablePage:
 
 
 def show_table(table: BoardTable, view: View, default_facts: Sequence[str]) -> TablePage:
-    """Return the page of a table that a view asks for."""
+    """Return the page of a table under a view."""
     return _Selection(table, view, default_facts).page()
 
 
 def all_rows(
     table: BoardTable, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
 ) -> list[ShownRow]:
-    """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
+    """Return every row that a view's filters leave, in its order; with `ids` only these rows, ranked among all."""
     selection = _Selection(table, view, default_facts)
     order = selection.order()
     if ids is not None:
@@ -79,7 +79,7 @@ def all_rows(
 
 
 def selected_rows(table: BoardTable, view: View, default_facts: Sequence[str]) -> "SelectedRows":
-    """Return the rows that a view's filters leave as arrays, for what reads a few columns of all of them."""
+    """Return the rows that a view's filters leave as arrays, for reading a few columns of all rows."""
     return SelectedRows(_Selection(table, view, default_facts))
 
 
@@ -101,16 +101,16 @@ class SelectedRows:
 
     @property
     def n_models(self) -> int:
-        """How many of the rows are no baselines."""
+        """The number of rows that are not baselines."""
         return int(self._selection.matching.sum())
 
     def averaged_of(self, row: ShownRow) -> frozenset[str]:
-        """Return the columns that a row's average is of."""
+        """Return the columns over which a row's average is taken."""
         return frozenset(column.key for column in self._selection.averaged if column.key in row.cells)
 
     @property
     def shared(self) -> frozenset[str]:
-        """The columns that the averages of the compared models are of; none where no model has an average."""
+        """The columns over which the compared models' averages are taken; none if no model has an average."""
         at = np.flatnonzero(self.is_compared)
         return self.averaged_of(self.row(int(at[0]))) if len(at) else frozenset()
 
@@ -184,7 +184,7 @@ class _Selection:
 
     @property
     def averaged(self) -> list[ScoreColumn]:
-        """The columns that the averages are of."""
+        """The columns over which the averages are taken."""
         return averaged(self.visible if self.view.average == "visible" else self.table.columns)
 
     @property
@@ -192,7 +192,7 @@ class _Selection:
         return self.view.average == "all" and self.view.scale == "norm"
 
     def _average(self) -> Scores:
-        """Return the averages that the view asks for: the board's own, or the mean of some columns or of raw values."""
+        """Return the averages of the view: the board's own, or the mean of some columns or of raw values."""
         if self.is_boards_average:
             return self.index.scores("average")
         columns, n = self.averaged, len(self.table.rows)
@@ -220,7 +220,7 @@ class _Selection:
     # ---------------------------------------------------------------------------------------- sorting
 
     def order(self) -> NDArray[np.int64]:
-        """Return the positions of the matching rows, baselines among them where the order is by a score."""
+        """Return the positions of the matching rows, with baselines if the order is by a score."""
         key = self.view.sort_key
         is_score = key == "average" or self.table.column(key) is not None
         included = self.matching.copy()
@@ -264,7 +264,7 @@ class _Selection:
     # ----------------------------------------------------------------------------------------- pages
 
     def shown_row(self, at: int, *, pinned: bool = False, new_tier: bool = False) -> ShownRow:
-        """Return one row with its rank, its average and its cells as the view asks for them."""
+        """Return one row with rank, average and cells under the view."""
         row = self.table.rows[at]
         rank = int(self.ranks.rank[at])
         cells = row.cells
@@ -292,7 +292,7 @@ class _Selection:
         first = (min(view.page, n_pages) - 1) * view.per
         tiers = self._tiers(order[: first + view.per])  # a tier depends on the rows above it
         pinned = {self.table.places[row_id] for row_id in view.pins if row_id in self.table.places}
-        pins = [at for at in order.tolist() if at in pinned]  # in the order of the rows; then those that do not match
+        pins = [at for at in order.tolist() if at in pinned]  # in the order of the rows, then rows that do not match
         pins += sorted(pinned - set(pins))
         rows = [self.shown_row(at, pinned=True) for at in pins]
         rows += [

@@ -1,12 +1,11 @@
 """The boards that a server shows, over one store: tables are built when first requested and again when runs change.
 
-What others claim of a model, beside what was measured: numbers of a paper or a model card, from a board's file.
+Boards also have claims about models, such as numbers of a paper or a model card, from their files, and baselines:
+guessing and the best constant answer, computed from the data, and people, as cited.
 
-Rows that are no models: guessing and the best constant answer, computed from the data; people, as cited.
-
-What guessing scores comes from the stored runs' own samples (the mean of one over the number of choices), the best
-constant answer from how often each choice is the right one. Where no run holds a benchmark, the suite's own number
-counts. The averages go through the same rule as every model's; none is ever typed.
+The score of guessing is computed from the stored runs' samples (the mean of one over the number of choices), that of
+the best constant answer from the frequencies of right choices. If no run holds a benchmark, the suite's own number is
+used. The averages follow the same rule as every model's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +46,8 @@ from assaymark.tasks.suite_scores import MemberScore
 from assaymark.tasks.suites import Member, Suite, suite_from
 
 PEOPLE: Final = "People (cited)"
-CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
-FEWEST_OF_MAJORITY = 1_000  # samples, where the task has more: of 50 the commonest of four letters is 38%, not 26%
+CONSTANT: Final = "best_constant"  # in an estimate's details: the score of always picking the same choice
+FEWEST_OF_MAJORITY = 1_000  # samples, if the task has more: of 50 the commonest of four letters is 38%, not 26%
 
 
 def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[BoardRow]:
@@ -105,7 +104,7 @@ def _member(
 ) -> MemberScore | None:
     """Return a baseline's score in a member, from the run with the most samples of it.
 
-    A run that was measured here comes before any file: files seldom hold what guessing scores.
+    Runs measured here come before files, which seldom hold the score of guessing.
     """
     known = [(run, estimates) for run in runs if (estimates := estimates_of_member(member, run))]
     _, best = max(
@@ -117,7 +116,7 @@ def _member(
 
 
 def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
-    """Return the score of guessing; the suite's number where no run says."""
+    """Return the score of guessing; the suite's number if no run has it."""
     chance = _mean([estimate.chance for estimate in estimates])
     if chance is not None:
         return chance
@@ -125,7 +124,7 @@ def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
 
 
 def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
-    """Return the score of always the same choice; None from few samples, whose commonest choice is so by chance."""
+    """Return the score of always the same choice; None for few samples, where chance decides the commonest choice."""
     is_part = any(each.n < min(each.details.get("n_total") or 0, FEWEST_OF_MAJORITY) for each in estimates)
     return None if is_part else _mean([estimate.details.get(CONSTANT) for estimate in estimates])
 
@@ -171,7 +170,7 @@ def _cited(name: str, scores: Mapping[str, float], source: str, columns: Sequenc
 def with_claims(
     rows: Sequence[BoardRow], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
 ) -> list[BoardRow]:
-    """Return the rows with the claims of their models; a claim of a benchmark that was not measured is left out."""
+    """Return the rows with claims about their models, without claims for benchmarks that were not measured."""
     by_model: dict[str, list[CitedScores]] = {}
     for scores in claims:
         by_model.setdefault(scores.name.lower(), []).append(scores)
@@ -200,7 +199,7 @@ def _claimed(
 
 @dataclass(frozen=True, slots=True)
 class _CachedTable:
-    """A table, and the state of the store that it was made of."""
+    """A table, and the state of the store from which it was made."""
 
     state: str
     table: BoardTable
@@ -264,7 +263,7 @@ class Site:
     def table(self, board: Board) -> BoardTable:
         """Return a board's table as the store is now.
 
-        Raises: DataError for a published file that is not as its format promises.
+        Raises: DataError for a published file that violates its format.
         """
         runs = [] if board.table is not None else self.stored_runs()
         marks = self.marks()
@@ -310,7 +309,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
 
 
 def _with_merges(table: BoardTable) -> BoardTable:
-    """Return a table in which a model is a merge by its card's tags or by its type, for every filter alike."""
+    """Return a table in which merges are marked as such, whether by the card's tags or by the type of the model."""
     if not any(row.facts.get("type") == "merge" for row in table.rows):
         return table
     rows = [
@@ -321,7 +320,7 @@ def _with_merges(table: BoardTable) -> BoardTable:
 
 
 def _discussed(table: BoardTable, marks: Marks) -> BoardTable:
-    """Return a table whose rows say which models moderators flagged, and how many open reports each model has."""
+    """Return a table whose rows have the moderators' flags and the number of open reports on their models."""
     if not any(row.model in marks.flagged or row.model in marks.n_reports for row in table.rows):
         return table
     rows = [
@@ -339,8 +338,8 @@ def _discussed(table: BoardTable, marks: Marks) -> BoardTable:
 def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
     """Return a column with the unit and the direction that its metrics declare.
 
-    Where the board's file names no metric with a declaration, the cells that were measured here decide, else those of
-    the host's files; what visitors report decides nothing.
+    If the board's file names no declared metric, the cells measured here decide, else those of the host's files;
+    numbers reported by visitors do not count.
     """
     declared = [find_metric(name) for name in column.metrics]
     known = [metric for metric in declared if metric is not None and metric.value_range == (0.0, 1.0)]
@@ -363,7 +362,7 @@ def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
 
 
 def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
-    """Return a self-reported row without the scores that are in another unit than their column."""
+    """Return a self-reported row without scores whose unit differs from their column's."""
     if row.origin != "self-reported":
         return row
     units = {column.key: column.is_share for column in columns}
@@ -376,10 +375,10 @@ def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
 
 
 def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
-    """Return one board for each suite that the runs have scores of, and one of all other tasks where there are any.
+    """Return one board for each suite of which the runs have scores, and one of all other tasks if there are any.
 
-    Suites are those that runs were made for, and those that come with the package if a model has most of their tasks:
-    a table of dashes tells nobody anything.
+    Suites are those for which runs were made, and those that come with the package if a model has most of their tasks,
+    since a table of dashes is useless.
     """
     runs = [run for run in runs if not run.is_upload]  # a visitor's file adds no board and no column to one
     suites: dict[str, Suite] = {}
@@ -407,10 +406,10 @@ def _has_most(board: Board, members: Sequence[Member], runs: Sequence[StoredRun]
 
 
 def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | None:
-    """Return a board of what no suite's board shows, other shots of a suite's tasks among it.
+    """Return a board of the results that no suite's board shows, among them other shots of a suite's tasks.
 
-    Its columns are the outermost groups with a number of their own, and the tasks that are in none. Where a suite has
-    the task too, or it was evaluated at several shots, each number of shots is a column.
+    Its columns are the outermost groups with a number of their own, and the tasks that are in none. If a suite has the
+    task too, or the task was evaluated with several numbers of shots, each number of shots is a column.
     """
     titles: dict[str, str] = {}
     shots: dict[str, set[int]] = {}

@@ -67,7 +67,7 @@ MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
 MOST_ANSWERS = 40  # runs that are looked at for other answers to a sample
 MOST_SEARCHED = 5000  # samples of a task whose texts are read for a search without an index
-LISTED = 50  # samples that are searched for one that is found by its number too
+LISTED = 50  # samples that are searched for one that is also found by its number
 LONGEST_NUMBER = 9  # digits of a sample's number
 
 
@@ -77,7 +77,7 @@ def _state_of(run: RunRow, task: str) -> tuple[str, str, str]:
 
 
 def model_label(name: str) -> str:
-    """Return a model's name as pages show it: of a folder its last two parts, since the rest is this machine's."""
+    """Return a model's name as pages show it: the last two parts of a folder, since the rest is private."""
     labels = []
     for part in name.split("+"):
         parts = [component for component in part.split("/") if component not in {"", ".", "..", "~"}]
@@ -104,7 +104,7 @@ class StoredRun:
 
     @property
     def is_upload(self) -> bool:
-        """Whether a visitor reported its numbers; nothing of it was computed here, or stated by the board's host."""
+        """Whether a visitor reported its numbers, which were neither computed here nor stated by the board's host."""
         return self.row.command == UPLOADED
 
     @property
@@ -119,7 +119,7 @@ class StoredRun:
 
     @property
     def stopped(self) -> StoppedByRule | None:
-        """How far it came, if a rule stopped it: its estimates then have wider intervals, or none."""
+        """Its progress, if a rule stopped it: its estimates then have wider intervals, or none."""
         return stopped_by_rule(self.row)
 
     @property
@@ -165,7 +165,7 @@ class _Known:
     """A run that was read, and the columns that show whether it changed since."""
 
     run: StoredRun
-    columns: tuple[EstimateRow, ...] | None  # None: read when nothing could change without its row
+    columns: tuple[EstimateRow, ...] | None  # None: the run was read when nothing could change without its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class StoredRuns:
             store: the runs' store, open.
             show_gated: whether texts of gated data sets may be shown.
             private: names of tasks and groups whose texts are withheld, besides those that are sealed in the store.
-            shows: whether a run may be shown; a run that may not does not exist for any page. None: every run may.
+            shows: whether a run may be shown; other runs do not exist for any page. None: all runs.
         """
 
         def why_private(task: str) -> str:
@@ -264,7 +264,7 @@ class StoredRuns:
         return self._visible(self._with_spreads([entry.run for entry in current.values()]))
 
     def _forget_if_seals_changed(self) -> None:
-        """Read runs again after a task was sealed or revealed, since what is cached shows what was shown then."""
+        """Read runs again after a task was sealed or revealed, since cached ones show the former state."""
         seals = self._store.seals.all()
         with self._lock:
             if seals != self._seals:
@@ -388,7 +388,7 @@ class StoredRuns:
             first: id of the first run.
             second: id of the second run.
             pair: their comparison.
-            most: rows of a run; of larger ones there is none here.
+            most: rows of a run; none are returned for a larger one.
         """
         tasks = tuple(task for task in pair.tasks if not self._are_withheld((first, second), task.name))
         if sum(task.n + task.n_missing for task in tasks) > most:
@@ -440,9 +440,9 @@ class StoredRuns:
         return self._store.seals.all()
 
     def parts_of(self, run_id: str, estimate: Estimate) -> tuple[list[float], list[float]] | None:
-        """Return the scores behind an estimate, those of the task's preview and the others; None without a preview.
+        """Return the scores behind an estimate in two parts, the task's preview and the rest; None without a preview.
 
-        Failed requests have no score. Of a conversation the last turn counts.
+        Failed requests have no score. The last turn of a conversation counts.
         """
         public = self._store.preview_of(run_id, estimate.task)
         if public is None:
@@ -455,7 +455,7 @@ class StoredRuns:
         return of_public, [value for index, value in values.items() if index not in public]
 
     def scores_of(self, run_id: str, task: str) -> list[list[ScoreRow]]:
-        """Return a task's scores in a run, by metric and filter; empty for what is none of the run's tasks."""
+        """Return a task's scores in a run, by metric and filter; empty if the run does not have the task."""
         if task not in self.run(run_id).row.tasks:
             return []
         by_metric: dict[tuple[str, str], list[ScoreRow]] = {}
@@ -474,7 +474,7 @@ class StoredRuns:
         offset: int = 0,
         limit: int = 50,
     ) -> TaskSamples:
-        """Return some of a task's samples, and how many there are; withheld ones without text, and not by text.
+        """Return some of a task's samples, and their number; withheld ones have no text, and searches do not find them.
 
         Raises: UnknownName for a task that the run does not have.
         """
@@ -543,7 +543,7 @@ class StoredRuns:
         return known
 
     def _numbered(self, run_id: str, task: str, text: str) -> list[SampleLine]:
-        """Return the sample with the number that was searched for, unless the search for its digits finds it too."""
+        """Return the sample with the number that was searched for, unless the text search finds it too."""
         if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
             return []
         by_text = self._store.search_samples(run_id, text, task=task, limit=LISTED)
@@ -654,7 +654,7 @@ SAMPLES_COMPARED = 30_000  # of both runs of all pairs on one page: some seconds
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """Two related models' latest runs, compared question by question; the difference is derived minus base."""
+    """Two related models' latest runs, compared question by question; the difference is derived model minus base."""
 
     base_run: str
     derived_run: str

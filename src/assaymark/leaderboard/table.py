@@ -1,4 +1,4 @@
-"""A leaderboard's table: columns and rows, and what is computed of them once."""
+"""A leaderboard's table: columns and rows, with cached values computed from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class BoardTable:
 
     @cached_property
     def by_model(self) -> Mapping[str, Sequence[BoardRow]]:
-        """The rows of each model; baselines are none."""
+        """The rows of each model, without baselines."""
         return _grouped((row.model, row) for row in self.rows if not row.is_baseline)
 
     @cached_property
     def made_from(self) -> Mapping[str, Sequence[BoardRow]]:
-        """The rows of models made from another one, by the name of that."""
+        """The rows of derived models, by the name of their base."""
         return _grouped((str(base), row) for row in self.rows if (base := row.facts.get("base")) and base != row.model)
 
     def column(self, key: str) -> ScoreColumn | None:
@@ -68,12 +68,12 @@ def _grouped(pairs: Iterable[tuple[str, BoardRow]]) -> dict[str, list[BoardRow]]
 
 
 def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:
-    """Return the columns that an average is made of: shares, and only they, since others have units of their own."""
+    """Return the columns over which an average is taken: only shares, since other columns have other units."""
     return [column for column in columns if column.is_share and column.weight > 0]
 
 
 def row_id(parts: Mapping[str, JsonValue]) -> str:
-    """Return a short id of what makes a row itself; the same parts have the same id on every machine."""
+    """Return a short id of the parts that identify a row; equal parts have the same id on every machine."""
     from assaymark.records import content_hash
 
     return content_hash(dict(parts)).rpartition(":")[2][:12]

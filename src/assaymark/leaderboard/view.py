@@ -59,7 +59,7 @@ class View:
 
     @property
     def sort_key(self) -> str:
-        """The column that is sorted by."""
+        """The column that determines the order."""
         return self.sort.removeprefix("-")
 
     @property
@@ -91,7 +91,7 @@ class View:
     def query(self, **changes: Unpack[ViewChanges]) -> str:
         """Return the query string of this view with some choices changed: `?q=llama&sort=-arc`, or nothing.
 
-        Any change but that of the page or of pins leads to the first page.
+        Any change other than of the page or of pins leads to the first page.
         """
         stays = set(changes) <= {"page", "pins"}
         other = replace(self, **changes) if stays else replace(replace(self, page=1), **changes)
@@ -99,7 +99,7 @@ class View:
         return f"?{urlencode(pairs)}" if pairs else "?"
 
     def sorted_by(self, key: str, *, descending_first: bool) -> str:
-        """Return the query string that sorts by a column, or the other way round where it is sorted by already."""
+        """Return the query string that sorts by a column, in the other direction if it sorts already."""
         descends = not self.descending if self.sort_key == key else descending_first
         return self.query(sort=f"-{key}" if descends else key)
 
@@ -110,7 +110,7 @@ class View:
 
 
 def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> View:
-    """Return the view of a query string; what cannot be read is in its `problems`.
+    """Return the view of a query string; invalid parameters are in its `problems`.
 
     Args:
         pairs: decoded parameters; one that may have several values holds commas or stands several times.

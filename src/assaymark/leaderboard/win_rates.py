@@ -1,7 +1,6 @@
-"""A board's models by HELM's mean win rate and by its mean score, the mean over the columns that a model has.
+"""A board's models by HELM's mean win rate and mean score, both over the columns that a model has.
 
-Intervals of both are of the same resampled samples, where those of every value are stored; a board of published values
-has none.
+Intervals of both come from the same resampled samples, if all of them are stored; a board of published values has none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,7 @@ NOTES = {
     MEAN_TITLE: "HELM's mean score: over those of {n} columns that a model has",
 }
 
-MOST_ORDERED = 12  # models, the best ones, whose order is tried beside fewer others
+MOST_ORDERED = 12  # the best models, whose order is also computed among fewer models
 MOST_RESAMPLED = 60  # models: with more the intervals would take minutes
 
 

@@ -15,7 +15,7 @@ from assaymark.errors import StoreError, UsageError
 from assaymark.store.connection import Database, parsed_url
 from assaymark.store.schema import FORMER_VERSION_TABLE, HEAD, VERSION_TABLE
 
-PAGES = 2_000  # copied between two looks at other writers: about 8 MB
+PAGES = 2_000  # copied between two checks for other writers: about 8 MB
 
 
 @dataclass(frozen=True, slots=True)

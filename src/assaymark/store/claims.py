@@ -1,10 +1,10 @@
-"""Work that one of several workers takes for a time, renews, and ends or loses.
+"""Work that one of several workers claims for a time, renews, and ends or loses.
 
 A row of such work has `state` ("running" while it is held), `owner`, `epoch`, `expires` and `not_before`, both by the
-database's clock, and the number of tries. A claim raises the epoch, and every later change by that worker names it: one
-that was suspended past its claim changes nothing more. Work whose claim has expired may be taken again, and that of a
-process of this machine which is known to have ended at once. On PostgreSQL a claim skips the rows that others are
-taking (`with_for_update(skip_locked=True)`); on SQLite the writing transaction has begun before it.
+database's clock, and the number of tries. A claim raises the epoch, and every later change by that worker names it, so
+a worker that was suspended past its claim changes nothing more. Work may be taken again when its claim has expired, or
+at once if its worker was a process of this machine that is known to have ended. On PostgreSQL a claim skips the rows
+that others are taking (`with_for_update(skip_locked=True)`); on SQLite the writing transaction has begun before it.
 """
 
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ class Claims:
     retry_seconds: float
 
     def is_held(self, epoch: int) -> ColumnElement[bool]:
-        """Work that is still held since a claim."""
+        """A condition: the work is still held by the claim with this epoch."""
         return and_(self.table.c.state == "running", self.table.c.epoch == epoch)
 
     def has_lapsed(self, connection: Connection) -> ColumnElement[bool]:
-        """Work whose claim has expired."""
+        """A condition: the claim on the work has expired."""
         return and_(self.table.c.state == "running", self.table.c.expires < clock_of(connection))
 
     def may_begin(self, connection: Connection) -> ColumnElement[bool]:
-        """Work that waits, and not for a later time."""
+        """A condition: the work waits, and its time has come."""
         return and_(self.table.c.state == self.waiting, self.table.c.not_before <= clock_of(connection))
 
     def is_spent(self, connection: Connection) -> ColumnElement[bool]:
-        """Work whose last worker ended too."""
+        """A condition: the claim has expired, and no tries are left."""
         return and_(self.has_lapsed(connection), self.table.c[self.tries] >= self.most_tries)
 
     def taken(self, connection: Connection, owner: str, seconds: float) -> dict[str, object]:

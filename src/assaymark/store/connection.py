@@ -316,7 +316,7 @@ class Database:
 
     @contextmanager
     def _writer_of_process(self, wait_seconds: float) -> Iterator[None]:
-        """Be the one writer of this process. Raises: StoreBusy."""
+        """Wait to be the only writer of this process. Raises: StoreBusy."""
         if not self._lock.acquire(timeout=wait_seconds):
             raise StoreBusy(
                 f"store {self.shown_url}: this process has been writing it for {wait_seconds:g} s; try again"
@@ -328,7 +328,7 @@ class Database:
 
     @contextmanager
     def _waiting(self, connection: Connection, wait_seconds: float) -> Iterator[None]:
-        """Let SQLite wait so long for another process in the block."""
+        """Let SQLite wait for other processes for this long inside the block."""
         if wait_seconds == BUSY_SECONDS or not self.is_sqlite:
             yield
             return

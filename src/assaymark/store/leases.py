@@ -6,8 +6,6 @@ stored, and the process stops. Expiry is measured by the database's clock, so th
 need not agree. A lease whose process is known to have ended is available at once.
 
 Lock order on a server: the run's lease first, the structure lock second. SQLite has one writer at a time anyway.
-
-The database's clock, by which leases and jobs are timed: machines that share a store need not agree on the time.
 """
 
 import threading
@@ -190,7 +188,7 @@ class Leases:
                 self._thread.start()
 
     def holds(self, run_id: str) -> bool:
-        """Return whether this store took the run's lease and did not release it; it may have lost it."""
+        """Return whether this store took the run's lease and has not released it; the lease may have been lost."""
         return run_id in self._held
 
     def refuse_lost(self, run_id: str) -> None:

@@ -1,8 +1,6 @@
-"""The reading half of the store: results of runs, for tables, leaderboards and pages.
+"""Reading from the store: results of runs, for tables, leaderboards and pages.
 
-Look-ups while a run is written: outputs to score, requests without scores, and the cache across runs.
-
-`results` reads the results of a run for tables and pages.
+Also the look-ups while a run is written: outputs to score, requests without scores, and the cache across runs.
 """
 
 from collections.abc import Iterator, Sequence

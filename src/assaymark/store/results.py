@@ -1,8 +1,8 @@
 """The results of one run: its estimates, scores, samples, and finish reasons.
 
-(`lookups` reads what a run needs while it is written, `run_facts` the estimates of many runs, and `sample_list` the
-lists of pages.) Each page is fetched completely, and its transaction ended, before its first row is yielded, so a
-reader that stops half-way does not block writers.
+(`reading` has the look-ups while a run is written, `run_facts` the estimates of many runs, and `sample_list` the lists
+of pages.) Each page is fetched completely, and its transaction ended, before its first row is yielded, so a reader that
+stops half-way does not block writers.
 """
 
 import json

@@ -3,10 +3,10 @@
 A plan is packed JSON, and unpacking it for each of a thousand runs takes longer than reading all their estimates. So
 the facts that a leaderboard shows and filters by are columns of `run_facts`, written with the run and never changed.
 
-Hidden runs: what a battle or a held-out prompt set stores exists only for a store that was opened for a reason.
+Hidden runs, such as those of battles and held-out prompt sets, exist only for a store that was opened with a reason.
 
-Every look-up of a run by its id or key passes one of these two functions, so that a read that forgets about hidden runs
-does not find them.
+Every look-up of a run by its id or key uses `sees_hidden` or `shown_runs`, so that code that ignores hidden runs does
+not find them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from assaymark.store.schema import estimates, run_facts, runs, with_checksum
 
 
 def sees_hidden(connection: Connection) -> bool:
-    """Return whether the connection is of a store that was opened for a reason to read hidden runs."""
+    """Return whether the connection is of a store that was opened with a reason to read hidden runs."""
     return bool(connection.get_execution_options().get("assaymark_sees_hidden", False))
 
 

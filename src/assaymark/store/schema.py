@@ -397,5 +397,5 @@ def upsert(dialect_name: str, table: Table) -> Insert:
 
 SEARCH_TABLE = "sample_search"  # the full-text index; `search` creates it for the first run that is indexed
 SEARCH_TABLE_SQL = f"CREATE VIRTUAL TABLE {SEARCH_TABLE} USING fts5(run, document)"  # on SQLite
-SPAN_SEARCH_TABLE = "span_search"  # that of spans; `traces` creates it with the first project
+SPAN_SEARCH_TABLE = "span_search"  # the full-text index of spans; `traces` creates it with the first project
 SPAN_SEARCH_TABLE_SQL = f"CREATE VIRTUAL TABLE {SPAN_SEARCH_TABLE} USING fts5(project, document)"

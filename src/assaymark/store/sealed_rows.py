@@ -1,13 +1,13 @@
 """Recognise rows of sealed tasks wherever they are: in other files, as shots, in a target's inputs or judges' prompts.
 
-A data set's hash changes with a column, the order or a cut, so the store keeps keyed digests of what identifies each
-sealed row, and compares every text of a run with them when it is stored. The digests say nothing without the key, which
-stays in the store; texts themselves are not kept.
+The hash of a data set changes with a column, the order of rows or a selection. So the store keeps keyed digests that
+identify each sealed row, and compares every text of a run with them when it is stored. The digests reveal nothing
+without the key, which stays in the store; the texts themselves are not kept.
 
 A text is compared word by word, without case, punctuation and white space (NFKC). It holds a sealed row if it has all
 words of the row's question, or of its longest text, in this order. Texts that several rows of the data set share
-identify none of them, and neither do those of fewer than three words or ten letters and digits: rows with nothing
-longer are recognised by the set of all their values, so as rows, and not within a prompt.
+identify none of them, and neither do texts of fewer than three words or ten letters and digits. Rows without a longer
+text are recognised by the set of all their values: as rows, but not within a prompt.
 
 `sealed_copies` lists the tasks of runs in which a row was recognised; pages read that list (`outward`) and no text.
 """
@@ -40,7 +40,7 @@ from assaymark.store.schema import (
 
 KEY_BYTES = 32
 DIGEST_BYTES = 8
-ANCHOR_WORDS = 3  # a text's first words, looked for at each position before the whole text is
+ANCHOR_WORDS = 3  # first words of a text, which are looked for at each position before the whole text
 FEWEST_CHARACTERS = 10  # letters and digits of a text that identifies a row
 REMEMBERED = 20_000  # texts whose result is kept: shots are in every prompt
 
@@ -90,7 +90,7 @@ def _digest(key: bytes, words: Iterable[str]) -> str:
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """Yield the texts and numbers of a row, those of lists and mappings in it too, however deep they lie."""
+    """Yield the texts and numbers of a row, at any depth of lists and mappings."""
     left = [value]
     while left:
         own = left.pop()
@@ -114,7 +114,7 @@ def _row_digest(key: bytes, row: Mapping[str, object]) -> str | None:
 def digest_rows(
     key: str, rows: Sequence[tuple[Mapping[str, object], str | None]], closed: Sequence[bool] | None = None
 ) -> RowDigests:
-    """Return the identities of rows.
+    """Return the digests that identify rows.
 
     Args:
         key: hexadecimal.
@@ -146,7 +146,7 @@ def digest_rows(
 
 
 class Recogniser:
-    """Says which sealed data sets a text has rows of. May be used by several threads."""
+    """Finds the sealed data sets whose rows a text contains. May be used by several threads."""
 
     def __init__(self, digests: Mapping[str, RowDigests]) -> None:
         self._keys: dict[str, dict[str, dict[int, dict[str, set[str]]]]] = {}  # key, anchor, number of words, digest
@@ -161,7 +161,7 @@ class Recogniser:
         self._lock = threading.Lock()
 
     def sources(self, text: str) -> frozenset[str]:
-        """Return the hashes of the sealed data sets of which a text has a row. A text may be the JSON of a row."""
+        """Return the hashes of the sealed data sets of which the text, or a row in JSON, contains a row."""
         known = self._known.get(text)
         if known is None:
             known = frozenset(self._in_words(words_of(text)))
@@ -178,7 +178,7 @@ class Recogniser:
         return known
 
     def sources_of_row(self, row: Mapping[str, object]) -> frozenset[str]:
-        """Return the hashes of the sealed data sets of which a row is one."""
+        """Return the hashes of the sealed data sets that contain the row."""
         sources: set[str] = set()
         for key, digests in self._rows.items():
             digest = _row_digest(bytes.fromhex(key), row)
@@ -237,13 +237,13 @@ def write_digests(connection: Connection, dataset_hash: str, digests: RowDigests
 
 
 def new_key(connection: Connection) -> str:
-    """Return the key of the store's digests, a new one where there are none: one look at a text serves all seals."""
+    """Return the key of the store's digests, a new one if there are none: one key lets a text be compared with all."""
     known = connection.execute(select(sealed_rows.c.digest_key).limit(1)).scalar()
     return known or secrets.token_hex(KEY_BYTES)
 
 
 def drop_rows(connection: Connection, dataset_hash: str) -> None:
-    """Forget what identifies the rows of a data set, which were revealed."""
+    """Remove the digests of a data set whose rows were revealed."""
     for table in (sealed_rows, sealed_copies):
         connection.execute(delete(table).where(table.c.dataset_hash == dataset_hash))
 
@@ -265,7 +265,7 @@ def mark(connection: Connection, copies: Iterable[tuple[int, str]]) -> None:
 
 
 def copies_of(connection: Connection, run_ids: Sequence[str] | None) -> dict[tuple[str, str], set[str]]:
-    """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+    """Return the sealed data sets whose rows tasks contain, by run id and task. None: of all runs."""
     statement = (
         select(runs.c.run_id, run_tasks.c.name, sealed_copies.c.dataset_hash)
         .join(run_tasks, run_tasks.c.id == sealed_copies.c.run_task)

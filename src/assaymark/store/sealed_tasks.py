@@ -1,11 +1,11 @@
-"""Which tasks of the store are sealed: their rows are shown to nobody but the store's owner.
+"""Sealed tasks of the store: their rows are shown only to the store's owner.
 
-A seal belongs to the content of a data set, so that it covers every run of it, earlier ones and those of other task
-files too; runs of other rows under the same task's name are covered as well (`outward`), so that a corrected typo does
-not open a benchmark.
+A seal belongs to the content of a data set, so it covers every run of it, including earlier ones and those of other
+task files. Runs of other rows under the same task's name are covered as well (`outward`), so that a corrected typo does
+not reveal a benchmark.
 
-The rows of a sealed data set are learnt from its samples, and found in the runs that are stored already; requests that
-are stored later are compared as they are written (`request_rows`).
+The rows of a sealed data set are learnt from its samples and looked for in stored runs; later requests are compared as
+they are written (`request_rows`).
 """
 
 import json
@@ -61,12 +61,12 @@ sealed_tasks = Table(
 
 @dataclass(frozen=True, slots=True)
 class SealedTask:
-    """One sealed data set. The key stays in the store: it draws the preview and stands for withheld texts."""
+    """One sealed data set. The key stays in the store: it draws the preview and makes the digests of withheld texts."""
 
     task: str
     dataset_hash: str
     key: str = field(default_factory=lambda: secrets.token_hex(KEY_BYTES), repr=False)
-    public_fraction: float = 0.0  # of the rows, drawn by the key: a preview, which is shown
+    public_fraction: float = 0.0  # of the rows, drawn by the key: the preview, which is shown
     commitment: str | None = None  # published: `sha256:<hex>`
     version: str = ""
     valid_until: str = ""  # a date, YYYY-MM-DD; "": no end
@@ -97,7 +97,7 @@ class SealLog:
         return next((seal for seal in self.all() if seal.dataset_hash == dataset_hash), None)
 
     def put(self, seal: SealedTask) -> None:
-        """Store a seal; one of the same data set is replaced. The rows of a revealed one are recognised no more.
+        """Store a seal; one of the same data set is replaced. The rows of a revealed one are no longer recognised.
 
         Raises: StoreError if the store cannot be written.
         """
@@ -108,7 +108,7 @@ class SealLog:
                 drop_rows(connection, seal.dataset_hash)
 
     def put_missing(self, seal: SealedTask) -> None:
-        """Store a seal unless the data set has one: that one stays, whatever it says.
+        """Store a seal unless the data set has one already.
 
         Raises: StoreError if the store cannot be written.
         """
@@ -123,12 +123,12 @@ class SealLog:
     # ------------------------------------------------------------------- its rows in other runs
 
     def learn_rows(self, dataset_hash: str, samples: Sequence[Sample], *, all_rows: bool = False) -> None:
-        """Store what identifies the rows of a sealed data set, and find them in the runs that are stored already.
+        """Store digests of the rows of a sealed data set, and look for these rows in stored runs.
 
         Args:
-            dataset_hash: of a sealed data set; of one that has no seal, or was revealed, nothing is stored.
+            dataset_hash: of a sealed data set; nothing is stored for one without a seal, or a revealed one.
             samples: its rows.
-            all_rows: `samples` are all of them, so what was learnt before is replaced, and all runs are searched again.
+            all_rows: `samples` are all rows, so earlier digests are replaced, and all runs are searched again.
 
         Raises: StoreError if the store cannot be written.
         """
@@ -137,10 +137,10 @@ class SealLog:
             find_copies(self._database)
 
     def learn_missing(self) -> None:
-        """Learn the rows of sealed data sets, of which nothing is known, from the runs that have stored them.
+        """Learn the rows of sealed data sets without digests from the runs that have stored them.
 
-        Those are seals of earlier versions, and seals that came with an imported run. A search of stored runs that was
-        interrupted is made again.
+        Seals of earlier versions, and seals that came with an imported run, have none. An interrupted search of stored
+        runs is repeated.
 
         Raises: StoreError if the store cannot be written.
         """
@@ -162,12 +162,12 @@ class SealLog:
         return learn(self._database, seal.dataset_hash, samples, is_public, anew=anew)
 
     def copies(self, run_ids: Sequence[str] | None = None) -> dict[tuple[str, str], set[str]]:
-        """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+        """Return the sealed data sets whose rows tasks contain, by run id and task. None: of all runs."""
         with self._database.reading() as connection:
             return copies_of(connection, run_ids)
 
     def recogniser(self) -> Recogniser | None:
-        """Return the matcher of sealed rows in texts that leave by other ways than a run; None without seals."""
+        """Return the matcher of sealed rows, for texts that are not part of a run; None without seals."""
         with self._database.reading() as connection:
             return recogniser(connection)
 
@@ -185,14 +185,14 @@ REQUESTS_AT_ONCE = 5000
 def learn(
     database: Database, dataset_hash: str, samples: Sequence[Sample], is_public: Callable[[str], bool], *, anew: bool
 ) -> bool:
-    """Store what identifies the rows of a sealed data set; return whether stored runs are to be searched for them.
+    """Store digests of the rows of a sealed data set; return whether stored runs have to be searched for them.
 
     Args:
         database: of the store.
         dataset_hash: of the sealed data set.
         samples: its rows, or some of them.
         is_public: whether a row belongs to the preview, by the hash of its sample.
-        anew: forget what was learnt before; else both are kept.
+        anew: replace earlier digests; otherwise both are kept.
 
     Raises: StoreError if the store cannot be written.
     """
@@ -216,7 +216,7 @@ def learn(
 def find_copies(database: Database) -> int:
     """Store which tasks of stored runs have rows of sealed data sets; return their number. Each text is read once.
 
-    That the runs were searched is stored with the outcome, so that an interrupted search is made again.
+    The completed search is stored with its outcome, so that an interrupted one is repeated.
 
     Raises: StoreError if the store cannot be read or written.
     """
@@ -233,7 +233,7 @@ def find_copies(database: Database) -> int:
         mark(connection, (copy for copy in copies if copy[0] in here))  # a run may have been removed meanwhile
         now = stored_digests(connection)
         for dataset_hash, own in digests.items():
-            if not own.is_searched and now.get(dataset_hash) == own:  # else another has learnt more meanwhile
+            if not own.is_searched and now.get(dataset_hash) == own:  # else another process has learnt more meanwhile
                 write_digests(connection, dataset_hash, replace(own, is_searched=True))
     return len(copies)
 
@@ -276,7 +276,7 @@ def _copies(connection: Connection, sources: dict[int, frozenset[str]]) -> set[t
 
 
 def stored_samples(database: Database, dataset_hash: str) -> list[Sample]:
-    """Return the rows of a data set that runs have stored: of a seal of an earlier version nothing else is known.
+    """Return the rows of a data set that runs have stored: seals of earlier versions have no other record of them.
 
     Raises: StoreError if the store cannot be read.
     """

@@ -1,5 +1,5 @@
 """The web application: leaderboards as pages that work without JavaScript, each with a `.json` twin.
 
-`app` has the routes and nothing else, `pages/` makes what a page shows, `render` turns it into HTML or JSON,
-`security` stands before all of it.
+`app` puts the features' routes together, their `pages` make the contents of a page, `render` turns these into HTML or
+JSON, and `security` checks every request.
 """

@@ -1,8 +1,8 @@
 """Who may submit, vote and moderate: a token that this server signed, or the user that a named proxy has signed in.
 
-A token holds a name, a role and an end, and is worth what its signature says; nothing is stored of it, and no password
-exists. A moderator can revoke it by its id. In a browser it is kept in a cookie that pages cannot read. Readers need
-no account.
+A token holds a name, a role and an end, and is verified by its signature: neither tokens nor passwords are stored. A
+moderator can revoke a token by its id. In a browser it is kept in a cookie that scripts cannot read. Readers need no
+account.
 """
 
 import base64
@@ -29,7 +29,7 @@ PREFIX, FORMER_PREFIX = "asm_", "evs_"  # tokens with the former one are valid u
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who sends a request."""
+    """The account that sends a request."""
 
     name: str
     role: Role
@@ -62,7 +62,7 @@ class AccountTokens:
         return f"{PREFIX}{body}.{self._signer.sign(body)}"
 
     def read(self, token: str) -> Account | None:
-        """Return whose token it is; None for one that was not signed here, or has ended."""
+        """Return the account of a token; None for a token that was not signed here, or has ended."""
         body, _, signature = token.removeprefix(PREFIX).removeprefix(FORMER_PREFIX).partition(".")
         if not token.startswith((PREFIX, FORMER_PREFIX)) or len(token) > LONGEST_TOKEN:
             return None
@@ -86,7 +86,7 @@ class Accounts:
         proxies: Sequence[str] = (),
         moderators: Sequence[str] = (),
     ) -> None:
-        """Args: tokens; is_revoked: of a token's id; user_header: in which the named proxies tell who signed in."""
+        """Args: tokens; is_revoked: of a token's id; user_header: in which named proxies pass the signed-in user."""
         self._tokens = tokens
         self._is_revoked = is_revoked
         self._header = user_header

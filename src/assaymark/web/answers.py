@@ -1,8 +1,8 @@
 """Answers of models as safe HTML: Markdown with tables, coloured code and mathematics as MathML.
 
-What a model writes is data of a stranger. Raw HTML stays text, images are dropped, links lead to http, https and mailto
-only, and what Markdown made passes an allow-list. MathML is made afterwards: it is built again from a list of elements
-and attributes, and takes the place of a mark that nobody can guess. Texts that are too long for this stay plain text.
+A model's text is untrusted. Raw HTML stays text, images are dropped, links lead to http, https and mailto only, and the
+HTML made from Markdown passes an allow-list. MathML is added afterwards: it is rebuilt from a list of known elements
+and attributes, and replaces an unguessable placeholder. Texts that are too long for this stay plain text.
 """
 
 import html
@@ -51,7 +51,7 @@ DISPLAYED = frozenset({"math_block", "math_block_label", "math_block_eqno", "mat
 
 
 def answer_html(text: str) -> Markup:
-    """Return an answer as HTML that a page of ours can hold; empty for an empty answer."""
+    """Return an answer as HTML that is safe on our pages; empty for an empty answer."""
     readable = printable(text.replace("\r\n", "\n"))  # some models end lines as Windows does
     if len(readable) > LONGEST_ANSWER:
         return Markup("<pre>{}</pre>").format(readable)
@@ -133,7 +133,7 @@ def _coloured(code: str, language: str) -> str:
 
 
 def _replace_formulas(tokens: Sequence[Token], mark: str, formulas: list[Markup]) -> None:
-    """Put a mark in place of each formula and collect what stands for it."""
+    """Replace each formula by a placeholder and collect the formulas."""
     for token in tokens:
         if token.type.startswith("math_"):
             formulas.append(_formula(token.content, is_block=token.type in DISPLAYED, n_before=len(formulas)))
@@ -160,7 +160,7 @@ def _formula(latex: str, *, is_block: bool, n_before: int) -> Markup:
 
 
 def _built(element: Element) -> Markup:
-    """Return a MathML element that was built again from those that we know. Raises: ValueError for another one."""
+    """Rebuild a MathML element from known elements and attributes. Raises: ValueError for an unknown element."""
     name = element.tag
     if name not in ELEMENTS:
         raise ValueError(name)

@@ -1,8 +1,6 @@
-"""The application: it puts together the pages of features, and adds what all of them need.
+"""The application: the pages of all features, error pages, and static files.
 
-What is shown where a page cannot be.
-
-The files that come with the pages, by name; their URLs change with their bytes, so browsers keep them for ever.
+The URLs of static files change with their bytes, so browsers may keep them for ever.
 """
 
 import logging
@@ -39,7 +37,7 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
-# a drawing that is opened by itself may hold a script: nothing in it runs
+# an SVG that is opened by itself may hold a script: nothing in it may run
 RASTER = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 LOCKED = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
@@ -50,7 +48,7 @@ def _names() -> frozenset[str]:
 
 
 def static_response(name: str) -> Response:
-    """Return one of our files. Raises: HTTPException for a name that is none of them."""
+    """Return a static file. Raises: HTTPException for an unknown name."""
     if name not in _names():
         raise HTTPException(404, "there is no such file")
     path = STATIC / name
@@ -58,7 +56,7 @@ def static_response(name: str) -> Response:
 
 
 def image_response(image: ImagePart | None) -> Response:
-    """Return an image of a sample; a stored run may come from elsewhere, so only raster types have their own name.
+    """Return an image of a sample. Stored runs may come from elsewhere, so only raster types are served as images.
 
     Raises: HTTPException for None, and for a type that browsers might run.
     """
@@ -115,7 +113,7 @@ class Feature:
     largest_bodies: Mapping[str, int] = field(default_factory=dict)  # bytes, of paths that take more than a form
     drawing: Drawing = NO_DRAWING
     statuses: Mapping[type[AssaymarkError], int] = field(default_factory=dict)  # of errors of its own
-    only_reads: bool = False  # it takes no forms, so that no secret is needed for it
+    only_reads: bool = False  # it takes no forms, so it needs no secret
     ready: Callable[[], object] | None = None  # raises where its pages cannot be answered now
     gauges: Callable[[], Mapping[str, Mapping[str, float]]] | None = None  # for `--metrics`: name -> state -> value
 
@@ -136,7 +134,7 @@ def create_app(
         log: of requests; None for none.
         metrics: that count requests; None for none.
 
-    Raises: UsageError where features need the server's secret and it cannot be had.
+    Raises: UsageError if features need the server's secret and it cannot be read or written.
     """
     app = FastAPI(title="Assaymark", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
@@ -158,7 +156,7 @@ def create_app(
 
 def _add_rest(app: FastAPI) -> None:
     @app.get("/")
-    def start() -> Response:  # where no feature has a page of that address
+    def start() -> Response:  # if no feature has a page at that address
         if app.state.home == "/":
             raise HTTPException(404, "there is no such page")
         return RedirectResponse(app.state.home, 307)
@@ -181,11 +179,11 @@ _log = logging.getLogger("uvicorn.error")
 def _add_failures(app: FastAPI, statuses: Mapping[type[AssaymarkError], int]) -> None:
     @app.exception_handler(AssaymarkError)
     def of_ours(request: Request, error: AssaymarkError) -> Response:
-        known = {**statuses, **STATUSES}  # those of features first: they derive from ours
+        known = {**statuses, **STATUSES}  # features' errors first, since they derive from ours
         status = next((status for kind, status in known.items() if isinstance(error, kind)), 500)
-        if status >= 500:  # the visitor cannot mend it, the operator can
+        if status >= 500:  # only the operator can fix it
             _log.error("%s %s: %s", request.method, quote(request.url.path), error)
-        if isinstance(error, StoreError):  # its text says where the store is, and what the database's driver said
+        if isinstance(error, StoreError):  # its text has the store's location and the database driver's message
             return _failure(request, status, "the server's store cannot be used now; the server's log has the reason")
         return _failure(request, status, str(error))
 

@@ -1,10 +1,10 @@
-"""Who sends a request: the address it comes from, and the visitor that a signed cookie recognises.
+"""Who sends a request: its network address, and the visitor named by a signed cookie.
 
-Reading sets no cookie: a visitor gets one with the answer to the first form that he sends, whose token names him.
-Headers of a proxy count only where the connection comes from a proxy that the operator named. IPv6 addresses are cut to
+Reading sets no cookie: visitors get one with the answer to the first form that they send, whose token names them.
+Headers of a proxy count only if the connection comes from a proxy that the operator named. IPv6 addresses are cut to
 their /64 network, since one connection commonly has all of it.
 
-Rate limits in memory: at most so many actions of one visitor, address or submitter in a period.
+Rate limits in memory bound the actions of one visitor, address or submitter in a period.
 """
 
 import ipaddress
@@ -61,7 +61,7 @@ COOKIE_SECONDS = 180 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A browser that keeps our cookie; nothing about the person behind it is known."""
+    """A browser that keeps our cookie; nothing is known about its user."""
 
     id: str  # 32 hexadecimal digits at random
     cookie: str  # the id with its signature
@@ -99,9 +99,9 @@ class Clients:
         return request.url.scheme == "https"
 
     def visitor(self, request: Request) -> Visitor:
-        """Return the visitor that the cookie names, a new one without a cookie that we signed.
+        """Return the visitor that the cookie names, or a new one if there is no cookie signed by this server.
 
-        Within one request the answer is the same, so that the form of a new visitor agrees with the cookie given.
+        The result is the same throughout one request, so that a new visitor's form matches the cookie.
         """
         known = getattr(request.state, "visitor", None)
         if isinstance(known, Visitor):
@@ -117,17 +117,17 @@ class Clients:
         return visitor
 
     def adopt(self, request: Request, name: str) -> None:
-        """Take a new visitor for the one whom the token of his form names; the answer gives him the cookie."""
+        """Identify a new visitor with the one named by the form's token; the answer sets the cookie."""
         request.state.visitor = Visitor(name, f"{name}.{self._signer.sign(name)}", is_new=True, is_named=True)
 
     def cookie_header(self, connection: HTTPConnection, visitor: Visitor) -> str:
-        """Return the header that gives a visitor the cookie."""
+        """Return the header that sets a visitor's cookie."""
         secure = "; Secure" if self.is_secure(connection) else ""
         return f"{COOKIE}={visitor.cookie}; HttpOnly; Max-Age={COOKIE_SECONDS}; Path=/; SameSite=lax{secure}"
 
 
 class RememberVisitors:
-    """Gives the cookie with the answer to the first form of a visitor."""
+    """Sets the cookie with the answer to a visitor's first form."""
 
     def __init__(self, app: ASGIApp, clients: Clients) -> None:
         self._app, self._clients = app, clients
@@ -151,8 +151,8 @@ def network_behind(peer: str, forwarded_for: str, proxies: frozenset[str]) -> st
     """Return the network a request comes from.
 
     Args:
-        peer: the address that is connected to us.
-        forwarded_for: the header, which is believed only where the peer is one of `proxies`.
+        peer: the address of the connection.
+        forwarded_for: the header, which is believed only if the peer is one of `proxies`.
         proxies: addresses of proxies.
     """
     if peer in proxies:

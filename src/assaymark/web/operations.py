@@ -30,19 +30,19 @@ Disallow: /sign-in
 Disallow: /submit
 """
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
-OTHER = "none"  # the route of requests that no route answers: their paths are visitors' words, and without number
+OTHER = "none"  # the route of requests that no route matches: visitors may choose any number of paths
 
 
 @dataclass(frozen=True, slots=True)
 class AccessLog:
-    """One line for each answered request: with the visitor's address, so off unless it is asked for."""
+    """One line for each answered request. Lines have the visitor's address, so the log is off by default."""
 
     form: Literal["text", "json"]
     file: TextIO | None = None  # None: standard output
     proxies: frozenset[str] = frozenset()  # addresses of proxies whose X-Forwarded-For is believed
 
     def write(self, scope: Message, status: int, n_bytes: int, seconds: float) -> None:
-        """Write a request's line; control characters of its path are escapes."""
+        """Write a request's line; control characters of its path are escaped."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         peer = scope["client"][0] if scope.get("client") else ""
         record = {
@@ -65,7 +65,7 @@ class AccessLog:
 
 
 class RequestMetrics:
-    """Counts and times of requests, and whatever features report, in Prometheus' format."""
+    """Counts and times of requests, and the gauges of features, in Prometheus' format."""
 
     def __init__(self, collect: Sequence[Callable[[], Mapping[str, Mapping[str, float]]]] = ()) -> None:
         """Args: collect: functions that return gauge -> label -> value when the metrics are read."""
@@ -107,7 +107,7 @@ class _Collector:
         self._collect = collect
 
     def collect(self) -> Iterable["GaugeMetricFamily"]:
-        """Yield the gauges; those of a store that cannot be used now are left out."""
+        """Yield the gauges, without those of a store that is unavailable."""
         from prometheus_client.core import GaugeMetricFamily
 
         for read in self._collect:
@@ -135,8 +135,8 @@ class Operations:
         """Wrap an application.
 
         Args:
-            app: what answers.
-            checks: raise where pages cannot be answered now.
+            app: the application.
+            checks: raise if pages cannot be answered now.
             log: of requests; None for none.
             metrics: None for none.
         """

@@ -1,4 +1,4 @@
-"""Pages that were made before, by what they depend on: the data's version, address, colours, who is signed in."""
+"""A cache of pages, keyed by everything they depend on: version of the data, address, colours, signed-in user."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class PageCache:
         self._bytes = 0
 
     def respond(self, request: Request, version: str, make: Callable[[], Response]) -> Response:
-        """Return the page at an address for this version of its data, or that the browser has it already (304)."""
+        """Return the page at an address for this version of its data, or 304 if the browser has it already."""
         key = (version, request.url.path, request.url.query, request.cookies.get("theme", "")[:8],
                viewer.name if (viewer := viewer_of(request)) else "")  # fmt: skip
         tag = f'W/"{sha256(repr(key).encode("utf-8", "surrogatepass")).hexdigest()[:20]}"'
@@ -44,7 +44,7 @@ class PageCache:
             page.headers.update(headers)
             known = _Page(page.status_code, bytes(page.body), dict(page.headers))
             self._keep(key, known)
-        # a new response each time: what compresses it on the way out changes its headers
+        # a new response each time, since compression changes its headers
         return Response(known.body, known.status, dict(known.headers))
 
     def _keep(self, key: tuple[str, ...], page: _Page) -> None:

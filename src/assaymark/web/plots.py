@@ -1,7 +1,7 @@
 """Plots with axes as SVG in the page: bars, steps over time, scores against size or speed, values of checkpoints.
 
-Colours are classes of the style sheet. A drawing has a text for screen readers; its numbers stand in a table beside it.
-Named points are links, which a pointer can follow: the keyboard has the table. `plots.js` names the nearest one.
+Colours are classes of the style sheet. A drawing has a text for screen readers; a table beside it has its numbers.
+Named points are links for the pointer; the table serves the keyboard. `plots.js` shows the name of the nearest point.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,12 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 FULL_WIDTH = LEFT + WIDTH + RIGHT  # of a drawing that fills its card, pixels
 WIDEST = 10_000  # pixels, more than any plot has
-FINE = 2  # pixels between the smallest dots, which are wider than that
+FINE = 2  # pixels between the smallest dots, which are wider than this
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
 RADIUS = 4.5  # of a point that is a link, pixels
 HISTORY_HEIGHT = 220
 NARROW_HEIGHT = 220  # of the plot, pixels
-MOST_SERIES = 6  # that colours and dashes of the style sheet tell apart
+MOST_SERIES = 6  # told apart by colours and dashes of the style sheet
 NARROW_BAR_ROW, NARROW_BAR_VALUES = 40, 48  # the name is above the bar
 BAR_ROW, BAR_NAMES, BAR_VALUES = 24, 400, 90  # height of a row, most room for its name, for its value, pixels
 
@@ -132,7 +132,7 @@ class _Plot:
     def links(self, points: Sequence[PlotPoint], kind: str) -> None:
         """Add a link with a title for each point."""
         self.role = "group" if points else self.role
-        for point in points:  # as in `line_between`, what needs no escaping is written plainly
+        for point in points:  # written plainly where nothing needs escaping, as in `line_between`
             x, y = self.at(point.x, point.value)
             title = escape(printable(point.title))
             mark = (

@@ -26,7 +26,7 @@ from assaymark.web.secret import Signer
 FIELD = "token"  # of a form: what `Posts.token` returned
 MOST_FIELDS = 200
 FIRST_LENGTH = 32 + 8 + 64  # visitor, hour and signature
-NEW_HOURS = 12  # for which the token of a visitor without a cookie is good
+NEW_HOURS = 12  # the life of a token of a visitor without a cookie
 FORM_TYPE = "application/x-www-form-urlencoded"
 JSON_TYPE = "application/json"
 
@@ -78,7 +78,7 @@ class Posts:
         return f"{visitor} {hour} {self._clients.network(request)}"
 
     def _new_visitor(self, request: Request, token: str) -> str:
-        """Return whom the token of a visitor without a cookie names; "" for a token that is none, or is too old."""
+        """Return the visitor named by the token of a form without a cookie; "" for an invalid or expired token."""
         name, hour, signature = token[:32], token[32:40], token[40:]
         if not (len(token) == FIRST_LENGTH and token.isascii() and token.isalnum()):
             return ""
@@ -97,7 +97,7 @@ class Posts:
             self._clients.adopt(request, named)
         elif request.headers.get("authorization"):
             return
-        # the first token goes on being good with the cookie: who knows the visitor's number has read his page
+        # the first token stays valid with the cookie: whoever knows the visitor's number has read his page
         elif visitor.is_new or not (_begins_with(token, visitor.id) or self._signer.is_signed(visitor.id, token)):
             raise HTTPException(403, "this browser did not load this form; load its page again, with cookies allowed")
 
@@ -128,10 +128,10 @@ async def read_form(request: Request) -> Posted:
 
 
 async def read_signed_form(request: Request) -> Posted:
-    """Return the submitted fields of a form whose address is signed, after all checks but that of a visitor's token.
+    """Return the submitted fields of a form with a signed address, after all checks but that of a visitor's token.
 
-    Such a form works without cookies, as inside a page of another site. Whoever has its address may send it, so the
-    route checks the signature: another site that has it need not act through a visitor's browser.
+    Such a form works without cookies, as inside a page of another site. Whoever has its address may send it: the route
+    checks the signature, and a site that knows the address gains nothing by using a visitor's browser.
 
     Raises: HTTPException 400, 403, 413 or 415.
     """
@@ -168,7 +168,7 @@ def _read_fields(body: bytes) -> Posted:
 
 
 def _is_storable(value: object) -> bool:
-    """Return whether all texts in a form's fields, however deep and names too, are such that a database takes them."""
+    """Return whether a database can store all texts in a form's fields, at any depth, including names."""
     waiting = [value]
     while waiting:
         here = waiting.pop()

@@ -1,7 +1,7 @@
-"""From what a page holds to HTML, or to JSON where its twin is requested.
+"""Rendering of a page's contents as HTML, or as JSON if its twin is requested.
 
-Templates escape everything, and no character reaches a page that could reorder or hide text: `printable` shows those as
-escapes. Numbers are drawn here and nowhere else; they are computed in leaderboard and report.
+Templates escape everything, and characters that could reorder or hide text are shown as escapes (`printable`). Numbers
+are formatted only here; they are computed in leaderboard and report.
 """
 
 import json
@@ -33,7 +33,7 @@ from assaymark.web.security import markdown
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-JSON = ".json"  # the end of a page's address under which its JSON twin is
+JSON = ".json"  # the ending of the address of a page's JSON twin
 
 FOLDER = Path(__file__).resolve().parent
 STATIC = FOLDER / "static"
@@ -97,13 +97,13 @@ def respond(request: Request, template: str, page: object, *, as_json: bool = Fa
 
 
 def viewer_of(request: Request) -> Account | None:
-    """Return who is signed in; None for a reader, and where nobody can sign in."""
+    """Return the signed-in account; None for a reader, and if nobody can sign in."""
     accounts = getattr(request.app.state, "accounts", None) if "app" in request.scope else None
     if not isinstance(accounts, Accounts):
         return None
     try:
         return accounts.of(request)
-    except HTTPException:  # a program's token that is not valid, which the page that it asks for refuses
+    except HTTPException:  # a program's invalid token, which the requested page refuses
         return None
 
 
@@ -123,7 +123,7 @@ def plain_fields(record: "DataclassInstance") -> dict[str, JsonValue]:
 
 
 def model_path(name: str) -> str:
-    """Return where a model's page is: its name where that is a plain one, else a hash of it."""
+    """Return the address of a model's page: its name if that is a plain one, else a hash of it."""
     if len(name) <= 200 and _SAFE_NAME.fullmatch(name) and not name.endswith(".json"):
         return f"/model/{quote(name, safe='/+')}"
     return f"/model/~{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
@@ -202,7 +202,7 @@ def shown_ends(number: RenderedInterval | None, share: bool = True) -> str:
 
 
 def shown_of_metric(value: float, metric: str) -> str:
-    """Return a sample's score; of a metric in seconds in the unit that leaves a number above one."""
+    """Return a sample's score as text; seconds are shown in the largest unit that leaves a number above one."""
     if not metric.endswith("_s") or value < 0:
         return f"{value:g}"
     size, unit = next(((size, unit) for size, unit in SECONDS if value >= size), SECONDS[-1])

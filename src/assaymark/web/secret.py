@@ -1,7 +1,7 @@
 """The secret that signs tokens, cookies and forms: ASSAYMARK_SECRET, or a file that the first process writes.
 
-Several processes behind one reverse proxy share it, so that any of them accepts what another signed. Each purpose has a
-key of its own, derived from the secret, so that what was signed for one purpose is worth nothing for another.
+Several processes behind one reverse proxy share it, so that each accepts the signatures of the others. Each purpose has
+a key of its own, derived from the secret, so that a signature for one purpose is invalid for another.
 """
 
 import hmac
@@ -34,7 +34,7 @@ class Signer:
 
 
 def _write_new(path: Path) -> None:
-    """Write a new secret, unless another process was first, whose file is whole then."""
+    """Write a new secret, unless another process was first; the file is complete then."""
     draft = path.with_name(f"{FILE}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(secrets.token_hex(32))

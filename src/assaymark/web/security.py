@@ -39,17 +39,17 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("
 
 
 class Guard:
-    """The outermost layer: refuses what may not come in, and adds the headers to what goes out."""
+    """The outermost layer: refuses requests that are not allowed, and adds security headers to responses."""
 
     def __init__(
         self, app: ASGIApp, hosts: Sequence[str], largest_bodies: Mapping[str, int] = MappingProxyType({})
     ) -> None:
-        """Stand before an application.
+        """Wrap an application.
 
         Args:
             app: the application.
             hosts: names, without port, that requests may be addressed to.
-            largest_bodies: bytes that a path takes, where that is not LARGEST_BODY.
+            largest_bodies: bytes that a path takes, if not LARGEST_BODY.
         """
         self._app = app
         self._largest = largest_bodies
@@ -72,7 +72,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
                 if any(b"frame-ancestors" in value for _, value in message["headers"]):
-                    present.add(b"x-frame-options")  # which knows no other site by name, and would forbid them all
+                    present.add(b"x-frame-options")  # a policy that names no other site would forbid them all
                 extra = [
                     (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in present
                 ]
@@ -116,7 +116,7 @@ def _without_body(send: Send) -> Send:
 
 
 def _bounded(receive: Receive, largest: int) -> Receive:
-    """Return a `receive` that gives no more of a body than is allowed; a longer one ends as if its sender left."""
+    """Return a `receive` that passes on at most the allowed bytes; a longer body ends as if its sender had left."""
     taken = 0
 
     async def bounded() -> Message:
@@ -151,6 +151,6 @@ def markdown(text: str) -> Markup:
 
 
 def safe_path(text: str) -> str:
-    """Return a path of this server that a visitor named, or `/` for anything that would lead elsewhere."""
+    """Return the path of this server that a visitor named, or `/` for an address that would lead elsewhere."""
     is_local = re.fullmatch(r"/(?![/\\])[!-\[\]-~]{0,2000}", text) is not None
     return text if is_local and "\\" not in text else "/"

@@ -31,16 +31,16 @@ from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, plain_response
 
-LARGEST_DISCARDED = 16 << 20  # bytes read from a refused client so that it gets to the answer
+LARGEST_DISCARDED = 16 << 20  # bytes read from a refused client, so that it reads the answer
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """How long and how many; times in seconds."""
+    """Limits on connections and requests; times in seconds."""
 
     request_seconds: float = 10  # from the first wait for a request until it is complete
-    unread_seconds: float = 60  # that an answer may wait for a client that does not read it
-    linger_seconds: float = 2  # that input of a refused client is discarded before the connection is closed
+    unread_seconds: float = 60  # for which an answer waits for a client that does not read it
+    linger_seconds: float = 2  # for which a refused client's input is discarded before the connection is closed
     n_requests: int = 200  # in progress; more get 503
     n_connections: int = 512  # open, of all addresses
     n_per_address: int = 128  # open, of one address
@@ -68,7 +68,7 @@ class AtMost:
 
 
 class _Connection(H11Protocol):
-    """A connection with deadlines; the longest waiting one is closed where there are too many."""
+    """A connection with deadlines; if there are too many, the one that has waited longest is closed."""
 
     limits: ClassVar[ServerLimits] = ServerLimits()
     _numbers: ClassVar["count[int]"] = count()
@@ -82,7 +82,7 @@ class _Connection(H11Protocol):
         self.waiting_since = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection, unless too many others are answered for this client."""
+        """Accept the connection, unless this client has too many."""
         super().connection_made(transport)
         self.waiting_since = next(self._numbers)
         self._watch()
@@ -191,7 +191,7 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where and for whom a server listens, as the options of commands say it."""
+    """The address and host names of a server, as given by a command's options."""
 
     host: str
     port: int  # 0: any free one
@@ -202,9 +202,9 @@ class Where:
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> "Where":
-        """Return where a command's options say.
+        """Return the values of a command's options.
 
-        Raises: UsageError for what cannot be served, before anything is opened.
+        Raises: UsageError for options that cannot be served, before anything is opened.
         """
         where = dataclass_of(cls, {each.name: options[each.name] for each in fields(cls) if each.name in options})
         hosts_for(where.host, where.allow_host)
@@ -222,12 +222,12 @@ def serve_features(
     """Serve features until a signal stops the process.
 
     Args:
-        features: what is served; see `web.app.create_app`.
+        features: to serve; see `web.app.create_app`.
         where: to listen.
         ready: called with the address before the first request is taken.
-        listening: called once the address is had.
+        listening: called once the address is bound.
 
-    Raises: UsageError where an address cannot be had.
+    Raises: UsageError if an address cannot be bound.
     """
     log = None if where.access_log is None else AccessLog(where.access_log, proxies=frozenset(where.proxy))
     gauges = [feature.gauges for feature in features if feature.gauges is not None]
@@ -242,11 +242,11 @@ def serve_features(
 
 
 class _WebServer(uvicorn.Server):
-    """A server that ends when a signal says so; uvicorn's own raises the signal again afterwards."""
+    """A server that ends on a signal; uvicorn's own server raises the signal again afterwards."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals that end it, and put back what handled them before."""
+        """Handle the signals that end the server, and restore their previous handlers."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -287,7 +287,7 @@ def _is_loopback(address: str) -> bool:
 def listen(address: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes any free one.
 
-    Raises: UsageError where the address or port cannot be had.
+    Raises: UsageError if the address or port cannot be bound.
     """
     bare = address.strip("[]")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
@@ -296,7 +296,7 @@ def listen(address: str, port: int) -> socket.socket:
     take_address(listener)
     try:
         listener.bind((bare, port))
-        listener.listen(1024)  # so that whoever reads the address printed can connect
+        listener.listen(1024)  # so that readers of the printed address can connect
     except (OSError, OverflowError) as error:
         listener.close()
         raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
@@ -324,12 +324,12 @@ def serve(
 
 
 def configured(app: ASGIApp, limits: ServerLimits) -> uvicorn.Config:
-    """Return how uvicorn serves the application: HTTP/1.1 only, no word about itself, within the limits."""
+    """Return uvicorn's configuration: HTTP/1.1 only, no Server header, within the limits."""
     return uvicorn.Config(
         AtMost(app, limits.n_requests),
         http=protocol(limits),
         ws="none",
-        log_level="error",  # its warnings tell of each bad request
+        log_level="error",  # it warns of each bad request
         access_log=False,
         server_header=False,
         proxy_headers=False,

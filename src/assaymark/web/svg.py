@@ -63,11 +63,11 @@ class Axis:
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return where a value lies, in [0, 1]."""
+        """Return the position of a value, in [0, 1]."""
         return ((math.log10(value) if self.is_log else value) - self.low) / (self.high - self.low)
 
     def all_at(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return where values lie, in [0, 1]. Shapes: [values], both."""
+        """Return the positions of values, in [0, 1]. Shapes: [values], both."""
         return np.asarray(((np.log10(values) if self.is_log else values) - self.low) / (self.high - self.low))
 
 
@@ -145,7 +145,7 @@ class PlottedValue:
     low: float | None
     high: float | None
     spread: float | None = None
-    title: str = ""  # what a pointer on its point is told
+    title: str = ""  # shown when the pointer is on its point
     href: str = ""
     mark: str = ""  # a class of the style sheet, such as "up" for what is better
 
@@ -216,14 +216,14 @@ def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Mark
 
 
 def _rows_of(rows: Sequence[PlottedValue] | Sequence[Bar], layout: Layout) -> tuple[float, float, float, float]:
-    """Return where the marks of rows begin and how wide they may be; a row's height, and where its marks lie in it."""
+    """Return start and width of the area of bars, the height of a row, and the position of bars within it."""
     if layout.is_narrow:
         return 6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16
     return _room_of([row.name for row in rows], NAME_WIDTH), PLOT_WIDTH, ROW, ROW / 2
 
 
 def _room_of(names: Sequence[str], most: float) -> float:
-    """Return how wide a column of names is, pixels."""
+    """Return the width of a column of names, in pixels."""
     return min(most, LETTER_WIDTH * max(map(len, names), default=0) + 16)
 
 
@@ -232,7 +232,7 @@ def _role(rows: Sequence[PlottedValue] | Sequence[Bar]) -> str:
 
 
 def _linked(mark: Markup, title: str, href: str) -> Markup:
-    """Return a mark as a link with a title; as it is without an address. The keyboard has the table instead."""
+    """Return a bar or point as a link with a title, unchanged without an address. The table serves the keyboard."""
     if not href:
         return mark
     template = Markup('<a href="{}" tabindex="-1"><title>{}</title>{}</a>')
@@ -253,8 +253,8 @@ def heatmap(
 ) -> Markup:
     """Return a table of coloured cells: each a share from 0 to 1, None for no colour, and its text; None is left blank.
 
-    Long titles of columns are slanted. A narrow one has its columns in groups, one below the other, and names above
-    cells. label: text for screen readers. fills: pixels that a wide one is wide at least.
+    Long titles of columns are slanted. A narrow map has its columns in groups, one below the other, and names above
+    cells. label: text for screen readers. fills: the least width of a wide map, in pixels.
     """
     if layout.is_narrow:
         return _narrow_heatmap(rows, columns, cells, label)
@@ -355,7 +355,7 @@ def text_at(x: float, y: float, text: str, anchor: str) -> Markup:
 
 
 def tick_text(x: float, y: float, text: str, width: float) -> Markup:
-    """Return the text of a tick, centred below it but for what would leave a drawing of this width."""
+    """Return the text of a tick, centred below it unless it would extend beyond a drawing of this width."""
     half = LETTER_WIDTH * len(text) / 2
     return text_at(max(half, min(x, width - half)), y, text, "middle")
 

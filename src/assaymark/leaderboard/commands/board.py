@@ -1,4 +1,4 @@
-"""`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
+"""`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site and accounts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

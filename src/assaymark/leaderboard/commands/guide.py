@@ -1,4 +1,4 @@
-"""`assaymark guide [CAPABILITY]`: which benchmarks measure what, and what to look out for."""
+"""`assaymark guide [CAPABILITY]`: the benchmarks that measure a capability, and their pitfalls."""
 
 from typing import TYPE_CHECKING
 

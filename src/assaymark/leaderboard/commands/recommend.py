@@ -1,4 +1,4 @@
-"""`assaymark recommend --for maths,instructions`: which model for what, by the evidence there is."""
+"""`assaymark recommend --for maths,instructions`: models for a purpose, by the available evidence."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ def recommend(
 
 
 def _site(boards: tuple[str, ...], tables: tuple[str, ...], store: str | None) -> "Site":
-    """Return the tables that are named, and the store's runs where there is a store."""
+    """Return the named tables, and the store's runs if there is a store."""
     from assaymark.leaderboard.board_files import read_board
     from assaymark.leaderboard.published import board_of_table
     from assaymark.leaderboard.site import Site

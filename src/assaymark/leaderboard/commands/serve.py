@@ -73,10 +73,9 @@ def _registered_pages(store: str | None, site: "Site") -> "list[Feature]":
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:
-    """Store what lists of samples show for runs that lack it, in a thread of its own; return the thread.
+    """Store the facts of samples for runs that lack them, in a thread; return the thread.
 
-    Pages are shown meanwhile and without it, only slower; so a failure, such as a store that may not be written,
-    prints one line.
+    Pages work without these facts, only more slowly, so a failure, such as a read-only store, prints just one line.
     """
     from assaymark.errors import AssaymarkError
     from assaymark.store import Store

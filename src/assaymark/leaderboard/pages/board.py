@@ -1,4 +1,4 @@
-"""The list of boards, a board's table, and what a board says of itself."""
+"""The list of boards, a board's table, and the page about a board."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ class BoardPage:
     score_options: tuple[ColumnOption, ...]
     hidden_by: Mapping[str, str]
     page_sizes: tuple[int, ...]
-    with_params: bool  # some row says how many parameters it has
+    with_params: bool  # some row states its number of parameters
     measures: Mapping[str, str]  # by column: what it measures, in words
     sealed: tuple[SealedView, ...] = ()
     exposures: tuple[ModelExposure, ...] = ()  # models on the previews and on the sealed rows
@@ -174,7 +174,7 @@ def boards_page(site: Site) -> BoardsPage:
         try:
             table = site.table(board)
             cards.append(BoardCard(board, table, len(table.by_model), *_top(table)))
-        except DataError as error:  # one faulty file leaves the other boards alone
+        except DataError as error:  # one faulty file does not affect the other boards
             failures.append((board.title, without_folders(str(error))))
     return BoardsPage(tuple(cards), tuple(failures))
 
@@ -182,7 +182,7 @@ def boards_page(site: Site) -> BoardsPage:
 def _top(table: BoardTable) -> tuple[str, tuple[ShownRow, ...]]:
     """Return the best rows of the largest group that is ranked together, and its setup; none for fewer than two models.
 
-    Of groups of one size that on all samples is preferred.
+    Of groups of equal size, the one on all samples is preferred.
     """
     ranks, codes = table.index.ranks, table.index.rank_groups
     best: list[int] = []  # places of the group's rows
@@ -207,7 +207,7 @@ def _top(table: BoardTable) -> tuple[str, tuple[ShownRow, ...]]:
 
 
 def view_of(board: Board, table: BoardTable, pairs: Sequence[tuple[str, str]]) -> View:
-    """Return the view of a page's parameters; a choice of columns that is the board's own is none."""
+    """Return the view of a page's parameters; choosing the board's own columns counts as no choice."""
     view = parse_view(pairs, [column.key for column in table.columns])
     own = {"rank", "average", *board.shown_columns, *(column.key for column in table.columns)}
     return replace(view, cols=None) if view.cols is not None and set(view.cols) == own else view

@@ -1,6 +1,6 @@
 """The charts of a board: bars of a column, best score over time, score against size, speed or price, heat map.
 
-How well a board's benchmarks agree with the ratings beside them.
+Also the pages of correlations with ratings and of win rates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -216,7 +216,7 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
 
 
 def _chosen(name: str, key: str, known: Mapping[str, Choice], problems: list[str]) -> Choice:
-    """Return the choice that a parameter names; for an unknown name the first choice, and a line for the reader."""
+    """Return the choice that a parameter names; for an unknown name the first choice, with a message."""
     if key in known:
         return known[key]
     near = nearest(key[:100], known) or list(known)[:MOST_NAMED]
@@ -278,7 +278,7 @@ def _heat_svg(heat: HeatMap) -> Markup:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names short enough for an axis: beginning and end, still different where two rows have one model."""
+    """Return names short enough for an axis: beginning and end, still different if two rows have the same model."""
     labels: list[str] = []
     for name in names:
         short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"

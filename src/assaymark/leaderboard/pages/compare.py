@@ -1,4 +1,4 @@
-"""Two or more runs compared: what differs in the setup, the paired tests, and the samples that changed."""
+"""Two or more runs compared: differences in the setup, paired tests, and the samples that changed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class ComparePage:
     first: StoredRun | None
     pairs: tuple[PairView, ...]
     comparison: Comparison | None
-    task: str  # whose answers that changed are shown; "" for those of all
+    task: str  # the task whose changed answers are shown; "" for all
     change: str  # of CHANGES
     candidates: tuple[Candidate, ...]  # runs to choose from
     n_runs: int  # that could be chosen
@@ -119,7 +119,7 @@ class ComparePage:
 
 
 def _public(comparison: Comparison) -> dict[str, JsonValue]:
-    """Return a comparison; files have no folders, except in what models answered, where a slash is not a path."""
+    """Return a comparison without the folders of files; models' answers stay, since a slash in them is no path."""
     pairs = [
         {key: value if key == "flips" else without_folders(value) for key, value in plain_fields(pair).items()}
         for pair in comparison.pairs
@@ -129,7 +129,7 @@ def _public(comparison: Comparison) -> dict[str, JsonValue]:
 
 
 def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePage:
-    """Return the comparison of the runs that are named, or what there is to choose from.
+    """Return the comparison of the named runs, or the runs to choose from.
 
     Args:
         site: whose runs there are.
@@ -166,7 +166,7 @@ def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePa
 def _pair_view(
     runs: StoredRuns, first: StoredRun, run: StoredRun, pair: PairComparison, task: str, change: str, number: int
 ) -> PairView:
-    """Return one pair, with the answers that changed as the filters leave them."""
+    """Return one pair, with the changed answers that the filters leave."""
     of_change = [flip for flip in pair.flips if not change or flip.is_better == (change == "gained")]
     flips = [flip for flip in of_change if not task or flip.task == task]
     rows: list[RowPair] = []
@@ -191,9 +191,9 @@ def _pair_view(
 
 
 def _candidates(first: StoredRun | None, listed: Sequence[StoredRun], q: str) -> tuple[Candidate, ...]:
-    """Return the runs in whose model, id or tasks each word of a search occurs; with a chosen run, those that share.
+    """Return the runs with each word of a search in model, id or tasks; with a chosen run, only those that share tasks.
 
-    Those that share most tasks come first, else the latest.
+    The runs that share most tasks come first, or the latest if none is chosen.
     """
     words = q.lower().split()
     tasks = set(first.row.tasks) if first is not None else set()
@@ -210,7 +210,7 @@ def _candidates(first: StoredRun | None, listed: Sequence[StoredRun], q: str) ->
 
 
 def _scores(run: StoredRun) -> tuple[tuple[str, str], ...]:
-    """Return the score of each benchmark of a run: of its group where that has one."""
+    """Return the score of each benchmark of a run: of its group if that has one."""
     by_name: dict[str, list[Estimate]] = defaultdict(list)
     for name, estimate in benchmarks(run):
         by_name[name].append(estimate)

@@ -1,4 +1,4 @@
-"""Which benchmark for what."""
+"""The page of the guide to benchmarks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""A model: its rows on every board, and its runs.
+"""The pages of a model, with its rows on every board and its runs, and of the checkpoints of one training.
 
-Checkpoints of one training: each benchmark against the step, and the paired differences to the first checkpoint.
+The latter shows each benchmark against the step, and the paired differences to the first checkpoint.
 """
 
 from collections.abc import Collection, Mapping, Sequence

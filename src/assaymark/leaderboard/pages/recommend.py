@@ -1,4 +1,4 @@
-"""Which model for what: the recommendation that `assaymark recommend` prints, over the server's tables."""
+"""The page of the recommendation that `assaymark recommend` prints, over the server's tables."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class RecommendPage:
-    """A request and its answer; `found` is None where nothing was requested, or where it cannot be answered."""
+    """A request and its answer; `found` is None if nothing was requested, or it cannot be answered."""
 
     requested: Requested
     found: Recommendation | None
@@ -42,7 +42,7 @@ class RecommendPage:
         return {"problem": self.problem or None, "recommendation": answer}
 
     def heading(self, ranking: ModelRanking) -> str:
-        """Return how many models of a table fulfil which conditions."""
+        """Return the conditions, and how many models of a table fulfil them."""
         return conditions_of(self.requested, ranking)
 
     @property

@@ -27,7 +27,7 @@ LONGEST_SEARCH = 500
 
 @dataclass(frozen=True)
 class AttemptView:
-    """One attempt of a run; which machine and process it was is nobody's business."""
+    """One attempt of a run, without its machine and process."""
 
     attempt_id: int
     status: str
@@ -52,12 +52,12 @@ class RunPage:
 
     @property
     def perturbed_rows(self) -> list[tuple[str, str, list[str]]]:
-        """The task of each result of a perturbation, what it is of, and its cells."""
+        """The task, perturbation and cells of each result of a perturbation."""
         return [(score.task, perturbed_name(score), perturbed_cells(score)) for score in shown_scores(self.perturbed)]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which scores are not meaningful, and why."""
+        """The scores that are not meaningful, and why."""
         stopped = self.run.stopped
         first = () if stopped is None else (StoppedEarly(stopped.n_seen, stopped.n).text,)
         listed = ((estimate.task, truncation_of(estimate)) for estimate in (*self.headline, *self.others))
@@ -70,7 +70,7 @@ class RunPage:
 
     @property
     def runs_as_it_stands(self) -> bool:
-        """Whether the command that is shown is the one that was given; no page shows the folders of this machine."""
+        """Whether the shown command is the original one; folders of this machine are not shown."""
         return self.command == self.run.row.command
 
     def to_json(self) -> JsonValue:
@@ -242,7 +242,7 @@ class GroupPage:
 
 
 def group_page(site: Site, name: str, group: str) -> GroupPage | None:
-    """Return the members of a group or composite of a run; None for what is none of the run's groups.
+    """Return the members of a group or composite of a run; None if the run has no such group.
 
     Raises: UnknownName for a run.
     """

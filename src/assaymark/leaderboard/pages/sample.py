@@ -25,7 +25,7 @@ from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store import RunRow, SampleRecord
 
 LONGEST_LINE = 120  # characters of an answer or a target in a list
-AT_ONCE = 1000  # samples read while looking for those beside one
+AT_ONCE = 1000  # samples read while looking for a sample's neighbours
 LONGEST_SHOWN = 200_000  # characters of one text; the rest is in the JSON twin
 _TRACE_ID = re.compile("[0-9a-f]{32}")
 
@@ -39,7 +39,7 @@ class ChoiceView:
     picked: bool  # by the metric that decides
     gold: bool
     is_bound: bool = False  # nats is an upper bound
-    per_length: float | None = None  # what the metric that decides compares, where it divides by the length
+    per_length: float | None = None  # the values that the deciding metric compares, if it divides by the length
     picked_by: tuple[str, ...] = ()  # the metrics that picked it, where they differ
 
 
@@ -61,7 +61,7 @@ class TurnView:
     """One turn of a sample."""
 
     turn: int
-    shots: str  # what stands before the sample's own part of the prompt
+    shots: str  # the prompt before the sample's own part
     prompt: str
     images: tuple[str, ...]  # their hashes, in the order in which the prompt shows them
     choices: tuple[ChoiceView, ...]
@@ -75,8 +75,8 @@ class TurnView:
     n_leaked_shots: int
     n_context_tokens: int
     n_cut_tokens: int
-    logs: tuple[str, ...] = ()  # of what scored the answer, such as tests
-    length: str = ""  # unit that the metric that decides divides log-likelihoods by; "" where it does not
+    logs: tuple[str, ...] = ()  # of the scorer, such as tests
+    length: str = ""  # unit by which the deciding metric divides log-likelihoods; "" if it does not
     marked: tuple[MarkedText, ...] = ()  # the prompt of a perturbed copy, with the words that differ from the original
 
 
@@ -104,7 +104,7 @@ class SampleView:
     turns: tuple[TurnView, ...]
     others: tuple[OtherView, ...]
     records: tuple[SampleRecord, ...]
-    query: str = ""  # of the list's filter, with which the samples beside it were chosen
+    query: str = ""  # of the list's filter, by which the neighbours were chosen
     original: SampleRecord | None = None  # the unperturbed sample, of a perturbed copy
 
     @property
@@ -130,7 +130,7 @@ class SampleView:
 
 
 def with_replies(site: Site, page: SamplesPage) -> SamplesPage:
-    """Return a list of samples with the answer and the target of each that it shows."""
+    """Return a list of samples with the answer and the target of each shown one."""
     indices = [line.index for line in page.samples.lines]
     records = runs_of(site).samples(page.run.run_id, page.task, indices)
     replies = {
@@ -227,7 +227,7 @@ def _neighbours(run: StoredRun, task: str, index: int) -> tuple[int | None, int 
 def _beside_in(
     runs: StoredRuns, run: StoredRun, task: str, index: int, chosen: Mapping[str, str]
 ) -> tuple[int | None, int | None]:
-    """Return the positions of the samples before and after one, among those that a filter leaves."""
+    """Return the positions of a sample's neighbours among those that a filter leaves."""
     before: int | None = None
     offset = 0
     while True:
@@ -243,7 +243,7 @@ def _beside_in(
 
 
 def _turn(record: SampleRecord, original: SampleRecord | None, earlier: SampleRecord | None) -> TurnView:
-    """Return a turn; with the one before it, its prompt is what came after that one's answer."""
+    """Return a turn; after another turn, its prompt is the part after that turn's answer."""
     request = record.request
     if earlier is None:
         prompt, own = request.prompt, _own_prompt(record)
@@ -312,7 +312,7 @@ def _length_unit(record: SampleRecord) -> str:
 
 
 def _per_length(record: SampleRecord) -> list[float | None] | None:
-    """Return each choice's log-likelihood by its length; None where that would not give the stored pick.
+    """Return each choice's log-likelihood divided by its length; None if that would not give the stored pick.
 
     A stored continuation begins with the task's delimiter, which does not count; it is blank in nearly every task.
     """
@@ -332,7 +332,7 @@ def _per_length(record: SampleRecord) -> list[float | None] | None:
 
 
 def _target(record: SampleRecord) -> str:
-    """Return the target as a reader understands it: the text of the right choice, where the data have its number."""
+    """Return the target in readable form: the text of the right choice if the data have its number."""
     gold, choices = gold_indices(record), shown_choices(record)
     if len(choices) < 2 or not gold or max(gold) >= len(choices):
         return record.request.target

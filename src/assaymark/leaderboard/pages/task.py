@@ -1,6 +1,6 @@
-"""A task: what it measures and how it is scored, and each run's score in it; and its questions over all models.
+"""The pages of a task, with each run's score, and of its questions over all models.
 
-Of the questions: how hard each is, whether it goes with the rest, and which are suspicious.
+Each question has its difficulty and its discrimination; suspicious ones are listed.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Which page of the queue answers which path."""
+"""The routes of leaderboards and the queue."""

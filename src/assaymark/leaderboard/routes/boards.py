@@ -1,4 +1,4 @@
-"""The routes of leaderboards: which page answers which path. What a page shows is made in `pages`."""
+"""The routes of leaderboards; the contents of pages are made in `pages`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -101,7 +101,7 @@ def _add_about(app: FastAPI, site: Site) -> None:
     cache = PageCache()
 
     def cached(request: Request, name: str, template: str, page: Callable[[], object]) -> Response:
-        """Return a page that is made anew only for another version of the board's table."""
+        """Return a page, which is cached for each version of the board's table."""
 
         def made() -> Response:
             return respond(request, template, page(), as_json=wants_json(request))

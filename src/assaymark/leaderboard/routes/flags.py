@@ -1,6 +1,6 @@
-"""Reports on models: anyone may make one, its submitter and others reply, moderators settle it.
+"""Reports on models: anyone may make one, the submitter and others reply, and moderators settle it.
 
-What moderators do, each with a reason, and the log of it that everyone may read.
+Also the moderators' actions, each with a reason, and their public log.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def add_moderation(queue: QueueApp) -> None:
 
 
 def _add_actions(queue: QueueApp) -> None:
-    """Add the route of what is done with one submission."""
+    """Add the route of a moderator's actions on one submission."""
 
     @queue.app.post("/submission/{name}/{action}")
     def act(request: Request, name: str, action: str, form: Form) -> Response:
@@ -188,7 +188,7 @@ def _state(form: Posted) -> str:
 def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
     """Return the name under which a request writes, and its account if it has one.
 
-    Without an account it is made of the network and not of the cookie, so that a fresh cookie is not a new reader.
+    Without an account it is made from the network, not the cookie, so that a new cookie does not make a new reader.
     """
     account = queue.accounts.of(request)
     if account is not None:
@@ -222,7 +222,7 @@ def _add_flag(queue: QueueApp) -> None:
 
 
 def _role(queue: QueueApp, account: Account | None, model: str) -> str:
-    """Return in which role an account replies: as the one who submitted the model, a moderator, or a reader."""
+    """Return the role in which an account replies: submitter of the model, moderator, or reader."""
     if account is None:
         return "reader"
     names = Moderation(queue.store).names()

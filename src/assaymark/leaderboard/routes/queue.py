@@ -101,7 +101,7 @@ def queue_feature(
         boards: those that take submissions, by name.
         sources: of models.
         policy: what the host asks of submissions.
-        user_header: header in which the proxies tell who signed in; "" for none.
+        user_header: header in which the proxies pass the signed-in user; "" for none.
         proxies: their addresses.
         moderators: names of those signed in by a proxy who moderate.
     """
@@ -156,7 +156,7 @@ def _add_submitting(queue: QueueApp) -> None:
     @app.post("/submit")
     def submit(request: Request, form: Form) -> Response:
         values = {name: form.text(name)[:200] for name in FIELDS}
-        if queue.accounts.of(request) is None and not form.is_json:  # what was typed comes back after signing in
+        if queue.accounts.of(request) is None and not form.is_json:  # the form's values come back after signing in
             back = "/submit?" + urlencode({name: value for name, value in values.items() if value})
             return RedirectResponse(f"/sign-in?back={quote(back, safe='')}", 303)
         submission, checked = _submit(queue, request, form)
@@ -292,7 +292,7 @@ def _add_live(queue: QueueApp) -> None:
     @queue.app.get("/submission/{name}/events")
     async def live(request: Request, name: str) -> Response:
         await run_in_threadpool(SubmissionQueue(queue.store).submission, name)  # 404 before the stream begins
-        network = queue.network(request)  # counted at once: nothing else runs between the check and the count
+        network = queue.network(request)  # counted at once, so that nothing else runs between check and count
         if streams.total() >= MOST_STREAMS:
             raise HTTPException(503, "too many pages are watching; reload this one instead")
         if streams[network] >= MOST_OF_NETWORK:
@@ -301,7 +301,7 @@ def _add_live(queue: QueueApp) -> None:
 
 
 class _Stream(StreamingResponse):
-    """A stream of events that is counted from now until it ends, however it does."""
+    """A stream of events that counts as open until it ends in any way."""
 
     def __init__(self, events: AsyncIterator[str], streams: Counter[str], network: str) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -1,10 +1,10 @@
-"""A leaderboard as static files, for any host or CDN or to open from a disk: the application's own pages, visited.
+"""A leaderboard as static files, for any host or CDN or to open from a disk, made by visiting the application's pages.
 
-The export follows the links of the pages, from the first one, to what the boundary below lets it: tables with all pages
-of their default order, and of the order by each column where they are short; charts of each column; models, runs, tasks
-and series; recommendations for each capability; comparisons of two runs. Other filters of a table are applied in the
-browser, by one script of ours to the rows in another. A task's samples are in files of 500 (`samples`). What needs the
-server is left out by the templates, which know that they become files. Only runs that a board shows are visited.
+The export follows the links from the first page within a boundary: tables with all pages of their default order, and of
+the order by each column if they are short; charts of each column; models, runs, tasks and series; recommendations for
+each capability; comparisons of two runs. Other filters of a table are applied in the browser: one script filters the
+rows that another one holds. A task's samples are in files of 500 (`samples`). Templates know that they are exported and
+leave out parts that need the server. Only runs that a board shows are visited.
 """
 
 import re
@@ -83,7 +83,7 @@ def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, sho
 
 
 class _Boundary:
-    """Which addresses belong to a site: every page as it is without a query, and some of those with one."""
+    """Decides which addresses belong to a site: every page without a query, and some with one."""
 
     def __init__(self, tables: dict[str, tuple[Board, BoardTable]]) -> None:
         views = (f"{address}{query}" for address, (_, table) in tables.items() for query in _views(table))
@@ -91,7 +91,7 @@ class _Boundary:
         self._n_comparisons = 0
 
     def holds(self, address: str, source: str) -> bool:
-        """Return whether an address that a page (`source`) names for the first time is visited."""
+        """Return whether to visit an address that a page (`source`) is the first to name."""
         path, _, query = address.partition("?")
         if not query:
             return _PLAIN_PAGES.fullmatch(path) is not None and path != ICONS
@@ -112,7 +112,7 @@ class _Boundary:
 
 
 class _Export:
-    """One export: first all pages are visited, then those that were there are written with links to one another."""
+    """One export: first all pages are visited, then the existing ones are written with links to each other."""
 
     def __init__(self, tables: dict[str, tuple[Board, BoardTable]], visitor: PageReader, folder: SiteFolder) -> None:
         self._tables, self._visitor, self._folder = tables, visitor, folder
@@ -154,7 +154,7 @@ class _Export:
             if response.is_redirect:  # a model that has another name now
                 moved[address] = canonical(response.headers["location"])
                 targets = [moved[address]]
-            elif not response.is_success:  # a task of a column that no file describes, a run that was withdrawn
+            elif not response.is_success:  # such as a task without a file, or a withdrawn run
                 continue
             elif (suffix := _suffix(response.headers["content-type"])) != ".html":
                 self._folder.add(self._paths.add(address, suffix, file=_name(address, suffix, response.content)),
@@ -181,7 +181,7 @@ class _Export:
         self._paths.alias(f"{address}/rows.js", rows)
 
     def _finished(self, html: str, link: Callable[[str], str | None]) -> bytes:
-        """Return a page with its links as `link` gives them, its icons in it, and the policy that a server sends."""
+        """Return a page with links rewritten by `link`, inlined icons, and the security policy that a server sends."""
         icons: dict[str, str] = {}
 
         def link_or_icon(target: str) -> str | None:
@@ -211,7 +211,7 @@ def _suffix(content_type: str) -> str:
 
 
 def _name(address: str, suffix: str, body: bytes) -> str | None:
-    """Return the file of what is not a page; None where its address says it."""
+    """Return the file of an address that is not a page; None if the address itself gives the name."""
     path = PurePosixPath(address)
     if address.startswith("/static/"):  # named after its content, so it may be cached for ever
         return f"static/{path.stem}-{sha256(body).hexdigest()[:10]}{suffix}"

@@ -1,9 +1,9 @@
 """A folder that holds an exported site: files replaced only where their bytes changed, the manifest written last.
 
-All files are rendered into a draft folder first. Until every one of them is there, the site is untouched, so a process
-that is killed while it renders leaves the earlier export complete, with a manifest that agrees with it. Then changed
-files are moved into the site, files that only the earlier manifest names are deleted, and the manifest is written. A
-journal beside the manifest names what is being moved in, so that files of a killed export are deleted by a later one.
+All files are rendered into a draft folder first. The site is untouched until all are there, so a process that is killed
+while rendering leaves the earlier export complete, with a matching manifest. Then changed files are moved into the
+site, files that only the earlier manifest names are deleted, and the manifest is written. A journal beside the manifest
+names the files being moved, so that a later export deletes the files of a killed one.
 """
 
 import json
@@ -41,7 +41,7 @@ class SiteFolder:
         self._bytes = 0
 
     def add(self, path: str, body: bytes) -> None:
-        """Collect one file; one whose bytes the site has already is not written.
+        """Collect one file; it is not written if the site has the same bytes already.
 
         Args: path: relative to the site, with `/`.
         Raises: UsageError where the site has another file at this path that no export wrote.

@@ -1,8 +1,7 @@
 """Addresses of the server as files of a static site, and pages with their links rewritten to these files.
 
-Links are relative, so that a site works at any address and from a disk. A link to a page that a static site does not
-have (a filter of samples, a theme, a JSON twin) loses its tag and keeps its text; in the header and the footer it is
-removed.
+Links are relative, so that a site works at any address and from a disk. A link to a page that a static site lacks (a
+filter of samples, a theme, a JSON twin) becomes plain text; in the header and the footer it is removed.
 """
 
 import re
@@ -22,7 +21,7 @@ _OWN_FOLDER = re.compile(r"(/board/[^/?]+)(/charts|\.csv|\.jsonl|\.parquet)?")  
 
 
 class Paths:
-    """Which file each address of the server has. Addresses that were not added are not part of the site."""
+    """The file of each address of the server. Addresses that were not added are not part of the site."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -48,10 +47,10 @@ class Paths:
         self._files.setdefault(address, file)
 
     def link(self, page: str, target: str) -> str | None:
-        """Return a link from a page (a file) to an address of the server; None where the site does not have it.
+        """Return a link from a page (a file) to an address of the server; None if the site does not have it.
 
-        A board under filters that are no page of the site is its table with the same query, which the script of boards
-        reads; its charts and downloads are those of the whole table.
+        For filters without a page of their own, the link leads to the board's table with the same query, which the
+        script of boards reads; charts and downloads are those of the whole table.
         """
         if not target.startswith("/") or target.startswith("//"):
             return target  # elsewhere, or within the page
@@ -109,7 +108,7 @@ def addresses(html: str) -> Iterator[str]:
 
 
 def rewritten(html: str, link: Callable[[str], str | None]) -> str:
-    """Return a page with its links as `link` gives them. Text between tags stays as it is, byte for byte."""
+    """Return a page with links rewritten by `link`. Text between tags stays the same, byte for byte."""
     pieces: list[str] = []
     at = 0
     frame = 0  # depth of header and footer
@@ -139,7 +138,7 @@ def rewritten(html: str, link: Callable[[str], str | None]) -> str:
 
 
 def _tag(tag: "re.Match[str]", link: Callable[[str], str | None]) -> str | None:
-    """Return a start tag with its address rewritten and without htmx's attributes; None for one that leads nowhere."""
+    """Return a start tag with its address rewritten and without htmx's attributes; None if it leads nowhere."""
     kept: list[str] = []
     has_live = "hx-" in tag["rest"]
     for attribute in _ATTRIBUTE.finditer(tag["rest"]):

@@ -1,7 +1,7 @@
-"""All rows of a board as one script, column by column: what filters of a static site read.
+"""All rows of a board as one script, column by column, for the filters of a static site.
 
-It is a script that sets one variable to a JSON document, since a page that was opened from a disk may load scripts
-beside it and may not fetch files. Ends of intervals have six significant digits; texts of facts are codes into their
+The script sets one variable to a JSON document, since a page that is opened from a disk may load scripts beside it, but
+not fetch files. Ends of intervals have six significant digits; texts of facts are codes into their
 distinct values.
 """
 

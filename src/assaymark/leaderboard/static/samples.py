@@ -1,7 +1,7 @@
 """The samples of a task in a run as files: the lists page by page, and the samples' own pages many to a file.
 
-A sample's page is visited at its own address. What it shows is put, without its frame, into a file of up to 500
-samples, named after its content, so that it may be cached for ever.
+A sample's page is visited at its own address. Its content, without the frame, is put into a file of up to 500 samples,
+which is named after its content, so that it may be cached for ever.
 """
 
 import re
@@ -95,7 +95,7 @@ class SampleFiles:
             place = _SAMPLE.fullmatch(canonical(target))
             if place is not None and place[1] == address and int(target.rpartition("/")[2]) in articles:
                 return f"#s{target.rpartition('/')[2]}"
-            # a file named after its content cannot name another such file: the task's list leads on from there
+            # a file named after its content cannot link to another such file, so the task's list links to the next one
             return self._paths.link(draft, _SAMPLE.sub(r"\1", target))
 
         body = self._finish(page, link)

@@ -1,4 +1,4 @@
-"""Visits to the pages of an application in this process, as a browser would ask for them, without a socket."""
+"""Visits to the pages of an application in this process, as a browser would request them, without a socket."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ MOST_REDIRECTS = 5
 
 @contextmanager
 def visiting(app: ASGIApp) -> Iterator["PageReader"]:
-    """Give a reader of an ASGI application's pages, which are told that they become files (`live` is false there).
+    """Yield a reader of an ASGI application's pages, which know that they become files (their `live` is false).
 
     The application runs in a thread with a loop of its own, so this works inside a running loop too (a notebook).
     """
@@ -39,7 +39,7 @@ class PageReader:
         self._client, self._portal = client, portal
 
     def get(self, address: str) -> httpx.Response:
-        """Return the answer at an address; that of a page that moved is a redirection.
+        """Return the answer at an address; redirections are not followed.
 
         Raises: DataError for a page that failed.
         """

@@ -1,1 +1,1 @@
-"""Submissions: what a submitter may choose, where the model is, and the checks before anything is evaluated."""
+"""Submissions: the submitter's choices, the sources of models, and the checks before evaluation."""

@@ -1,9 +1,9 @@
 """The checks of a submission: all of them at once, each failure with its remedy.
 
-They read configuration and lists of files, never weights; what only loading can show is found by the worker, which
-reports it on the submission's page.
+They read configuration and lists of files, never weights; faults that show only on loading are found by the worker,
+which reports them on the submission's page.
 
-Whether reported results agree with those that a worker measured.
+Also the comparison of reported results with those that a worker measured.
 """
 
 import re
@@ -26,9 +26,9 @@ SHOWN = 3  # disagreements
 def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tuple[bool, str]:
     """Return whether the reported scores agree, and that in one sentence.
 
-    A score agrees if it lies within the 95% interval of the measured one of the same task, metric and filter, as it
-    must where the same questions were asked. Metrics that were not measured are not compared, and at least one must be;
-    a score of a measured metric under a filter that was not measured is not verified.
+    A score agrees if it lies within the 95% interval of the measured score of the same task, metric and filter. Metrics
+    that were not measured are not compared, but at least one must be; a score of a measured metric under a filter that
+    was not measured is not verified.
     """
     ours = {
         (estimate.task, estimate.metric, estimate.filter): estimate
@@ -99,9 +99,9 @@ class CheckOutcome:
 
 
 def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> FoundModel:
-    """Return a model from the first place that has it.
+    """Return a model from the first source that has it.
 
-    Raises: ModelMissing with what each place says; Retryable where a place cannot be reached.
+    Raises: ModelMissing with each source's message; Retryable if a source cannot be reached.
     """
     reasons = []
     for source in sources:
@@ -212,7 +212,7 @@ def _of_precision(precision: str, policy: Policy) -> list[SubmissionProblem]:
 
 
 def _of_quantisation(model: FoundModel | None, precision: str) -> list[SubmissionProblem]:
-    """Return a problem where a checkpoint's own quantisation is not the precision that was chosen."""
+    """Return a problem if a checkpoint's own quantisation differs from the chosen precision."""
     own = "" if model is None else quantised_as(model.config)
     if own == precision or (not own and precision not in {"GPTQ", "AWQ"}):
         return []
@@ -287,7 +287,7 @@ def _of_base(model: FoundModel, base: FoundModel) -> list[SubmissionProblem]:
 
 
 def _passed_checks(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> tuple[str, ...]:
-    """List what is in order, for whoever checks at home."""
+    """List the checks that passed, for checks on the submitter's machine."""
     if model is None:
         return ()
     fields = {problem.field for problem in problems}

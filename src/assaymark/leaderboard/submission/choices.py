@@ -37,7 +37,7 @@ def presets() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionProblem:
-    """Why a submission is not accepted, and what would change that."""
+    """The reason why a submission is not accepted, and its remedy."""
 
     field: str
     what: str
@@ -63,7 +63,7 @@ class Chosen:
 
 
 class _Fields:
-    """Reads fields; what is wrong with them is collected."""
+    """Reads fields and collects their problems."""
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._text_of = text_of

@@ -17,7 +17,7 @@ LARGEST_ANSWER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The server's answer: where the submission can be followed, or why it was not accepted."""
+    """The server's answer: the address of the submission, or why it was not accepted."""
 
     url: str
     problems: tuple[SubmissionProblem, ...]

@@ -10,7 +10,7 @@ from assaymark.leaderboard.submission.checks import takes_submissions
 
 
 def boards_of(paths: Sequence[str]) -> dict[str, Board]:
-    """Return the boards that models are evaluated for: those of files, and without any the suites of the package.
+    """Return the boards for which models are evaluated: those of files, or without files the package's suites.
 
     Raises: DataError or UsageError for a file; UsageError if none of them takes submissions.
     """

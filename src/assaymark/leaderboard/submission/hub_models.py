@@ -1,4 +1,4 @@
-"""Models of the Hub, read without a token: what a submitter names is fetched as anyone could fetch it."""
+"""Models of the Hub, read without a token, so that only public models can be submitted."""
 
 import glob
 import hashlib
@@ -95,7 +95,7 @@ class HubModels:
 
 
 def _is_fetched(file: str) -> bool:
-    """Return whether a file of a repository is fetched; those in its folders are not."""
+    """Return whether a file of a repository is fetched; files in folders are not."""
     return "/" not in file and any(fnmatch(file, pattern) for pattern in FETCHED)
 
 

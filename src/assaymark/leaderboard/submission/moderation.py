@@ -1,7 +1,7 @@
-"""Flags on models, their names, revoked tokens, and the log of what moderators did.
+"""Flags on models, their names, revoked tokens, and the log of moderators' actions.
 
-The log only grows. Each entry's hash covers the entry and the hash of the one before, so an entry that is changed or
-removed later is found by `verify_log`.
+The log only grows. Each entry's hash covers the entry and the hash of the one before, so that `verify_log` finds an
+entry that was changed or removed.
 """
 
 import json

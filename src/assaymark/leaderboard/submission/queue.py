@@ -3,8 +3,8 @@
 The order of work is start-time fair queuing over submitters, moved forward by votes. A new job's *turn* is the round
 that the queue has reached, or one after the last job of the same submitter: whoever submits a hundred models gets a
 hundred turns, and another submitter's first job is in the present round. Votes move a job forward by log2(1 + votes)
-turns, at most `MOST_ADVANCE`. So a job waits at most for what has a turn no later than its own plus MOST_ADVANCE, which
-is at most one job per submitter and turn: no job waits for ever, whatever others submit or vote.
+turns, at most `MOST_ADVANCE`. So a job waits at most for the jobs with a turn no later than its own plus MOST_ADVANCE,
+at most one per submitter and turn: no job waits for ever, whatever others submit or vote.
 Source: Goyal, Vin, Cheng, Start-time Fair Queuing, SIGCOMM 1996 (unit packets, equal weights).
 """
 
@@ -33,7 +33,7 @@ from assaymark.store.leases import clock_of, now
 from assaymark.store.schema import StoredRow
 
 MOST_ADVANCE = 5.0  # turns, by votes
-# tried again: jobs that fail by a fault of the infrastructure, or whose workers die
+# attempts of jobs that fail by a fault of the infrastructure, or whose workers die
 CLAIMS = Claims(jobs, "pending", "n_attempts", most_tries=4, retry_seconds=60.0)
 RECENT = 50  # finished jobs whose mean duration is used
 _NEW = tuple(field.name for field in fields(NewSubmission))
@@ -118,7 +118,7 @@ class SubmissionQueue:
     def claim(self, owner: str, seconds: float) -> JobRow | None:
         """Take the next job for `seconds`; None if there is none to take now.
 
-        What was begun is finished first. Whether there is a job is read first, so that idle workers write nothing.
+        Begun jobs come first. The queue is read before it is written, so that idle workers write nothing.
         """
         CLAIMS.expire_dead(self._database)
         with self._database.reading() as connection:
@@ -146,7 +146,7 @@ class SubmissionQueue:
         return None
 
     def renew(self, job: JobRow, seconds: float, progress: JobProgress) -> None:
-        """Keep a job for `seconds` from now, and store how far it is.
+        """Keep a job for `seconds` from now, and store its progress.
 
         Raises: LeaseLost if it was taken over, cancelled or withdrawn.
         """
@@ -172,9 +172,9 @@ class SubmissionQueue:
         """End an attempt that failed; return the job as it is then: `pending` where it will be tried again.
 
         After a fault of the infrastructure (a full disk, no network, a worker killed) the job is tried again, later
-        each time, `CLAIMS.most_tries` times at most. One whose process was `killed` (it used up what it may use,
-        crashed, ended without a result, or says itself that the fault is the infrastructure's) is tried once more: the
-        second time it is the submission's fault.
+        each time, at most `CLAIMS.most_tries` times. A job whose process was `killed` (it exceeded a limit, crashed,
+        ended without a result, or blamed the infrastructure itself) is tried once more; the second time it is the
+        submission's fault.
 
         Raises: LeaseLost if the job was taken over or cancelled; nothing is changed then.
         """
@@ -235,7 +235,7 @@ class SubmissionQueue:
         return row
 
     def cancel(self, submission: str) -> bool:
-        """Cancel what is pending or running of a submission; return whether anything was."""
+        """Cancel the pending and running jobs of a submission; return whether there were any."""
         with self._database.writing() as connection:
             self._locked(connection, submission)
             open_jobs = (jobs.c.submission == submission) & jobs.c.state.in_(("pending", "running"))

@@ -31,7 +31,7 @@ _OPTIONS = (
 
 
 def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
-    """Return the pages of the queue, where they are asked for.
+    """Return the pages of the queue, if the options ask for them.
 
     Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
     """

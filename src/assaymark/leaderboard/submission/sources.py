@@ -1,7 +1,7 @@
-"""Where models come from: a folder that the host allowed, or the Hub. Both give the same facts, without weights.
+"""Sources of models: folders that the host allows, and the Hub. Both give the same facts, without weights.
 
-A folder's revision is the hash of its content. What is fetched is a copy, hashed while it is made, so that exactly what
-was checked is evaluated, whatever becomes of the folder meanwhile.
+A folder's revision is the hash of its content. Fetching makes a copy, which is hashed meanwhile, so that exactly the
+checked files are evaluated, even if the folder changes.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class FoundModel:
     licence: str | None = None
     tags: tuple[str, ...] = ()
     n_parameters: int | None = None
-    fault: str = ""  # why it cannot be loaded, as far as its configuration and the headers of its weights show
+    fault: str = ""  # the reason why it cannot be loaded, if configuration or headers of weights show one
     needs_permission: bool = False
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
@@ -64,28 +64,28 @@ class FoundModel:
     def content_hash(self) -> str:
         """The hash of all that is evaluated: weights, configuration, tokenizer, template.
 
-        It is the same for a copy under another name. Equal weights alone are no equal model: with a broken
-        configuration beside them they would keep the real one from being submitted.
+        It is the same for a copy under another name. Weights alone do not identify a model: a copy with a broken
+        configuration would keep the real one from being submitted.
         """
         weights = sorted(self.digests[name] for name in self.weights)  # their files' names do not count
         return content_hash([weights, {name: self.digests[name] for name in self.digests if name not in self.weights}])
 
 
 class ModelSource(Protocol):
-    """A place of models."""
+    """A source of models."""
 
     def find(self, name: str, revision: str) -> FoundModel:
         """Return the facts about a model.
 
-        Raises: ModelMissing where it is not here; ModelUnavailable where it cannot be read; Retryable where the place
-            cannot be reached now.
+        Raises: ModelMissing if it is not here; ModelUnavailable if it cannot be read; Retryable if the source cannot be
+            reached now.
         """
         ...
 
     def fetch(self, name: str, revision: str, into: Path) -> Path:
         """Copy the files that `find` lists, at exactly this revision, into a folder; return the model's folder there.
 
-        Raises: as `find`; ModelMissing where a file is not the one that was checked.
+        Raises: as `find`; ModelMissing if a file is not the one that was checked.
         """
         ...
 
@@ -94,7 +94,7 @@ class FolderModels:
     """Models in folders that the host allowed: DIR/model or DIR/organisation/model."""
 
     def __init__(self, folders: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
-        """Args: folders: absolute ones. most_bytes: of one model's weights; those of larger ones are not read."""
+        """Args: folders: absolute ones. most_bytes: of one model's weights; larger ones are not read."""
         self._folders = tuple(folder.resolve() for folder in folders)
         self._most_bytes = most_bytes
 
@@ -154,7 +154,7 @@ class FolderModels:
         )
 
     def fetch(self, name: str, revision: str, into: Path) -> Path:
-        """Copy the model; the copy is hashed, so that a folder that changes meanwhile gives no model."""
+        """Copy the model; the copy is hashed, so that a folder that changes meanwhile is refused."""
         place, copy = self._place(name), into / name
         shutil.rmtree(copy, ignore_errors=True)  # of an earlier attempt
         content = {}
@@ -208,7 +208,7 @@ def _n_parameters(weights: Sequence[Path]) -> int | None:
 
 
 def _fault(place: Path, weights: Sequence[Path]) -> str:
-    """Return why a model cannot be loaded, without the path of the host's folder; nothing where that does not show."""
+    """Return why a model cannot be loaded, without the path of the host's folder; empty if no fault shows."""
     try:
         for path in weights:
             if path.suffix == ".safetensors":

@@ -24,9 +24,9 @@ from assaymark.store.schema import metadata
 
 
 class Fault(TypeDecorator[str]):
-    """Who is at fault for a failed attempt: `infrastructure`, `submission`, or `killed` while that is open.
+    """The party at fault for a failed attempt: `infrastructure`, `submission`, or `killed` while that is open.
 
-    Stores have short words for the first two, from before they were called so.
+    Stores have older, shorter words for the first two.
     """
 
     impl = String(8)

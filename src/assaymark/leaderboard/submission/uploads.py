@@ -40,6 +40,6 @@ def store_results(store: Store, results: object) -> str:
         except DataError as error:
             raise DataError(str(error).replace(str(file), "the results")) from error
     run_id, is_new = store_imported(store, run, command=UPLOADED)
-    if not is_new:  # else whoever sends another's file would put their own model's name to it
+    if not is_new:  # else somebody could send another's file under their own model's name
         raise DataError("these results were reported before; report those of your own evaluation")
     return run_id

@@ -1,4 +1,4 @@
-"""How Alembic runs the scripts: on the connection, and inside the transaction, that the store hands it."""
+"""Runs the scripts on the connection, and inside the transaction, that the store passes to Alembic."""
 
 from alembic import context
 

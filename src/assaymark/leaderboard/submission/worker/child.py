@@ -1,8 +1,8 @@
 """The process that does one step of a job, started by `worker.process`.
 
-It reads what it is to do from the first line of its standard input and prints one JSON object per line: progress, then
-either that it is done or why it failed and whose fault that is (`worker.messages`). It ends when its standard input
-does, so that it never outlives its worker.
+It reads its job from the first line of its standard input and prints one JSON object per line: progress, then either
+the result or the cause of the failure and whose fault it is (`worker.messages`). It ends when its standard input does,
+so that it never outlives its worker.
 """
 
 import json
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 class _Channel:
-    """The worker, as this process speaks to it; what libraries print goes to the log."""
+    """The channel to the worker; the output of libraries goes to the log."""
 
     def __init__(self) -> None:
         self._pipe = os.dup(1)
@@ -94,13 +94,13 @@ def _fault(error: BaseException, step: str) -> str:
         return "submission" if isinstance(error, _Refused) else "infrastructure"
     if isinstance(error, Retryable | DataError) or (step == "fetch" and isinstance(error, UsageError)):
         return "infrastructure"
-    if not isinstance(error, Exception):  # a panic of native code, which reads only what was submitted
+    if not isinstance(error, Exception):  # a panic of native code, which reads only submitted files
         return "submission"
     return "submission" if isinstance(error, _THEIRS) else "infrastructure"
 
 
 class _Refused(AssaymarkError):
-    """Results that are not those of the job."""
+    """The results are not those of the job."""
 
 
 def _take_step(spec: "JobStep", channel: _Channel) -> dict[str, object]:
@@ -176,11 +176,11 @@ def _nothing_answered() -> dict[str, object]:
 
 
 def _check(spec: "CheckStep", channel: _Channel) -> dict[str, object]:
-    """Copy those runs that the job is for into a new store, and compute their estimates again.
+    """Copy the job's runs into a new store, and compute their estimates again.
 
-    The evaluation's store may have been written by whoever controls the model. Which runs the job is for follows from
-    the board, the submission and the fetched files alone: the plans are made here, where nothing of the model but its
-    configuration is read. What is written about other models, tasks or settings is left behind.
+    The evaluation's store may have been written by whoever controls the model. So the plans of the job's runs are made
+    here, from the board, the submission and the fetched files alone; of the model only the configuration is read. Runs
+    of other models, tasks or settings are left behind.
     """
     from assaymark.interop.one_file import copy_run
     from assaymark.leaderboard.submission.worker.results import check_content, check_run
@@ -216,7 +216,7 @@ def _check(spec: "CheckStep", channel: _Channel) -> dict[str, object]:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Make whatever cannot be read of the results a fault of them."""
+    """Report errors while reading the results as faults of the results."""
     try:
         yield
     except (MemoryError, _Refused):

@@ -14,11 +14,11 @@ from assaymark.models.checkpoint.quantisation import loading_arguments
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.tasks.catalog import LIBRARY
 
-Parts = list[tuple[list[str], int | None]]  # what is evaluated at which number of shots; None: each task's own
+Parts = list[tuple[list[str], int | None]]  # tasks with their number of shots; None: each task's own
 
 
 class ScreeningSpec(TypedDict):
-    """Where an evaluation may stop: the rows that the submission is ranked among, and the board's rule."""
+    """The condition on which an evaluation may stop: the other rows of the board, and its rule."""
 
     rivals: RivalsSpec
     weights: dict[str, float]  # of each task in the board's average
@@ -53,7 +53,7 @@ class EvaluateStep(TypedDict):
 
 
 class CheckStep(TypedDict):
-    """The step that copies what an evaluation was for from its results into a new store."""
+    """The step that copies the job's runs from an evaluation's results into a new store."""
 
     step: Literal["check"]
     model_args: dict[str, object]
@@ -137,5 +137,5 @@ def evaluate_step(
 
 
 def check_step(evaluate: EvaluateStep, results: Path, store: Path) -> CheckStep:
-    """Return the step that checks what an evaluation stored."""
+    """Return the step that checks the results of an evaluation."""
     return {**evaluate, "step": "check", "results": str(results), "store": str(store)}

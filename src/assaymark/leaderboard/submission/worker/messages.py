@@ -26,12 +26,12 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Our own code runs; nothing of the submission has been read yet, so this one message is certainly ours."""
+    """Our own code runs. Nothing of the submission has been read yet, so this message can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How far a step is."""
+    """The progress of a step."""
 
     text: str
     n_done: int = 0
@@ -40,9 +40,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a step failed, and what is at fault.
+    """The reason why a step failed, and the party at fault.
 
-    fault: `infrastructure`, `submission`, or `killed` where it used up what it may use.
+    fault: `infrastructure`, `submission`, or `killed` if it exceeded a limit.
     """
 
     fault: str
@@ -59,7 +59,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The evaluation ended. What it stored is read and checked by the next step, so nothing is claimed here."""
+    """The evaluation ended. The next step reads and checks its results, so the message holds none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Starting the process of a step, listening to it, and ending it with everything it started.
 
-The process gets what it is to do by standard input and says how far it is by standard output, which `messages` parses;
-its standard error is the log, of which the end is kept in memory. So there is no file that both it and the worker write
-or read.
+The process reads its job from standard input and reports progress on standard output, which `messages` parses. Its
+standard error is the log, the end of which is kept in memory. So process and worker share no file.
 """
 
 import json
@@ -51,7 +50,7 @@ START = (
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """Where a step runs and what it may use."""
+    """The place where a step runs, with its limits."""
 
     folder: Path  # may be written; has the empty working directory `cwd`
     environment: Mapping[str, str]  # all variables of the process
@@ -66,9 +65,8 @@ class StepEnd:
     """How a step ended.
 
     made: its last message, None where it failed.
-    fault: infrastructure | submission | killed: it was ended from outside, or by itself, for the memory, processes or
-        disk it used; or it ended without a result, or says itself that it is not the submission's fault,
-        which proves nothing.
+    fault: infrastructure | submission | killed. It is killed if it exceeded a limit of memory, processes or disk, ended
+        without a result, or claims itself that the submission is not at fault, which proves nothing.
     """
 
     made: Message | None
@@ -83,7 +81,7 @@ def run_step(spec: Mapping[str, object], place: StepPlace, heard: Callable[[Stag
     Args:
         spec: of `job_steps`.
         place: where.
-        heard: called several times a second with what was last said of the progress, None if nothing new; what it
+        heard: called several times a second with the latest progress, None if there is nothing new; an error that it
             raises ends the process and is raised again.
     """
     working = place.folder / "cwd"

@@ -1,4 +1,4 @@
-"""The results of an evaluation, which the process wrote that read the submission: nothing in them is believed.
+"""The results of an evaluation. The process that wrote them has read the submission, so they are not trusted.
 
 The worker copies the file without following a link; then a process without the model checks the copy: its tables are
 those of a new store, its texts unpack to a bounded size, and its runs are those of the job, with every question
@@ -28,7 +28,7 @@ STORE = "run.sqlite"
 PIECE = 1 << 20
 LARGEST_TEXT = 32 << 20  # bytes of one text, unpacked
 MOST_UNPACKED = 16 << 30  # of all texts that are packed
-SMALL = 1 << 10  # bytes of a packed text that zlib cannot expand to much
+SMALL = 1 << 10  # bytes of a packed text that zlib cannot expand to a large one
 LARGEST_FACTS = 1 << 20  # bytes of what is stored of a run beside its samples
 LARGEST_SCORE = 1e9  # of metrics whose score is any number, log-likelihoods in nats among them
 
@@ -68,7 +68,7 @@ class _Opened:
 
 
 def keep_store(before: Path, after: Path) -> None:
-    """Move what an earlier attempt stored to the next one's folder; only regular files, which are not opened here."""
+    """Move the store of an earlier attempt to the next one's folder; only regular files, which are not opened here."""
     for name in (STORE, f"{STORE}-wal"):
         try:
             if stat.S_ISREG((before / name).lstat().st_mode):
@@ -108,7 +108,7 @@ def _schema(path: Path) -> set[tuple[str, str, str, str | None]]:
 
 
 def _check_texts(path: Path) -> None:
-    """Raise DataError where texts unpack to too much; a small file can hold terabytes."""
+    """Raise DataError if texts unpack to too many bytes; a small file can hold terabytes."""
     n_unpacked = 0
     with _connected(path) as connection:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -137,7 +137,7 @@ def _n_unpacked(packed: bytes) -> int:
 def check_run(source: Store, plan: RunPlan, *, may_stop: bool = False) -> tuple[str, bool]:
     """Return the id of the run of exactly this plan, and whether it is complete.
 
-    may_stop: whether it may be incomplete, since a rule may have stopped it; whether one did is not checked here.
+    may_stop: whether the run may be incomplete because a rule stopped it; the rule itself is not checked here.
 
     Raises: DataError if there is none, if a sample of it is missing, or if a score is outside its metric's range.
     """

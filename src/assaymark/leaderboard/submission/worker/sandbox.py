@@ -68,7 +68,7 @@ def _libraries(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _without_nested(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths that are in no other and in no folder of the system, outermost first."""
+    """Return the paths that are neither inside another one nor in a folder of the system, outermost first."""
     kept: list[Path] = []
     covered = [Path("/", name) for name in SYSTEM]
     for path in sorted({each.absolute() for each in paths}, key=lambda each: len(each.parts)):

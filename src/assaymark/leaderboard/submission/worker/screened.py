@@ -1,7 +1,7 @@
-"""Evaluating a submission that is screened, and checking that it stopped where its board's rule says.
+"""Evaluating a screened submission, and checking that it stopped where its board's rule says.
 
-A submission's process answers the questions in the order that all models share and stops when its rank set is settled.
-It is not trusted to have done so: `settled_after` decides again from the stored scores, in a process without the model.
+A submission's process answers the questions in the order that all models share, and stops when its rank set is settled.
+It is not trusted: `settled_after` decides again from the stored scores, in a process without the model.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class _Screen:
 
 
 def _blocks(places: Sequence[Place]) -> Sequence[Sequence[Place]]:
-    """Return the questions block by block: it is decided after each, in the process and in the check alike."""
+    """Return the questions block by block; process and check both decide after each block."""
     blocks, start = [], 0
     while start < len(places):
         end = start + max(FIRST_BLOCK, int(GROWTH * start))
@@ -85,7 +85,7 @@ def evaluate_screened(
         n_stored = max((at for at, place in enumerate(places, start=1) if place in stored), default=0)
         n_failed, is_settled = 0, False
         for block in _blocks(places):
-            # an earlier attempt may have come further, with other rows on the board: its answers count too
+            # the answers of an earlier attempt count too: it may have come further, with other rows on the board
             if is_settled and screen.n_seen >= n_stored:
                 break
             scores = answering.values(block)
@@ -102,9 +102,9 @@ def evaluate_screened(
 
 
 def settled_after(store: Store, run_id: str, prepared: PreparedRun, screening: ScreeningSpec) -> int:
-    """Return how many questions a stored run has, whose rank set was settled by their scores.
+    """Return the number of questions of a stored run, after checking that their scores settled its rank set.
 
-    Raises: DataError where its questions are not the beginning of the order, or its rank set was not settled.
+    Raises: DataError if its questions are not the beginning of the order, or its rank set was not settled.
     """
     metrics, places = main_metrics(prepared, "screening"), places_of(prepared, screening["seed"])
     values, screen = stored_values(store, run_id, metrics), _Screen(screening, prepared)

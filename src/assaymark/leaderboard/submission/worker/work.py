@@ -1,18 +1,18 @@
-"""A worker: takes a job, fetches, evaluates, checks, stores the run, and says how it ended.
+"""A worker: takes a job, fetches, evaluates, checks, stores the run, and reports the outcome.
 
-The folder of a job has one folder for each step, which is all that the step's process may write:
+The folder of a job has one folder for each step, and the step's process may write nowhere else:
 
 - `fetch`: the model and the data sets, written by our own code alone, and only read by the later steps;
 - `evaluate-N`, of the attempt N: a store with the answers, written by the process that reads the model;
-- `check`: a store with what of it is the job's, which is copied into the shared store.
+- `check`: a store with the job's runs from it, which is copied into the shared store.
 
-So no step needs the address of the shared store, and no file that a submission can reach is used by a step that may do
-more. The folder is kept until the job has ended: a worker that takes over a killed one's job on this machine (or with
+So no step needs the address of the shared store, and no step with more rights uses a file that a submission can write.
+The folder is kept until the job has ended: a worker that takes over a killed one's job on this machine (or with
 the same --work_dir) resumes there, and no stored response is computed again.
 
-A step's process gets typed values of the submission and of the host, nothing else. A log that others see has no tokens,
-no passwords and no folders of this machine, and is only the end of it. Of a job with a sealed task nobody but the host
-sees the log, nor a reason that the process gave, since both may quote a row.
+A step's process gets only typed values of the submission and of the host. The public log is the end of the whole one,
+without tokens, passwords and folders of this machine. For a job with a sealed task, only the host sees the log and the
+reasons that the process gave, since both may quote a row.
 """
 
 import re
@@ -62,7 +62,7 @@ from assaymark.tasks.files_read import files_read
 LONGEST_TAIL = 6000  # characters
 LONGEST_READ = 200_000
 HIDDEN = "(hidden)"
-SHORTEST = 6  # characters of a secret that is searched for
+SHORTEST = 6  # characters of a secret that is looked for
 _TOKENS = re.compile(
     r"\b(?:hf_|sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|glpat-|eyJ)[A-Za-z0-9_.\-]{8,}"
     r"|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.=\-]{8,}"
@@ -147,10 +147,10 @@ class _LeaseState:
 
 
 class Worker:
-    """Does jobs one after another."""
+    """Runs jobs one after another."""
 
     def __init__(self, store: Store, host: Host, say: Callable[[str], None]) -> None:
-        """Args: store: shared; host: what it decides; say: called with one line for each thing that happens."""
+        """Args: store: shared; host: its settings; say: called with one line for each event."""
         self._store = store
         self._queue = SubmissionQueue(store)
         self._host = host
@@ -161,7 +161,7 @@ class Worker:
             say("bubblewrap is not installed: evaluations run without a sandbox (apt-get install bubblewrap)")
 
     def work(self, *, once: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Do jobs until `stopped`; with `once`, until none is waiting. Returns how many were done."""
+        """Run jobs until `stopped`; with `once`, until none is waiting. Return the number of jobs."""
         n_done = 0
         while not stopped():
             job = self._queue.claim(self._owner.to_text(), self._host.lease_seconds)
@@ -175,7 +175,7 @@ class Worker:
         return n_done
 
     def do(self, job: JobRow) -> None:
-        """Do one job that was claimed. Whatever it does, this worker goes on with the next one."""
+        """Run one claimed job. Whatever it does, this worker continues with the next one."""
         try:
             self._attempt(job)
         except Exception as error:  # noqa: BLE001 - even its failure could not be stored; its lease will expire
@@ -210,7 +210,7 @@ class Worker:
             _remove(folder)
 
     def _is_sealed(self, job: JobRow) -> bool:
-        """Return whether a task of a job is sealed: by its file, the board's, or the store. What cannot be read is."""
+        """Return whether a task of a job is sealed, by its file, the board's, or the store, or cannot be read."""
         try:
             board = self._host.boards.get(self._queue.submission(job.submission).new.board)
             return board is not None and bool(sealed_names(board, self._store))
@@ -260,9 +260,9 @@ class Worker:
         return f": {verdict[1]}" if verdict else ""
 
     def _screening(self, job: JobRow, board: Board, row: SubmissionRow) -> ScreeningSpec | None:
-        """Return the rows that a submission is ranked among, and when it may stop; None: it is evaluated in full.
+        """Return the rows among which a submission is ranked, and when it may stop; None: it is evaluated in full.
 
-        Reported results are reproduced in full, and a part of each task has no order that all models share.
+        Reported results are reproduced in full; so are limited tasks, which have no order that all models share.
         """
         if board.screening is None or job.kind == "reproduce" or self._host.limit is not None:
             return None
@@ -343,7 +343,7 @@ class Worker:
     def _stored(
         self, job: JobRow, board: Board, evaluate: EvaluateStep, here: Path, readable: Sequence[Path]
     ) -> list[str]:
-        """Store what of an evaluation's results is the job's; return the ids of the runs."""
+        """Store the job's runs from an evaluation's results; return their ids."""
         folder = here.parent / "check"
         _remove(folder)
         _step_folder(folder, data=here.parent / "fetch")
@@ -379,7 +379,7 @@ def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
 def _remove(folder: Path) -> None:
     """Remove a folder that an evaluation wrote: of any depth, and with folders that deny access to their owner.
 
-    `shutil.rmtree` is recursive, and would end this process at some thousand folders in each other.
+    `shutil.rmtree` is recursive, and would crash this process at some thousand nested folders.
     """
     for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         subprocess.run([*command, "--", str(folder)], capture_output=True, check=False)

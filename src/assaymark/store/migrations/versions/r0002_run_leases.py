@@ -1,6 +1,6 @@
 """A lease for each run that is being written.
 
-Runs that were under way have none: whoever carries them out next takes the first.
+Runs that were under way have no lease: whoever continues them takes the first.
 
 Revision ID: 0002
 """

@@ -3,8 +3,8 @@
 The estimates of old runs are moved into their columns and the facts of their plans are written here; both are few. The
 facts of their samples are not: they are filled afterwards, in short transactions (`Store.fill_facts`).
 
-A row that was damaged before stays so: its estimate keeps what could not be read in `details`, under a checksum that
-does not agree, so that `verify` goes on naming it. A run whose plan cannot be read has no facts.
+A damaged row stays damaged: its unreadable content is kept in `details`, under a checksum that does not match, so that
+`verify` still reports it. A run whose plan cannot be read has no facts.
 
 Revision ID: 0003
 """
@@ -210,7 +210,7 @@ def _estimate(run: int, position: int, estimate: Mapping[str, Any]) -> dict[str,
 
 
 def _placeholder(row: Any) -> dict[str, object]:
-    """Return a row for an estimate that cannot be read; nobody can make one of it any more."""
+    """Return a row for an estimate that cannot be read."""
     empty = {"metric": "", "filter": "", "method": "", "value": None, "n": 0, "n_failed": 0, "n_unparsed": 0}
     nothing = dict.fromkeys(("low", "high", "stderr", "chance", "n_shots", "unit"))
     rest = {"higher_is_better": 1, "confidence": 0.0, "kind": "", "is_primary": 0, "details": bytes(row.content)}

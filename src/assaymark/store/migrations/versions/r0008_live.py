@@ -1,6 +1,6 @@
-"""The tables of live monitoring, and what scores of traces say of where they come from.
+"""The tables of live monitoring, and the origins of scores of traces.
 
-Scores that exist came as events of evaluations.
+Existing scores came as events of evaluations.
 
 Revision ID: 0008
 """

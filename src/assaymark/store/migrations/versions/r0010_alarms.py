@@ -1,4 +1,4 @@
-"""The tables of alarms, and an index of scores by when they came.
+"""The tables of alarms, and an index of scores by time of arrival.
 
 Revision ID: 0010
 """

@@ -11,7 +11,7 @@ down_revision = "0014"
 branch_labels = None
 depends_on = None
 
-# of stored traces the plain rule: calls below a span with a cost are in it, and a failed call without tokens is none
+# a simple rule for stored traces: calls below a span with a cost are included in it, failed calls without tokens cost 0
 _COUNTED = """
 UPDATE traces SET n_unpriced = (
     SELECT count(*) FROM spans WHERE spans.project = traces.project AND spans.trace_id = traces.trace_id
