@@ -1,1 +1,1 @@
-"""Applications: one's own code as the target of an evaluation, with scorers, experiments and a gate."""
+"""Applications: the user's own code as the target of an evaluation, with scorers, experiments and a gate."""

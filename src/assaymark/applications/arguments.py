@@ -1,16 +1,15 @@
 """The arguments of a target: its parameters are bound by name to the parts of a row, before the first call.
 
-Never by position: a function of (inputs, outputs, expected) that is called by position gets whatever its tool happens
-to put there. The convention, first match:
+Parameters are never bound by position, since the order of arguments differs between tools. The convention, first match:
 
-1. `inputs` or `input` is what the row holds, as stored; `expected`, `reference`, `ground_truth` and the like its
+1. `inputs` or `input` is the row's inputs, as stored; `expected`, `reference`, `ground_truth` and the like its
    reference; `metadata`, `tags`, `id`, `contexts`; `example`, `item` or `datapoint` the whole row; `hooks`.
 2. Any other parameter is the input of that name.
 3. A single parameter of another name is the inputs.
 4. Exactly (prompt, options, context) is promptfoo's `call_api`.
 5. Other parameters keep their defaults, and `**kwargs` gets the inputs that no parameter names, never the reference.
 
-What does not fit is refused by name.
+A parameter that fits none of these is refused by name.
 """
 
 import copy
@@ -101,7 +100,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """A parameter and what it is bound to. key: of the inputs, where it is bound to one of them."""
+    """A parameter and its source. key: of the inputs, if it is bound to one of them."""
 
     name: str
     source: Source
@@ -169,7 +168,7 @@ class TargetBinding:
 def bind_target(function: Callable[..., object], rows: Sequence[Row], name: str) -> TargetBinding:
     """Return the field of these rows that each parameter of a function is bound to.
 
-    Raises: UsageError naming a parameter that nothing fits, and what there is.
+    Raises: UsageError naming a parameter that nothing fits, and the available values.
     """
     try:
         signature = inspect.signature(function)
@@ -207,7 +206,7 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How parameters of one function are read. by_keys: some are inputs by name; only: it gets all inputs."""
+    """How a function's parameters are read. by_keys: some are inputs by name; only: the only one gets all inputs."""
 
     keys: _Keys
     by_keys: bool
@@ -258,7 +257,7 @@ def _other_name(name: str) -> str:
 
 
 def _check_whole(name: str, source: Source, rows: Sequence[Row], target: str, *, is_optional: bool) -> None:
-    """Raise UsageError where a part of the row is asked for that no row has."""
+    """Raise UsageError if a parameter needs a part of the row that no row has."""
     if is_optional or source not in ("expected", "contexts"):
         return
     if all((row.expected if source == "expected" else row.contexts) is None for row in rows):

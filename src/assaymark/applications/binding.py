@@ -1,10 +1,10 @@
-"""Functions of users bound to what they are called with: by the names of their parameters, before the first row.
+"""Binding of users' functions to their arguments, by the names of their parameters, before the first row.
 
 A function that was written for LangSmith, Braintrust, Phoenix, MLflow, Langfuse, HoneyHive or promptfoo names its
 parameters as that tool does; `NAMES` has all of these names. Nothing is bound by position: a function whose second
-parameter happens to be called `outputs` must not be given the expected value there. What does not fit is refused with
-the parameter's name. Functions and what they return are the user's own and run with the user's rights; what they return
-is parsed into `Result`s here, and whatever is none of the known forms is an error, not a score.
+parameter is called `outputs` must not get the expected value there. A parameter that does not fit is refused by name.
+Functions are the user's own and run with the user's rights. Their return values are parsed into `Result`s here; an
+unknown form is an error, not a score.
 """
 
 import asyncio
@@ -63,16 +63,16 @@ _UNSURE = frozenset({"HallucinationMetric", "BiasMetric", "ToxicityMetric"})
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How one function is called: which parameter gets which of the available values."""
+    """How a function is called: the available value for each parameter."""
 
     function: Callable[..., Any]
-    positional: tuple[tuple[str | None, object], ...]  # of positional-only parameters: what, and the default
+    positional: tuple[tuple[str | None, object], ...]  # of positional-only parameters: value's name, and default
     keywords: Mapping[str, str]  # parameter -> what it gets
-    defaulted: frozenset[str]  # parameters that keep their default where there is no value
-    rest: Mapping[str, str]  # what `**kw` gets besides: name -> what
+    defaulted: frozenset[str]  # parameters that keep their default without a value
+    rest: Mapping[str, str]  # further arguments for `**kw`: name -> name of the value
 
     def call(self, values: Mapping[str, object]) -> Any:
-        """Call the function. values: what -> value; None where there is none, so that defaults are kept."""
+        """Call the function. values: by name; None if there is none, so that defaults are kept."""
         before = [default if what is None or (values[what] is None and default is not _EMPTY) else values[what]
                   for what, default in self.positional]  # fmt: skip
         named = {
@@ -104,18 +104,18 @@ def bind_parameters(
 
     Args:
         function: of the user.
-        names: name of a parameter -> what it gets.
-        lone: what the only parameter without a default gets, where its name is another one.
-        exactly: parameters by which another convention is recognised -> name of a parameter -> what it gets.
+        names: name of a parameter -> name of its value.
+        lone: value for the only parameter without a default, if its name is unknown.
+        exactly: parameters by which another convention is recognised -> name of a parameter -> name of its value.
         what: the function, for messages.
 
-    Raises: UsageError in one line that names the parameter which fits nothing.
+    Raises: UsageError in one line that names the parameter that fits nothing.
     """
     function = _callable_of(function, what)
     try:
         own = inspect.signature(function, follow_wrapped=False)
         has_rest = any(each.kind is each.VAR_KEYWORD for each in own.parameters.values())
-        # a decorator's wrapper passes on what it is given; the function inside has the names
+        # a decorator's wrapper passes its arguments on; the function inside has the names
         signature = inspect.signature(function) if has_rest else own
     except (TypeError, ValueError) as error:
         raise UsageError(f"{what} has no signature to bind by name: {error}; wrap it in a function") from error
@@ -152,7 +152,7 @@ def _does_not_fit(what: str, name: str, names: Mapping[str, str]) -> str:
 
 
 def _some(names: Mapping[str, str]) -> str:
-    """Return the known names, those of the same thing beside each other."""
+    """Return the known names, with synonyms beside each other."""
     by_what: dict[str, list[str]] = {}
     for name, what in names.items():
         by_what.setdefault(what, []).append(name)
@@ -173,7 +173,7 @@ def _callable_of(function: object, what: str) -> Callable[..., object]:
 
 
 def _wrapped_in(thing: Any) -> Any:
-    """Return the function that an object stands for, as those of Phoenix's decorators do; None where it is its own.
+    """Return the function that an object wraps, as those of Phoenix's decorators do; None if it wraps none.
 
     `inspect.signature` of such an object lacks the function's first parameter, which it takes for `self`.
     """
@@ -212,14 +212,14 @@ class _View(SimpleNamespace):
 
 
 def _own(value: JsonValue) -> JsonValue:
-    """Return a copy of a JSON value, so that a function that changes its arguments changes nobody else's."""
+    """Return a copy of a JSON value, so that a function can change its arguments without changing others'."""
     if isinstance(value, Mapping):
         return {name: _own(inner) for name, inner in value.items()}
     return [_own(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def row_view(row: Row) -> _View:
-    """Return a row under the names of all tools. Its `outputs` are the expected ones, as of LangSmith's examples."""
+    """Return a row under the names of all tools. Its `outputs` are the expected ones, as in LangSmith's examples."""
     inputs, expected = _own(row.inputs), _own(row.expected)
     named = dict.fromkeys(NAMES["inputs"], inputs) | dict.fromkeys(NAMES["expected"], expected)
     contexts = {name: _own(row.contexts) for name in NAMES["contexts"]}
@@ -230,7 +230,7 @@ def row_view(row: Row) -> _View:
 
 
 def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
-    """Return the values of an answered row by name, as far as it is wanted."""
+    """Return the wanted values of an answered row by name."""
     row = answered.row
     made: dict[str, Callable[[], object]] = {
         "inputs": lambda: _own(row.inputs),
@@ -282,7 +282,7 @@ class _InspectTarget(tuple[str, ...]):
 
 
 def _inspect_state(answered: Answered) -> _View:
-    """Return inspect's state of a sample after its answer, as far as a scorer reads it."""
+    """Return the parts of inspect's state of an answered sample that scorers read."""
     row = answered.row
     inputs, answer = _own(row.inputs), answer_of(answered.output)
     completion = answer if isinstance(answer, str) else canonical_json(answer)
@@ -436,7 +436,7 @@ def scorer(
     needs: Iterable[str] | None = None,
     packages: tuple[str, ...] = (),
 ) -> F | Callable[[F], F]:
-    """Declare what is known of the values of a function or class that scores answers.
+    """Declare facts about the values of a function or class that scores answers.
 
     Args:
         function: the function, where the decorator has no arguments.
@@ -466,7 +466,7 @@ def bind_scorer(function: Any, name: str | None = None) -> Scorer:
         function: with parameters named as in `NAMES`, synchronous or not; or a metric of DeepEval.
         name: of its scores; default: as declared, else the function's own.
 
-    Raises: UsageError in one line where a parameter fits nothing.
+    Raises: UsageError in one line if a parameter fits nothing.
     """
     target = inspect.unwrap(function) if hasattr(function, "__wrapped__") else _wrapped_in(function) or function
     declared, needs_declared = getattr(function, _FACTS, getattr(target, _FACTS, (None, False)))
@@ -514,7 +514,7 @@ class _FunctionScorer:
 
 
 def refuse_outside(result: Result, facts: ScorerFacts) -> None:
-    """Raise ValueError for a value outside of what the scorer declares."""
+    """Raise ValueError for a value outside of the scorer's declared scale."""
     value = result.value
     if value is None or facts.scale == "number":
         return
@@ -525,7 +525,7 @@ def refuse_outside(result: Result, facts: ScorerFacts) -> None:
 
 
 class _MeasuredCase:
-    """A metric of DeepEval, or of its form: `measure(case)` sets `score` and `reason`."""
+    """A metric of DeepEval, or one with the same interface: `measure(case)` sets `score` and `reason`."""
 
     def __init__(self, metric: Any, facts: ScorerFacts) -> None:
         self._metric, self.facts = metric, facts
@@ -553,7 +553,7 @@ def _deepeval_facts(metric: object, name: str, declared: ScorerFacts | None) -> 
 
 
 def _test_case(answered: Answered) -> Any:
-    """Return DeepEval's test case; where its package is not loaded, an object with the same attributes."""
+    """Return DeepEval's test case; if its package is not loaded, an object with the same attributes."""
     row, contexts = answered.row, answered.contexts if answered.contexts is not None else answered.row.contexts
     fields = {
         "input": _text(row.inputs),
@@ -614,7 +614,7 @@ def _code_of(function: Any) -> Any:
 def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
     """Return a hash of a function: its file's bytes, its name in it, and the settings that are bound to it.
 
-    Of a function without a file (typed into a notebook) its source text counts, else its byte code.
+    For a function without a file (typed into a notebook) it covers the source text, or else the byte code.
     """
     code = _code_of(function)
     try:
@@ -637,7 +637,7 @@ def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
 
 
 def _settings_of(function: object) -> JsonValue:
-    """Return the plain values that a partial, a closure or an object holds, and that its source does not show."""
+    """Return the plain values in a partial, a closure or an object, which its source does not show."""
     if isinstance(function, functools.partial):
         return [_plain(list(function.args)), _plain(function.keywords), _settings_of(function.func)]
     if inspect.isroutine(function):
@@ -653,7 +653,7 @@ def _is_set(cell: CellType) -> bool:
 
 
 def _plain(value: object, depth: int = 0) -> JsonValue:
-    """Return a value as far as it is JSON; anything else as the name of its type."""
+    """Return a value with the parts that are not JSON replaced by the names of their types."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Mapping) and depth < 8:

@@ -1,8 +1,8 @@
 """Call a target for many rows at once; each call ends in a value or a failure, within its time limit.
 
 Functions run in threads, coroutine functions in one event loop. Neither can be stopped from outside: a call that does
-not return within its limit is given up, its thread is left behind (or its loop, where it blocks that), and another
-one takes the next call. So a call that hangs costs its own row, and not the run.
+not return within its limit is given up, its thread (or its loop, if it blocks the loop) is left behind, and another one
+takes the next call. So a call that hangs costs its own row, not the run.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ Made = TypeVar("Made")
 MOST_LEFT_BEHIND = 200  # calls that never returned, in one process: more would use up its threads
 FIRST_PAUSE_S = 0.5  # before a call is tried again; doubled each time
 LONGEST_PAUSE_S = 30.0
-LOOP_ANSWERS_S = 1.0  # a loop that does not react for so long is blocked
-_GRACE_S = 2.0  # for calls that keep their limit themselves, as processes and HTTP requests do
+LOOP_ANSWERS_S = 1.0  # a loop that does not react for this long is blocked
+_GRACE_S = 2.0  # for calls that keep their own limit, as processes and HTTP requests do
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class CallRules:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One call. start: makes it; where it returns an awaitable, that is awaited."""
+    """One call. start: makes the call; an awaitable that it returns is awaited."""
 
     about: T
     start: Callable[[], object]
@@ -98,11 +98,11 @@ class LoopThread:
 def run_calls(
     calls: Iterable[Call[T]], rules: CallRules, on_silence: Callable[[], None] = lambda: None
 ) -> Iterator[CallEnd[T]]:
-    """Yield how each call ended, in the order in which they end; `on_silence` is called every second without one.
+    """Yield the end of each call, in the order in which they end; `on_silence` is called every second without one.
 
     When a stop is requested (`stopping`), no more calls are made and those in progress are waited for.
 
-    Raises: ModelUnavailable where so many calls never returned that no more can be made.
+    Raises: ModelUnavailable if so many calls never returned that no more can be made.
     """
     running = _Running(iter(calls), rules)
     with stopping.under_way():
@@ -172,14 +172,14 @@ class _Running(Generic[T]):
             self._fill()
             if not self._tries and not self._later:
                 return None
-            if stopping.is_requested() and not self._tries:  # what waits for another try is left for the next run
+            if stopping.is_requested() and not self._tries:  # calls that wait for another try are left for the next run
                 return None
             ended = self._wait(on_silence)
             if ended is not None:
                 return ended
 
     def _fill(self) -> None:
-        """Start calls until as many are in progress as may be."""
+        """Start calls up to the allowed number in progress."""
         while len(self._tries) < self._rules.concurrency and not stopping.is_requested():
             if self._later and self._later[0][0] <= time.monotonic():
                 _, _, call, n_tries = heapq.heappop(self._later)
@@ -246,7 +246,7 @@ class _Running(Generic[T]):
         return self._ended(made, value, error, seconds)
 
     def _given_up(self) -> CallEnd[T] | None:
-        """Return a call whose time is over, if there is one."""
+        """Return a call whose time is over, if any."""
         now = time.monotonic()
         late = next((number for number, made in self._tries.items() if made.deadline <= now), None)
         if late is None:
@@ -264,7 +264,7 @@ class _Running(Generic[T]):
     def _ended(
         self, made: _Try[T], value: object, error: BaseException | None, seconds: float, *, is_timed_out: bool = False
     ) -> CallEnd[T] | None:
-        """Return how a call ended; None where it is to be tried again."""
+        """Return the end of a call; None if it is to be tried again."""
         has_failed = is_timed_out or error is not None
         if has_failed and made.n_tries <= self._rules.retries and (error is None or _may_differ(error)):
             pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (made.n_tries - 1))
@@ -285,5 +285,5 @@ class _Running(Generic[T]):
 
 
 def _may_differ(error: BaseException) -> bool:
-    """Return whether another try may succeed: an error of our own tree says so, any other may be temporary."""
+    """Return whether another try may succeed: errors of this package state it, any other may be temporary."""
     return isinstance(error, Retryable) or (isinstance(error, Exception) and not isinstance(error, AssaymarkError))

@@ -1,4 +1,4 @@
-"""The options of `assaymark run` for applications, and what they are as keywords of `evaluate`."""
+"""The options of `assaymark run` for applications, and their conversion to keywords of `evaluate`."""
 
 import inspect
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Targets behind HTTP: a URL that is sent a body made of each row, and the place of the answer in what it sends back.
+"""Targets behind HTTP: a URL that receives a body made from each row, and the path of the answer in its response.
 
-The server is not trusted: a response is read within limits of time and size, redirects are not followed, and what it
-says of failures is quoted in part. Values of headers are never stored, nor shown in errors.
+The server is not trusted: a response is read within limits of time and size, redirects are not followed, and its error
+messages are quoted only in part. Values of headers are never stored, nor shown in errors.
 """
 
 import os
@@ -50,9 +50,9 @@ class EndpointTarget:
     """An HTTP endpoint.
 
     body: a template: a mapping, list or text, or its JSON, in which `{{name}}` stands for an input, `{{inputs}}` for
-    all and `{{prompt}}` for their text; None: the inputs by name, or {"input": text}. answer_path: where the answer is,
-    as `choices[0].message.content`; None: the whole response. headers: their values may name environment variables,
-    `Bearer ${TOKEN}`. public_only: refuse an address that is not public: this machine's, those of its network.
+    all and `{{prompt}}` for their text; None: the inputs by name, or {"input": text}. answer_path: of the answer in the
+    response, such as `choices[0].message.content`; None: the whole response. headers: their values may name environment
+    variables, `Bearer ${TOKEN}`. public_only: refuse addresses of this machine and its network.
     """
 
     url: str
@@ -64,7 +64,7 @@ class EndpointTarget:
 
     kind = "endpoint"
     base = None
-    source_hash = None  # a server does not show its code: without a version its answers are never another run's
+    source_hash = None  # a server does not show its code, so answers without a version are not reused by other runs
 
     @property
     def name(self) -> str:
@@ -122,7 +122,7 @@ class EndpointTarget:
     def _refuse_private(self, host: str, port: int) -> None:
         """Refuse a host that is not at a public address, before the first call; calls check it again.
 
-        Raises: UsageError. A name that cannot be resolved now is left to the calls, which say so.
+        Raises: UsageError. A name that cannot be resolved now is left to the calls, which report it.
         """
         try:
             checked_addresses(host, port)
@@ -134,7 +134,7 @@ class EndpointTarget:
             return
 
     def _secrets(self, headers: Mapping[str, str]) -> KeyHider:
-        """Return a function that removes keys from responses: values of headers with one, credentials in the URL."""
+        """Return a function that removes secrets from responses: values of secret headers, credentials in the URL."""
         values = [
             value
             for name, value in headers.items()
@@ -212,7 +212,7 @@ class _BoundEndpoint:
         return body.text
 
     def read(self, value: str) -> Returned:
-        """Return the answer in a response. Raises: Permanent where it is not at its place."""
+        """Return the answer in a response. Raises: Permanent if it is not at its path."""
         try:
             content: JsonValue = self.keys.value(parse_json(value))
         except (ValueError, RecursionError):
@@ -269,7 +269,7 @@ def _texts_of(template: JsonValue) -> list[str]:
 
 
 def _with_values(template: JsonValue, values: Mapping[str, JsonValue]) -> JsonValue:
-    """Return a template with its placeholders filled: a text that is one placeholder becomes the value itself."""
+    """Return a template with its placeholders filled; a text that is only a placeholder becomes the value itself."""
     if isinstance(template, Mapping):
         return {name: _with_values(value, values) for name, value in template.items()}
     if isinstance(template, list | tuple):
@@ -310,7 +310,7 @@ def _steps(path: str) -> tuple[str | int, ...]:
 
 
 def _inside(value: JsonValue, step: str | int) -> JsonValue:
-    """Return the value at a key or a position. Raises: LookupError where there is nothing."""
+    """Return the value at a key or a position. Raises: LookupError if there is none."""
     if isinstance(value, Mapping):
         return value[step]
     if isinstance(value, list | str) and isinstance(step, int):

@@ -75,7 +75,7 @@ def evaluate_application(target: Any, rows: Any, **keywords: Any) -> Run:
 
 @dataclass(frozen=True)
 class PreparedApplication:
-    """An evaluation of a target that is checked and ready; nothing has been called."""
+    """A checked evaluation of a target, before its first call."""
 
     model: TargetModel
     task: ApplicationTask

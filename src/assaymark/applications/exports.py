@@ -1,8 +1,8 @@
-"""Rows as other tools export them: what of a record is the row, and what only the tool's own bookkeeping.
+"""Rows in other tools' exports: the row's own columns are kept, the tool's bookkeeping is dropped.
 
-A record is recognised by columns that its tool alone writes, and becomes the columns that `rows` reads. Bookkeeping
-(ids of data sets and runs, times of changes) is dropped: it would make another data set of the same rows whenever they
-are exported again. What cannot be read, such as an attachment that only the tool's server has, is refused by name.
+A record is recognised by columns that only its tool writes, and becomes the columns that `rows` reads. Bookkeeping (ids
+of data sets and runs, times of changes) would make a different data set of the same rows at each export. Parts that
+cannot be read, such as an attachment on the tool's server, are refused by name.
 
 Forms: LangSmith's examples (JSON, JSON lines, CSV), Braintrust's `fetch` and UI export, Phoenix's /v1/datasets
 examples and CSV, MLflow's `to_df`, Langfuse's dataset items, HoneyHive's datapoints, promptfoo's tests.
@@ -26,7 +26,7 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A tool's form. marks: columns by any of which it is recognised; besides: those that must be there as well."""
+    """A tool's form. marks: columns by any of which it is recognised; besides: columns that it must have as well."""
 
     name: str
     marks: frozenset[str]
@@ -57,9 +57,9 @@ _TOOLS = (
 
 
 def plain_record(raw: Mapping[str, object]) -> dict[str, object] | None:
-    """Return a record with the columns of a row; None for one that its tool has archived.
+    """Return a record with the columns of a row; None for an archived record.
 
-    Raises: ValueError with what cannot be read and what to do.
+    Raises: ValueError with the unreadable part and a remedy.
     """
     for tool in _TOOLS:
         if tool.marks & raw.keys() and tool.besides <= raw.keys():
@@ -96,14 +96,14 @@ def _take_split(row: dict[str, object]) -> None:
 
 
 def _take_answers(row: dict[str, object]) -> None:
-    """Move MLflow's outputs to the metadata: they are what an application answered once, never the reference."""
+    """Move MLflow's outputs to the metadata: they are an application's former answers, never the reference."""
     outputs = row.pop("outputs", None)
     if outputs is not None and not (isinstance(outputs, float) and math.isnan(outputs)):
         row["metadata"] = {**_mapping_of(row.get("metadata")), "outputs": outputs}
 
 
 def _refuse_files(tool: str, raw: Mapping[str, object]) -> None:
-    """Raise ValueError for what lies on the tool's server: the row holds only a reference to it."""
+    """Raise ValueError for a file on the tool's server, of which the row holds only a reference."""
     if any(raw.get(name) for name in ("attachments", "attachment_urls")):
         raise ValueError(f"it has attachments, which {tool} keeps; expected all that the target needs in its inputs")
     for column in ("inputs", "input"):
@@ -118,7 +118,7 @@ def _refuse_files(tool: str, raw: Mapping[str, object]) -> None:
 
 
 def _leaves(value: object) -> Iterator[str | Mapping[str, object]]:
-    """Yield the texts in a value, and the mappings that stand for a file of Braintrust's."""
+    """Yield the texts in a value, and the mappings that refer to a file of Braintrust's."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -133,10 +133,11 @@ def _leaves(value: object) -> Iterator[str | Mapping[str, object]]:
 
 
 def grouped_columns(header: Sequence[str]) -> dict[str, tuple[str, str]] | None:
-    """Return where the columns of an exported table belong: column -> (inputs, expected or metadata, name inside).
+    """Return the places of an exported table's columns: column -> (inputs, expected or metadata, inner name).
 
     Phoenix and LangSmith write a mapping's entries as columns of their own, `input_question`, `output_answer`,
-    `metadata_topic` (or with a dot). Only a table of nothing else is read so, because `input_language` may be a name.
+    `metadata_topic` (or with a dot). Only a table with no other columns is read this way, because `input_language`
+    may be a plain name.
     """
     by_column: dict[str, tuple[str, str]] = {}
     for column in header:

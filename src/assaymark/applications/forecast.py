@@ -1,7 +1,7 @@
 """Forecast of a target's evaluation: the calls of the target, and the judge's requests with their cost.
 
-Answers do not exist yet, so a judge's prompts are made with the expected values in their place, and a scorer's later
-prompts are taken to be as long as its first. What is stored already is not counted again.
+There are no answers yet, so a judge's prompts are made with the expected values in their place, and a scorer's later
+prompts are assumed to be as long as its first. Stored answers are not counted again.
 """
 
 from dataclasses import dataclass, replace

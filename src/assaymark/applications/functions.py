@@ -1,4 +1,4 @@
-"""Targets that are Python functions: given as such, or named as `FILE.py:NAME` or `module:name`."""
+"""Targets that are Python functions: given as objects, or named as `FILE.py:NAME` or `module:name`."""
 
 import functools
 import hashlib
@@ -65,7 +65,7 @@ class FunctionTarget:
 
     @cached_property
     def source_hash(self) -> str:
-        """A hash of its source, and of what it holds."""
+        """A hash of its source, and of the values that it holds."""
         return function_hash(self.function if inspect.isclass(self.function) else self.called, self.name)
 
     @property
@@ -188,7 +188,7 @@ def _module_of_file(path: Path, what: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look their module up
     try:
-        # not the loader: its cache of bytecode goes by seconds and size, and would run an edited file's former text
+        # not the loader, whose bytecode cache compares seconds and size, and could run a file's former text
         exec(compile(content, str(file), "exec"), module.__dict__)  # noqa: S102 - it is the user's file, named to be run
     except BaseException as error:
         del sys.modules[name]
@@ -214,5 +214,5 @@ def _one_line(error: BaseException) -> str:
 
 
 def function_target(function: Callable[..., object], name: str | None = None) -> FunctionTarget:
-    """Return the target of a function that was given as such."""
+    """Return the target of a function that was given as an object."""
     return FunctionTarget(function, name or name_of_function(function))

@@ -1,7 +1,7 @@
 """Gates for tests: a stored run passes only where the interval of a metric shows that it meets a condition.
 
 Three outcomes: the bound meets the condition (pass), the whole interval is on the other side (fail), or there are too
-few rows to say (undecided). Rows whose call or score failed fail a gate too: what they would have scored is not known.
+few rows to say (undecided). Rows whose call or score failed fail a gate too, since their scores are not known.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def gate(
             baseline" ("above", where lower is better), or "better than baseline", compared row by row.
         baseline: the run that it is compared with.
         task: of the run, where it has several.
-        undecided: what becomes of too few rows: "fail" (the default), "pass", or "skip" the test.
+        undecided: the outcome with too few rows: "fail" (the default), "pass", or "skip" the test.
         allow_failed: rows whose call or score may have failed.
 
     Raises: GateFailed (an AssertionError) where the condition is not met, or undecided; UsageError for a condition that

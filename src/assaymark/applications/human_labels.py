@@ -1,7 +1,7 @@
 """Agreement of a run's scores with people's scores of the same answers, stored and shown beside the scores.
 
-A judged score is worth as much as its agreement with people. Their scores come from a file, matched by the row's id;
-the measures are those of `judges.grades`, with people's agreement with each other where several scored an answer.
+A judged score is only as good as its agreement with people. People's scores come from a file, matched by the row's id;
+the measures are those of `judges.grades`, with people's agreement with each other if several scored an answer.
 """
 
 import math
@@ -180,7 +180,7 @@ def agreement_line(name: str, report: GradeReport) -> str:
 
 
 def without_scorers(facts: ResultFacts, names: Sequence[str]) -> ResultFacts:
-    """Return a run's facts without the agreement of scores that are replaced, which was of the former ones."""
+    """Return a run's facts without the agreement of replaced scores, which no longer holds."""
     kept = [each for each in facts.get(BESIDE_PEOPLE, ()) if each.get("metric") not in names]
     others: ResultFacts = {**facts}
     others.pop(BESIDE_PEOPLE, None)
@@ -188,7 +188,7 @@ def without_scorers(facts: ResultFacts, names: Sequence[str]) -> ResultFacts:
 
 
 def people_section(contents: ReportContents) -> list[Block]:
-    """Return the section of a report that sets its runs' scores beside people's; nothing where no run has any."""
+    """Return the section of a report that compares its runs' scores with people's; empty if no run has any."""
     lines = [
         str(each["line"]) if len(contents.rows) == 1 else f"{view.label}: {each['line']}"
         for view, row in zip(contents.views, contents.rows, strict=True)

@@ -1,8 +1,8 @@
-"""Scores of a judge, added to a stored run as rescoring adds scores: the answers stay, metrics are added.
+"""Scores of a judge, added to a stored run like those of a rescoring: answers stay, metrics are added.
 
 The judge's replies are stored as an audit of their own (`audit.stored`), whose plan is the judge, the scorers' hashes
-and a hash of the answers. So the same call after a kill asks only for what is missing, and a complete one asks nothing.
-Judged scorers take several steps; each round asks the next prompt of every row at once.
+and a hash of the answers. So the same call after a kill requests only missing replies, and a complete one none. Judged
+scorers take several steps; each round asks the next prompt of every row at once.
 """
 
 import math
@@ -58,7 +58,7 @@ LONGEST_DETAIL = 2000  # characters of a comment or an error that are stored
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """One stored answer that is judged. request, sample: of the run; repeat: which of the request's answers it is."""
+    """One stored answer to judge. request, sample: of the run; repeat: its position among the request's answers."""
 
     request: Request
     sample: Sample
@@ -97,14 +97,14 @@ def add_judged_scores(
         run: with generated answers; rows whose call failed have failed scores.
         scorers: judged ones.
         judge_model: as a model for `evaluate`.
-        notify: called with lines about what is done and where it is stored.
+        notify: called with lines about the progress and the stored results.
         model_args: of the judge, as for `evaluate`.
         max_tokens: of each reply of the judge.
         workers: processes that run a local judge.
         wait: whether to wait while another process asks the same.
         command: the command that was typed, stored with the attempt.
 
-    Raises: UsageError where a scorer needs what no row has, or the run holds no texts; ModelUnavailable; RunBusy;
+    Raises: UsageError if a scorer needs a part that no row has, or the run holds no texts; ModelUnavailable; RunBusy;
         StoreError.
     """
     if not scorers:
@@ -158,7 +158,7 @@ class _Work:
         self.plan = audit_plan(plan, JUDGED_SCORES, {**facts, "requests": VERSION})
 
     def _refuse_lacking(self, scorer: JudgedScorer) -> None:
-        """Raise UsageError where no row has what a scorer needs; rows of which only some lack it are not scored."""
+        """Raise UsageError if no row has the parts that a scorer needs; single rows without them are not scored."""
         needs = scorer.facts.needs
         answered = [each.answered for each in self.answers]
         if "expected" in needs and all(each.row.expected is None for each in answered):
@@ -186,7 +186,7 @@ class _Work:
         return wanted <= known and not self.row.extra.get(SUMMARY_DUE)
 
     def scores(self, audit: StoredAudit) -> list[tuple[JudgedScorer, str, list[Score]]]:
-        """Judge every answer; return the scores by scorer and task, and store what became of them with the audit."""
+        """Judge every answer; return the scores by scorer and task, and store their counts with the audit."""
         results = judge_rows(self.scorers, self.answers, self.model, audit.answer, self.settings)
         scored: list[tuple[JudgedScorer, str, list[Score]]] = []
         for position, scorer in enumerate(self.scorers):
@@ -281,7 +281,7 @@ def _requests_of(store: Store, run_id: str, task: str) -> Iterator[_Asked]:
 
 
 def _row_of(sample: Sample, request: Request) -> Row:
-    """Return the row of a sample: as an application's run stores it, else the prompt and its target."""
+    """Return the row of a sample as an application's run stores it, else of the prompt and its target."""
     stored = sample.row
     if "inputs" not in stored:
         return Row(str(sample.index), request.prompt, request.target or None)
@@ -362,7 +362,7 @@ def judge_rows(
 
     Args:
         scorers: the scorers.
-        answers: what is judged.
+        answers: to judge.
         model: the judge, whose template writes prompts.
         answer: returns the outputs of requests, such as `StoredAudit.answer`.
         settings: of each reply.
@@ -394,7 +394,7 @@ def judge_rows(
 
 
 def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int) -> list[Score]:
-    """Return the scores of one request: of each name the mean over its repeats; failed where one of them failed."""
+    """Return the scores of one request: for each name the mean over its repeats; failed if one of them failed."""
     facts = scorer.facts
     if asked.error is not None:
         return [_failed(asked.request.id, facts.name, asked.error)]

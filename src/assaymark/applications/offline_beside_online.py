@@ -1,7 +1,7 @@
-"""Whether offline scores of the same versions went with what users did: each scorer's difference beside the online one.
+"""Offline scores beside online outcomes of the same versions: whether each scorer's difference agrees with the users'.
 
-Two variants are one comparison, so it is said whether the directions agree, and nothing about a correlation; from five
-variants on, Spearman's correlation over them has an interval.
+Two variants are one comparison, so only the agreement of directions is reported. From five variants on, there is
+Spearman's correlation over them, with an interval.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def runs_of_variants(names: Sequence[str], runs: Sequence[tuple[str, Run]]) -> d
 
     Args:
         names: of the variants.
-        runs: what was typed for a run, and the run.
+        runs: the user's name for a run, and the run.
 
     Raises: UsageError for a run of no variant, or two of one.
     """
@@ -74,9 +74,9 @@ def runs_of_variants(names: Sequence[str], runs: Sequence[tuple[str, Run]]) -> d
 def beside_online(
     report: OutcomeReport, runs: dict[str, Run], *, lower_is_better: bool = False
 ) -> tuple[list[OfflineScorer], list[ScorerCorrelation]]:
-    """Return each scorer's differences with whether they agree with the online ones, and correlations.
+    """Return each scorer's differences and their agreement with the online ones, and correlations.
 
-    Correlations are there from five variants on.
+    There are correlations from five variants on.
 
     Args:
         report: of the outcomes.

@@ -46,7 +46,7 @@ def _difference_blocks(report: OutcomeReport) -> list[Block]:
     rows = []
     for each in report.differences:
         estimate = each.estimate
-        # p is of one look: beside an interval for any time it would be looked at too often
+        # p holds for one look only, so it is not shown beside an interval that holds at any time
         ps = [shown_p(estimate.p), *([shown_p(each.p_adjusted)] if is_several else [])]
         rows.append([
             each.name,

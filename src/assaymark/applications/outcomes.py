@@ -1,7 +1,7 @@
-"""Online outcomes: which of the variants that users met did better, and whether offline scores had said so.
+"""Online outcomes: comparison of the variants that users met.
 
 A file with a row for each thing that a user did (variant, user, outcome) comes from people's own systems, so nothing in
-it is trusted: each cell is checked, and errors name the file and the row. What a row lacks is counted, never a 0.
+it is trusted: each cell is checked, and errors name the file and the row. Missing values are counted, never taken as 0.
 """
 
 import math
@@ -35,7 +35,7 @@ WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class OutcomeColumns:
-    """The names of a file's columns. covariate: of something known of the user before, once for each user."""
+    """The names of a file's columns. covariate: a fact known about the user before, once for each user."""
 
     variant: str = "variant"
     user: str = "user"
@@ -45,7 +45,7 @@ class OutcomeColumns:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A variant. n_assigned: its users, with those of whom there is no outcome."""
+    """A variant. n_assigned: its users, including those without an outcome."""
 
     name: str
     users: ArmUsers | None  # those with an outcome; None without any
@@ -73,7 +73,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class ArmAgainstControl:
-    """A variant's difference from the control. low, high: valid at any time where the report says so."""
+    """A variant's difference from the control. low, high: valid at any time if the report says so."""
 
     name: str
     estimate: ArmsDifference
@@ -89,7 +89,7 @@ class ArmAgainstControl:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeReport:
-    """The result. differences: None where the sample ratio is broken, since then they mean nothing."""
+    """The result. differences: None if the sample ratio is broken, since they are meaningless then."""
 
     outcomes: Outcomes
     control: str

@@ -1,7 +1,7 @@
 """Targets that are commands: the prompt is the first argument and standard input, the answer what the command prints.
 
-As promptfoo's `exec:`: the arguments that follow the command are the prompt, the options as JSON and the context as
-JSON (with the row's inputs as `vars`). Exit codes other than 0 are failures.
+As with promptfoo's `exec:`, the command gets three further arguments: the prompt, the options as JSON, and the context
+as JSON (with the row's inputs as `vars`). Exit codes other than 0 are failures.
 """
 
 import hashlib

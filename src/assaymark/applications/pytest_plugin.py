@@ -1,10 +1,10 @@
-"""Plug-in for pytest: the mark `assaymark`, and the results of gates in JUnit files and below the tests.
+"""Plug-in for pytest: the marker `assaymark`, and the results of gates in JUnit files and below the tests.
 
     @pytest.mark.assaymark(undecided="skip")
     def test_answers(run):
         assaymark.gate(run, "exact", "lower >= 0.9")
 
-It is loaded in every run of pytest where this package is installed, so what it imports is small.
+It is loaded in every run of pytest if this package is installed, so it imports little.
 """
 
 from collections.abc import Generator
@@ -20,7 +20,7 @@ _PROPERTY = "assaymark"  # of reports: one line for each gate; it crosses proces
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{MARK}(undecided='fail', allow_failed=0): evaluates an application; what gates in the test do where there "

@@ -41,10 +41,10 @@ class Returned:
 def read_returned(value: object) -> Returned:
     """Read a target's return value.
 
-    A mapping is the output as a whole; what it says of the call is read beside. Only promptfoo's shape, `output` beside
-    nothing but such facts, stands for its `output`.
+    A mapping is the output as a whole; its facts about the call are also read. Only in promptfoo's shape, a mapping of
+    `output` and such facts alone, `output` is the output.
 
-    Raises: Permanent where it is not a value that JSON can hold, or says that the call failed.
+    Raises: Permanent if JSON cannot hold the value, or the value says that the call failed.
     """
     plain = _plain(value)
     if not isinstance(plain, dict):
@@ -174,7 +174,7 @@ class CallFacts:
 
     @classmethod
     def of(cls, text: str | None) -> "CallFacts":
-        """Return stored facts; what has a wrong type, in a store that someone else wrote, counts as unknown."""
+        """Return stored facts; a value of a wrong type, as in a store from elsewhere, counts as unknown."""
         try:
             stored = parse_json(text) if text else {}
         except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Rows of a data set for applications: what a target is called with, and what its answer is compared with.
+"""Rows of a data set for applications: a target's inputs, and the reference for its answer.
 
-Rows come from files that people write and that other tools export, so nothing in them is trusted to have the right
-type: `read_rows` checks each row and names the file, the row and what was expected.
+Rows come from files that people write or other tools export, so `read_rows` checks the types in each row; errors name
+the file, the row and the expected value.
 """
 
 import json
@@ -39,15 +39,15 @@ class Row:
     id: str  # the row's own, else its position from 0
     inputs: JsonValue  # as stored: a text, or a mapping of named inputs
     expected: JsonValue = None  # None: the row has no reference
-    contexts: tuple[str, ...] | None = None  # what was retrieved, where the data set holds it
+    contexts: tuple[str, ...] | None = None  # retrieved documents, if the data set holds them
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     split: str | None = None
-    input_column: str | None = None  # where the rows have no column of inputs and a single other one: its name
+    input_column: str | None = None  # if the rows have no column of inputs and a single other one: its name
 
     @property
     def content(self) -> dict[str, JsonValue]:
-        """The row as it is stored and hashed, without what it lacks; without an id that is only its position."""
+        """The row as stored and hashed, without empty fields and without an id that is only its position."""
         values: dict[str, JsonValue] = {
             "inputs": self.inputs,
             "expected": self.expected,
@@ -115,7 +115,7 @@ def rows_hash(rows: Sequence[Row]) -> str:
 
 
 def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, object]]]:
-    """Return the source's name and its rows as stored, each with its place in it; cells of tables are texts.
+    """Return the source's name and its stored rows, each with its place in the source; cells of tables are texts.
 
     Raises: DataError for what cannot be read; UsageError where there is no such file or data set.
     """
@@ -171,12 +171,12 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def _document_of(path: Path) -> Mapping[str, object] | None:
-    """Return the mapping that a JSON file is, which holds the rows and more; None for a list, or lines of JSON."""
+    """Return a JSON file's content if it is a mapping that holds the rows and more; None for a list, or JSON lines."""
     if path.suffix != ".json":
         return None
     try:
         content = parse_json(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):  # it may be lines; `read_files` says what is wrong
+    except (OSError, ValueError, RecursionError):  # it may be JSON lines; `read_files` reports errors
         return None
     return content if isinstance(content, Mapping) else None
 
@@ -221,7 +221,7 @@ def _checked(where: str, raw_rows: Sequence[tuple[str, object]], *, in_cells: bo
 
 
 def _row(at: int, raw: Mapping[str, object], *, in_cells: bool) -> Row:
-    """Return one row. Raises: ValueError with what is wrong with it."""
+    """Return one row. Raises: ValueError with its fault."""
     values = {name: _plain(name, value) for name, value in raw.items()}
     roles = {*INPUTS, *EXPECTED, *CONTEXTS, *_REFERENCE_OUTPUTS, "metadata", "tags", "split"}
     if in_cells:
@@ -272,7 +272,7 @@ def _plain(name: str, value: object) -> JsonValue:
 
 
 def shown_value(value: object, longest: int = _SHOWN) -> str:
-    """Return the beginning of a value's text; its type where it has none, since its class is a stranger's."""
+    """Return the beginning of a value's text; its type if its class, which is not ours, gives none."""
     try:
         return f"{value!r:.{longest}}"
     except Exception:  # noqa: BLE001 - whatever a class's __repr__ raises
@@ -280,7 +280,7 @@ def shown_value(value: object, longest: int = _SHOWN) -> str:
 
 
 def _encoded(value: object) -> object:
-    """Return a JSON value for one of a table's that JSON has no type for: dates become texts, arrays lists."""
+    """Return a JSON value for a table's value of another type: dates become texts, arrays lists."""
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):
             return getattr(value, method)()
@@ -373,7 +373,7 @@ def _promptfoo(marked: Mapping[str, JsonValue]) -> tuple[JsonValue, dict[str, Js
 
 
 def _equal_text(cell: str) -> str | None:
-    """Return the text to which a table's cell says that the answer is equal; None for another assertion."""
+    """Return the text of a table's assertion that the answer equals it; None for another assertion."""
     kind, colon, text = cell.partition(":")
     if kind == "equals" and colon:
         return text.strip()

@@ -21,17 +21,17 @@ class Answered:
     """A row with what the target returned."""
 
     row: Row
-    output: JsonValue  # as returned: a text, or the JSON value of what was returned
+    output: JsonValue  # as returned: a text, or a JSON value
     latency_s: float | None = None  # of the call; None where it is not known
     cost: float | None = None  # in the currency of the price table; None: not known, which is not 0
     n_tokens: int | None = None
     trace_id: str | None = None  # 32 hexadecimal digits
     contexts: tuple[str, ...] | None = None  # what the target returned as `contexts`, else the row's
-    calls: tuple[ToolCall, ...] | None = None  # of tools, as its trace has them; None: they are read from the output
+    calls: tuple[ToolCall, ...] | None = None  # of tools, from its trace; None: they are read from the output
 
     @property
     def tool_calls(self) -> list[ToolCall] | None:
-        """The calls of tools; None where the output has no place for any."""
+        """The calls of tools; None if the output has no place for any."""
         return calls_in(self.output) if self.calls is None else list(self.calls)
 
 

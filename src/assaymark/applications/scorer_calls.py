@@ -1,4 +1,4 @@
-"""Calls of scorers, which are anybody's code: bounded in time, and what they return is checked."""
+"""Calls of scorers, which are user code: bounded in time, with checked results."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from assaymark.limits.characters import exception_text
 
 
 class WrongResult(Exception):
-    """A scorer returned what is not a result."""
+    """A scorer returned an invalid result."""
 
 
 class ScorerCalls:
@@ -23,7 +23,7 @@ class ScorerCalls:
         self._loop: LoopThread | None = None
 
     def results(self, scorer: Scorer, answered: Answered) -> list[Result]:
-        """Return a scorer's results for one answer. Raises: what it raises; TimeoutError; WrongResult."""
+        """Return a scorer's results for one answer. Raises: the scorer's errors; TimeoutError; WrongResult."""
         if isinstance(scorer, PlainScorer) and (now := _without_exit(lambda: scorer.score_now(answered))) is not None:
             return [checked_result(each) for each in now]
         if self._loop is None:
@@ -63,7 +63,7 @@ def _without_exit(score: Callable[[], Sequence[Result] | None]) -> Sequence[Resu
 
 
 def checked_result(result: Result) -> Result:
-    """Return a result whose value is a number, and whose metadata JSON can hold. Raises: WrongResult."""
+    """Return a result after checking that its value is a number and its metadata is JSON. Raises: WrongResult."""
     if not isinstance(result, Result):
         raise WrongResult(f"returned {result!r:.80}; expected results")
     value = result.value

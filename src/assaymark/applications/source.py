@@ -26,7 +26,7 @@ from assaymark.records import JsonValue, content_hash
 PROMPT_SUFFIXES = frozenset(
     {".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2", ".mustache", ".yaml", ".yml", ".json", ".toml"}
 )
-_LARGEST = 4 * 2**20  # bytes of a file that is taken for a prompt
+_LARGEST = 4 * 2**20  # bytes of a file that counts as a prompt
 _CHANGING = frozenset(
     {
         "add",

@@ -1,7 +1,7 @@
-"""Targets: what an application is called through, as a `Model` that answers a run's requests.
+"""Targets: interfaces to applications, and a `Model` that answers a run's requests through them.
 
-A target is a function, an HTTP endpoint or a command. `target_of` makes one of what a user names; `TargetModel` calls
-it for the rows of a run. Everything that decides its answers is in its identity: its source and a `version`.
+A target is a function, an HTTP endpoint or a command. `target_of` makes one from a user's object or name; `TargetModel`
+calls it for the rows of a run. Its identity covers everything that decides its answers: its source and a `version`.
 """
 
 import secrets
@@ -52,7 +52,7 @@ _TEMPORARY = (
 
 
 class BoundTarget(Protocol):
-    """A target with what it needs of a row bound by name."""
+    """A target with its parameters bound to parts of a row by name."""
 
     @property
     def is_async(self) -> bool:
@@ -89,21 +89,21 @@ class Target(Protocol):
 
     @property
     def source_hash(self) -> str | None:
-        """A hash of its source; None where it cannot be seen, as that of a server. Raises: UsageError."""
+        """A hash of its source; None if that is not visible, as for a server. Raises: UsageError."""
 
     @property
     def base(self) -> Path | None:
         """The folder to which names of files are relative."""
 
     def bind(self, rows: Sequence[Row]) -> BoundTarget:
-        """Return it with what it needs of a row bound. Raises: UsageError naming what fits nothing."""
+        """Return it with its parameters bound to rows. Raises: UsageError naming a parameter that fits nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
     """How a target is identified and called.
 
-    version: what a source does not show, such as a deployed release; files: prompts that it reads, which count into
+    version: of parts outside the source, such as a deployed release; files: prompts that it reads, which are part of
     its identity.
     """
 
@@ -120,7 +120,7 @@ class TargetOptions:
 def target_of(target: object, options: TargetOptions) -> Target:
     """Return the target that a user named or gave.
 
-    Raises: UsageError where it is none, or cannot be imported.
+    Raises: UsageError if it is none, or cannot be imported.
     """
     is_endpoint = isinstance(target, str) and target.startswith(("http://", "https://"))
     for name in ("body", "answer_path", "headers", "public_only"):
@@ -148,7 +148,7 @@ class TargetModel:
     takes_messages = False
 
     def __init__(self, target: Target, rows: Sequence[Row], options: TargetOptions) -> None:
-        """Bind the target to the rows. Raises: UsageError naming what fits nothing."""
+        """Bind the target to the rows. Raises: UsageError naming a parameter that fits nothing."""
         self.target, self.options = target, options
         self.bound = target.bind(rows)
         self._rows = rows
@@ -185,7 +185,7 @@ class TargetModel:
         return frozenset({QueryKind.GENERATE})
 
     def check(self) -> None:
-        """Check nothing: what is wrong with a target was refused when it was bound."""
+        """Do nothing: faults of a target were refused when it was bound."""
 
     def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:  # noqa: ARG002
         """Refuse: an application takes inputs, not chats."""
@@ -228,7 +228,7 @@ class TargetModel:
             report()
 
     def _from_cache(self, requests: Sequence[Request], cache: OutputCache | None) -> "Iterator[Output | _AskedRepeat]":
-        """Yield the outputs that are known, and what has to be asked."""
+        """Yield the known outputs, and the repeats that have to be asked."""
         for at in range(0, len(requests), LOOKED_UP):
             asked = [each for request in requests[at : at + LOOKED_UP] for each in self._asked(request)]
             keys = [each.cache_key for each in asked if each.cache_key is not None]
@@ -344,7 +344,7 @@ class _Tally:
 
 
 def _message(error: BaseException, name: str) -> str:
-    """Return an exception in a line: what it is, what it says, and where it was raised."""
+    """Return an exception in a line: its type, its message, and where it was raised."""
     text = exception_message(error)[:LONGEST_ERROR]
     if isinstance(error, AssaymarkError):
         return text
@@ -358,7 +358,7 @@ def _message(error: BaseException, name: str) -> str:
 
 
 def _kind(error: BaseException) -> str:
-    """Return the kind of failure: temporary ones are tried again by the next equal command, others would fail alike."""
+    """Return the kind of failure: the next equal command retries temporary ones; others would fail again."""
     if isinstance(error, ModelError):
         return type(error).__name__
     if isinstance(error, TimeoutError):

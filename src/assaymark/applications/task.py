@@ -47,7 +47,7 @@ _LONGEST = 2000  # characters of a comment or an error in a score's details
 
 
 class ApplicationTask:
-    """A `BoundTask` of rows that a target is called with, and scorers of its answers.
+    """A `BoundTask` of the rows for a target, and the scorers of its answers.
 
     Each row is one sample; its repeats are outputs of one request, and a score is the mean over them, so that an
     interval counts rows and not repeats.
@@ -113,7 +113,7 @@ class ApplicationTask:
 
     @cached_property
     def _is_share(self) -> dict[str, bool]:
-        """Whether a score of each scorer says how right an answer is."""
+        """Whether each scorer's scores are shares of rightness."""
         facts = [each.facts for each in self._scorers]
         return {fact.name: fact.scale != "number" and fact.higher_is_better is True for fact in facts}
 
@@ -139,7 +139,7 @@ class ApplicationTask:
 
     @property
     def indices(self) -> Sequence[int]:
-        """The indices of the rows that are asked."""
+        """The indices of the evaluated rows."""
         return range(self._n)
 
     def samples(self) -> Sequence[Sample]:
@@ -147,7 +147,7 @@ class ApplicationTask:
         return self._samples
 
     def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per row: the text of what the target is called with."""
+        """Yield one request per row: the target's arguments as text."""
         for sample in self._samples:
             yield self.request(sample, render)
 

@@ -1,6 +1,6 @@
-"""Tool calls in answers and rows, and the tools that a row says there are, in the forms that providers write them.
+"""Tool calls in answers and rows, and the tools that a row lists, in the providers' forms.
 
-Answers and rows are not trusted: what has none of the known forms is not a call, and what is too long is refused.
+Answers and rows are not trusted: a value of no known form is not a call, and one that is too long is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _STEPS = ("steps", "intermediate_steps", "trajectory")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool. arguments: None where they are no JSON object, as models write them at times."""
+    """One call of a tool. arguments: None if they are no JSON object, as models sometimes write them."""
 
     name: str
     arguments: Mapping[str, JsonValue] | None = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Tool:
 
 
 def calls_in(value: JsonValue) -> list[ToolCall] | None:
-    """Return the tool calls in an answer or an expected value; None where it has no place for any, as a text has not.
+    """Return the tool calls in an answer or an expected value; None if it has no place for any, as a text.
 
     Forms: a list of calls; a mapping with `tool_calls`, `tools_called` and the like; a message or `messages` of
     OpenAI's (`tool_calls` with `function`), Anthropic's (content blocks `tool_use`) or OpenTelemetry's (parts
@@ -67,7 +67,7 @@ def calls_in(value: JsonValue) -> list[ToolCall] | None:
 
 
 def has_unread_calls(value: JsonValue) -> bool:
-    """Return whether an answer without calls that can be read states some: cut off, or in no known form."""
+    """Return whether an answer without readable calls has some that are cut off or in no known form."""
     if isinstance(value, str):
         return any(f'"{name}"' in value for name in _CALLS) and calls_in(value) is None
     if isinstance(value, Mapping):
@@ -111,7 +111,7 @@ def _call(value: Mapping[str, object]) -> ToolCall | None:
 
 
 def _arguments(arguments: object) -> Mapping[str, JsonValue] | None:
-    """Return arguments: a mapping, or the JSON text of one; nothing stands for none."""
+    """Return arguments: a mapping, or the JSON text of one; an empty value means none."""
     if isinstance(arguments, str):
         if not arguments.strip():
             return {}
@@ -158,13 +158,13 @@ def _tool(value: object) -> Tool | None:
 
 
 def tools_of(row: Row) -> tuple[Tool, ...] | None:
-    """Return the tools that a row says there are: `tools` of its inputs or metadata."""
+    """Return the tools that a row lists: `tools` of its inputs or metadata."""
     inputs = row.inputs.get("tools") if isinstance(row.inputs, Mapping) else None
     return tools_in(inputs) or tools_in(row.metadata.get("tools"))
 
 
 def given_tools(value: object, scorer: str) -> tuple[Tool, ...] | None:
-    """Return the tools of a scorer's setting; None where it has none, so that each row's own count.
+    """Return the tools of a scorer's setting; None if it has none, so that each row's own are used.
 
     Raises: UsageError.
     """

@@ -1,6 +1,6 @@
-"""Where the two answers of a battle come from: answers that are stored already, of every model to the same prompts.
+"""Sources of the two answers of a battle: stored answers of every model to the same prompts.
 
-`AnswerSource` is what battles need of a source, so that a source which calls models can take the place of stored ones.
+`AnswerSource` is their interface, so that a source that calls models can replace stored answers.
 """
 
 import re
@@ -43,7 +43,7 @@ class AnswerSource(Protocol):
 
     @property
     def name(self) -> str:
-        """How the log calls the source."""
+        """The name of the source in the log."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class StoredAnswers:
 
     @property
     def name(self) -> str:
-        """How the log calls the source."""
+        """The name of the source in the log."""
         return self._name
 
     @property

@@ -5,9 +5,9 @@ A battle has at most one vote: the database's unique key decides between two tab
 key returns the stored one, so a client may send it again after a broken connection.
 
 Votes are a chain: each vote's hash covers its record and the hash before it. A record holds no text: prompt and answers
-are salted commitments, SHA-256 over a random salt and the text. Whoever has salt and text can check a commitment; once
-both are erased, nothing can be derived from it and no hash changes. The last hash, the head, vouches for every vote
-before it: published with an export, it shows later whether any was changed.
+are salted commitments, SHA-256 over a random salt and the text. With salt and text a commitment can be checked; once
+both are erased, nothing can be derived from it, and no hash changes. The last hash, the head, vouches for every vote
+before it: published with an export, it reveals later changes.
 """
 
 import hashlib
@@ -292,7 +292,7 @@ class ArenaLog:
     # ---------------------------------------------------------------------------------------- votes
 
     def append(self, new: NewVote) -> VoteRow:
-        """Append a vote and return it; the one that is stored if this idempotency key was used for the same vote.
+        """Append a vote and return it, or the stored one if this idempotency key was used for the same vote.
 
         The vote is on the disk when this returns.
 

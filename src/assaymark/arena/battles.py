@@ -1,14 +1,11 @@
 """Battles over stored answers: from a drawn pair to a vote.
 
-A battle is `open` until its voter votes, and `voted` afterwards. What is shown of an open battle (`VoterView`) has no
+A battle is `open` until its voter votes, and `voted` afterwards. The view of an open battle (`VoterView`) has no
 model, no source and no order of the pair; the names come with the vote. Reloading an open battle shows the same one;
-those that voters skip are counted.
+skipped battles are counted.
 
-Which two models meet next, and on which sides.
-
-A pair is drawn with probability proportional to the variance that its battle is expected to remove, so that a voter
-cannot tell from the pair which models it is, and every pair keeps a chance. A fair coin decides the sides, and is
-stored.
+A pair is drawn with a probability that grows with the variance that its battle is expected to remove, and every pair
+keeps a chance, so that voters cannot infer the models from the pairing. A fair coin decides the sides, and is stored.
 """
 
 import threading
@@ -148,7 +145,7 @@ class Arena:
         return VoterView(new.token, "open", new.prompt, new.answer_a, new.answer_b)
 
     def skip(self, voter: Voter, token: str) -> VoterView:
-        """Leave a battle without a vote and return a new one; the left ones count to the limit of open battles.
+        """Leave a battle without a vote and return a new one; skipped ones count towards the limit of open battles.
 
         Raises: UnknownName; Refused over a limit; UsageError if the battle has a vote.
         """

@@ -1,7 +1,7 @@
 """The conversations of live battles, stored as hidden runs: one run for each side, one request for each turn.
 
-Nobody who reads the store without a reason sees them (`store.visibility`), and each can be removed alone, so that what
-a voter wrote can be erased.
+Only a store that was opened with a reason shows them (`Store.open`), and each can be removed alone, so that a voter's
+texts can be erased.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """The log as a file: one line for each vote, which anybody can verify and rate without the store.
 
-Prompts that are nearly the same: one group, so that many votes on copies of a prompt do not count as many prompts.
+Near-duplicate prompts form one group, so that many votes on copies of a prompt do not count as many prompts.
 
-Two prompts are near-duplicates where their words in sequences of three are the same to four fifths (Jaccard); shorter
-ones only where all their words are the same. Letters' case, punctuation and spaces do not count. Groups are the
-connected ones: of three, the outer two may differ more.
+Two prompts are near-duplicates if their sets of three-word sequences have a Jaccard similarity of at least 0.8; shorter
+ones only if all their words are the same. Case, punctuation and spaces do not count. Groups are connected components,
+so two prompts of a group may differ more.
 Source: Bayardo, Ma and Srikant 2007 (All-Pairs: which candidates need not be compared).
 """
 
@@ -140,15 +140,15 @@ def _shared(sorted_numbers: IntArray) -> Iterator[tuple[int, int]]:
 
 
 def head_file(path: Path) -> Path:
-    """Return where the head of an export is: `votes.jsonl` has `votes.head.json` beside it."""
+    """Return the path of an export's head: `votes.jsonl` has `votes.head.json` beside it."""
     return path.with_suffix(".head.json")
 
 
 def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> LogHead:
     """Write all votes as JSON lines, and number and hash of the last one beside it; return the latter.
 
-    Open battles are not in the log, so nothing of them is written. Each row has the language of its prompt where
-    langdetect is installed: derived beside the record, so that the chain covers what it always did.
+    Open battles are not in the log and not written. Each row has the language of its prompt if langdetect is installed;
+    the chain of hashes does not cover it.
 
     Args:
         store: with the log.
@@ -177,7 +177,7 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
 
 
 def verify_export(path: Path, head: str | None = None) -> tuple[int, str | None]:
-    """Return the number of votes of an exported file, and what is wrong with its chain; None if nothing is.
+    """Return the number of votes of an exported file, and the fault of its chain, if any.
 
     Args:
         path: written by `export_votes`.

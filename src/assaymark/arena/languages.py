@@ -1,8 +1,8 @@
-"""The language of a prompt, derived from its text where ratings are computed: no vote holds it, and no hash covers it.
+"""The language of a prompt, derived from its text when ratings are computed: votes and hashes do not contain it.
 
-A text is named only where langdetect is nearly certain and has enough letters to go by, or where its signs are those of
-Chinese, Japanese or Korean; others have no known language.
-Names are those of LMArena's published votes. Once a prompt is erased its language is not known either.
+A language is known only if langdetect is nearly certain and the text has enough letters, or if its characters are those
+of Chinese, Japanese or Korean.
+Names are those of LMArena's published votes. The language of an erased prompt is not known.
 Source: langdetect 1.0.9, a port of Nakatani Shuyo's language-detection (character n-grams, profiles of 55 languages).
 """
 
@@ -16,7 +16,7 @@ from assaymark.scoring.instructions.text_units import language_probabilities
 CERTAIN = 0.95
 FEWEST_LETTERS = 24
 FEWEST_SIGNS = 8  # of Han, kana or Hangul, which are syllables or words
-LONGEST_READ = 2_000  # characters: more change nothing but the time
+LONGEST_READ = 2_000  # characters: more would only take more time
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$\$.*?\$\$|https?://\S+", re.DOTALL)
 _KANA, _HAN = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u3400-\u9fff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
@@ -36,7 +36,7 @@ NAMES: Mapping[str, str] = {
 
 @lru_cache(maxsize=50_000)  # many votes are on one prompt, and each batch asks again
 def language_of(text: str) -> str | None:
-    """Return the English name of a text's language, None where it is not clear; code and addresses do not count.
+    """Return the English name of a text's language, None if it is not clear; code and addresses do not count.
 
     Raises: MissingExtra without the package langdetect.
     """
@@ -58,7 +58,7 @@ def language_of(text: str) -> str | None:
 
 
 def languages_of(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the language by commitment of each vote's prompt whose text is held and whose language is clear.
+    """Return languages by the prompts' commitments, of votes whose prompt is stored and clear.
 
     Args:
         votes: of the log.

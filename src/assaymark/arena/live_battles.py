@@ -1,9 +1,9 @@
 """Live battles: two models that are not named answer a voter's questions, until he votes.
 
-A battle is kept in memory until its vote, and stored with it: conversation, battle and vote, in this order. A server
-that is killed forgets battles without a vote. Every question goes to both models with their own earlier answers. What a
-voter may see of a battle is `Seen`, which has no model before the vote; a battle of the named mode has its models from
-the start, and its vote counts in no rating.
+A battle is kept in memory until its vote, and stored with the vote: conversation, battle and vote, in this order. A
+server that is killed forgets battles without a vote. Every question goes to both models with their own earlier answers.
+A voter sees a battle as `Seen`, which has no model before the vote; a battle of the named mode has its models from the
+start, and its vote counts in no rating.
 """
 
 import threading
@@ -104,7 +104,7 @@ class LiveArena:
     vote_limits: VoteLimits = field(default_factory=VoteLimits)
     publishing: Publishing = field(default_factory=Publishing)
     cadence: Cadence = field(default_factory=Cadence)
-    other_names: Sequence[str] = ()  # of the models, which answers must not contain either
+    other_names: Sequence[str] = ()  # of the models, which answers must not contain
     base_models: frozenset[str] = frozenset()  # those that are asked by a plain transcript
     seed: int | None = None  # of pairs and sides; None: not predictable
     clock: Callable[[], float] = time.time

@@ -1,7 +1,7 @@
 """Turns of live battles: both models are asked at once, and their answers shown at one cadence.
 
-A turn runs on after its voter has left, within the battle's limits, so that leaving cannot be used to end a battle. Of
-an endpoint only the text of its answer goes on; its words about itself, its ids, its usage and its errors do not.
+A turn continues after its voter has left, within the battle's limits, so that leaving cannot be used to end a battle.
+Only the text of an endpoint's answer is passed on, not its metadata, ids, usage or errors.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ async def _pace(release: Release) -> None:
 
 
 async def events(battle: LiveBattle) -> AsyncIterator[bytes]:
-    """Yield the answers that are being shown as events with both sides in each; first all that is shown already."""
+    """Yield the growing answers as events with both sides; the first event has all text that is shown already."""
     battle.n_followers += 1
     try:
         async for event in _pieces(battle):

@@ -19,7 +19,7 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _BoardKind:
-    """Which votes a board uses, and how."""
+    """The votes that a board uses, and its settings."""
 
     style: bool
     category: str | None

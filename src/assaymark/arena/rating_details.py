@@ -1,6 +1,6 @@
 """Details of ratings: matrices of pairs with residuals, and the votes on which the first rank depends.
 
-The fit behind ratings: which model of votes, with which weights, and what it predicts.
+Also the fit behind ratings: the model of votes, its weights, and its predictions.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ class RatingFit:
         return np.asarray(chances.win + 0.5 * chances.tie)
 
     def outcomes(self) -> TieOutcomes | None:
-        """Return predicted wins, ties and losses; None where ties are half wins, which predicts none."""
+        """Return predicted wins, ties and losses; None if ties are half wins, a model that predicts no ties."""
         return None if self.ties is None else self.ties.matrix()
 
     def log_chance(self) -> Callable[[Floats], Floats] | None:
@@ -81,7 +81,7 @@ class RatingFit:
         return TieParameter(model, name, value, low, high, equals, self.fit.log_likelihood)
 
     def halves(self) -> BradleyTerry:
-        """Return the fit with ties as half wins and equal weights: this one, where it is that."""
+        """Return the fit with ties as half wins and equal weights, which may be this one."""
         if self.ties is None and self.weights is None:
             return self.fit
         return fit_bradley_terry(self.battles, self.covariates)

@@ -1,8 +1,8 @@
 """The tables of the arena (battles, votes, their published batches) and of human studies.
 
-Votes are append-only: a row is never changed, and each is covered by the hash of the next one (`vote_chain`). What a
-person wrote is only in `arena_texts`, beside a random salt; rows refer to a salted commitment to it, so that text and
-salt can be erased without changing a hash. A rater's demographics are in a table of their own.
+Votes are append-only: a row is never changed, and each is covered by the hash of the next one. People's texts are only
+in `arena_texts`, beside a random salt; rows refer to a salted commitment, so that text and salt can be erased without
+changing a hash. A rater's demographics are in a table of their own.
 """
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, SmallInteger, String, Table, Text, UniqueConstraint
@@ -34,7 +34,7 @@ battles = Table(
     "battles",
     metadata,
     row_key(),
-    Column("token", String(64), nullable=False, unique=True),  # random: what its voter's address has
+    Column("token", String(64), nullable=False, unique=True),  # random, in the address that its voter uses
     Column("opened_at", Double, nullable=False),  # seconds since 1970
     Column("voter", String(64), nullable=False),  # keyed hash
     Column("origin", String(64), nullable=False),  # keyed hash of the network address

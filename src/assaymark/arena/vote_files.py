@@ -1,8 +1,7 @@
 """Files of votes: reading, checks, and counts of rows that are not votes.
 
-What the votes of a file can be divided by: the category or language of the prompt, and the month of the vote.
-
-Style of answers for style-controlled ratings: length, and numbers of headers, list items and bold texts.
+Votes can be divided by category or language of the prompt, and by month. For style-controlled ratings, the style of an
+answer is its length and its numbers of headers, list items and bold texts.
 """
 
 import json
@@ -46,7 +45,7 @@ _MARKS = {
 def styles_in(rows: Rows) -> dict[str, Floats]:
     """Return the styles that the rows have, for both sides; NaN for a row without it.
 
-    They are read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in
+    Styles are read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in
     `conv_metadata` of LMArena's published votes; or counted in response_a and response_b, without code blocks.
 
     Shapes: each [rows, 2], side A and side B.
@@ -118,7 +117,7 @@ def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over
 def month_of(value: object) -> str:
     """Return the month, in UTC, of a number of seconds or milliseconds since 1970, a date, or an ISO 8601 text.
 
-    "" where it is none of these. Example: `2024-06`.
+    "" if it is none of these. Example: `2024-06`.
     """
     try:
         if isinstance(value, datetime):

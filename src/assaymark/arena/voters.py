@@ -1,6 +1,6 @@
-"""Who votes, and how often: keyed hashes instead of names and addresses, caps, and a pause between two votes.
+"""Voters: keyed hashes instead of names and addresses, limits on votes, and detection of dishonest voters.
 
-Voters who do not vote on the answers: a sequential test of each voter's votes.
+Voters who ignore the answers are found by a sequential test of each voter's votes.
 
 Each vote multiplies the evidence against a voter by q'(vote) / q(vote): q is the probability of his vote if he votes as
 all others do, q' that of a voter who clicks at random, always clicks the same button, or always favours one model. If q
@@ -9,12 +9,12 @@ honest voter never reaches 1 / α, however long he votes and whenever one looks 
 in taste, so q is not exactly right, and the rates of true and false positives are measured by simulation
 (`benchmarks/arena_votes.py`).
 
-Two answers shown at one cadence, so that neither the speed of a model nor the size of its pieces is seen.
+Two answers are shown at the same cadence, which hides the speed of a model and the size of its chunks.
 
 At each tick both sides advance by the same number of characters. The first tick waits until both have some text in
-reserve. If one side runs out of text before its answer is complete, both wait until both answers are complete: a pause
-is then one of both sides, and how often a model stalls is not seen. Where a model is slower than the cadence, the time
-until the later of both answers was complete can be measured, but not whose it was.
+reserve. If one side runs out of text before its answer is complete, both sides wait until both answers are complete, so
+that stalls cannot be assigned to a model. If a model is slower than the cadence, a voter can measure when the later
+answer was complete, but not whose it was.
 """
 
 import hashlib
@@ -240,8 +240,8 @@ def refusal(activity: Activity, limits: VoteLimits, now: float, *, is_vote: bool
         activity: of the voter and of his network in the last day.
         limits: on them.
         now: seconds since 1970.
-        is_vote: whether it is a vote, between which there is a pause. A voter without a vote today waits for the pause
-            after the last vote of his network, so that a fresh cookie votes no sooner than the one before it.
+        is_vote: whether it is a vote; votes have a pause between them. A voter without a vote today waits for the pause
+            after the last vote of his network, so that a new cookie cannot vote sooner than the former one.
     """
     last = activity.last_of_voter if activity.votes_of_voter else activity.last_of_origin
     if is_vote and last is not None and now - last < limits.cooldown_seconds:

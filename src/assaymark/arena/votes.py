@@ -25,7 +25,7 @@ def published_row(
     groups: Mapping[str, str] | None = None,
     languages: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return a vote as a row with model_a, model_b, winner, judge and what the chain covers.
+    """Return a vote as a row with model_a, model_b, winner, judge and the fields that the chain covers.
 
     Args:
         vote: of the log.
@@ -49,7 +49,7 @@ def published_row(
 
 
 def record_of(row: Mapping[str, object], fields: Iterable[str]) -> dict[str, object]:
-    """Return the content that the chain covers, from an exported row, with the hash as bytes."""
+    """Return the fields that the chain covers, from an exported row, with the hash as bytes."""
     return {name: row[name] for name in fields} | {"hash": bytes.fromhex(str(row["hash"]))}
 
 

@@ -1,5 +1,5 @@
 """Audits of models and benchmarks: contamination, prompt sensitivity, calibration, and checks of tasks.
 
-An audit queries a model for log-likelihoods, or reads a stored run; the model generates nothing, and no data leaves
-this machine. Results are reported with their values under the null hypothesis.
+An audit queries a model for log-likelihoods, or reads a stored run. Results are reported with their values under the
+null hypothesis.
 """

@@ -1,11 +1,11 @@
-"""Calibration of generated answers: how probable the model finds what it wrote, against how often that is right.
+"""Calibration of generated answers: their probability by the model, compared with their accuracy.
 
-As in HELM the confidence of an answer is its probability, exp of the sum of its tokens' log-probabilities, without that
-of the end of text. Stored answers have texts and no log-probabilities, so the run's model scores each text once after
-its stored prompt. That needs a backend that scores texts, and splits an answer into the tokens of its text, which may
-differ from those that were generated. Where neither the prompt ends nor the text begins with a space, the tokenizer may
-have removed one from the text (SentencePiece), so both are scored and the more probable one counts. The scores are
-stored like an audit's answers.
+As in HELM, the confidence of an answer is its probability: exp of the sum of its tokens' log-probabilities, without
+that of the end of text. Stored answers have no log-probabilities, so the run's model scores each text once after its
+stored prompt. This needs a backend that scores texts; the tokens of the text may differ from the generated ones. If
+neither the prompt ends nor the text begins with a space, the tokenizer may have removed one from the text
+(SentencePiece), so both forms are scored and the more probable one counts. The scores are stored like an audit's
+answers.
 Source: HELM 63754d05, metrics/evaluate_reference_metrics.py (`max_prob`), basic_metrics.py.
 """
 
@@ -44,7 +44,7 @@ class AnswerConfidences:
     """The answers of one task, or why they have no confidence."""
 
     task: str
-    metric: str  # which says whether an answer is right
+    metric: str  # which decides whether an answer is right
     confidences: tuple[float, ...]
     credits: tuple[float, ...]
     n_unknown: int  # answers whose probability or score is not known
@@ -103,7 +103,7 @@ def audit_answer_calibration(
     Args:
         run: a stored run with results.
         tasks: some of its tasks; without any, all of them.
-        model: the run's model, loaded, where its name does not load it.
+        model: the run's model, loaded, if its name does not load it.
         announce: called with a line for each task that is left out, and with the id of the stored audit.
         options: those that are no part of a plan: data_dir, include_path, workers.
 
@@ -163,7 +163,7 @@ def _confidences(audit: StoredAudit, run: Run, model: Model, task: str) -> Answe
 
 
 def _why_not(record: SampleRecord) -> str:
-    """Return why a task's answers have no probability of their own, by one of its records."""
+    """Return why a task's answers have no probability, from one of its records."""
     query = record.request.queries[0]
     if not isinstance(query, GenerateQuery):
         return "it generates no answers"
@@ -177,7 +177,7 @@ def _why_not(record: SampleRecord) -> str:
 
 
 def _queries(request: Request, text: str) -> tuple[LoglikelihoodQuery, ...]:
-    """Return the texts that the model may have written where `text` is stored; none for an empty text."""
+    """Return the texts that the model may have written if `text` is stored; none for an empty text."""
     prompt = "".join(request.segments)
     is_joined = bool(text) and not text[0].isspace() and bool(prompt) and not prompt[-1].isspace()
     texts = [text, f" {text}"] if is_joined else [text] if text else []
@@ -185,7 +185,7 @@ def _queries(request: Request, text: str) -> tuple[LoglikelihoodQuery, ...]:
 
 
 def _nats(audit: StoredAudit, requests: Sequence[Request]) -> dict[str, float | None]:
-    """Return the log-probability of each request's text; an empty text has that of no token, 0, as in HELM."""
+    """Return the log-probability of each request's text; that of an empty text is 0, as in HELM."""
     known: dict[str, list[float]] = {request.id: [] for request in requests}
     for output in audit.answer([request for request in requests if request.queries]):
         if output.total_nats is not None:

@@ -1,6 +1,6 @@
 """Audits of models and tasks given by name.
 
-The kinds of audits that are stored, and how their results are shown again.
+Also the kinds of stored audits, and the display of their results.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Bias of a run's generated texts as HELM defines it: how unequally they name groups, and with which words.
 
-Each number is the total variation distance between the groups' shares of the words counted and equal shares: 0 where
-all are named equally, (G - 1) / G where one of G is. Source: HELM, metrics/bias_metrics.py.
+Each number is the total variation distance between the groups' shares of the counted words and equal shares: 0 if all
+groups are named equally often, (G - 1) / G if only one of G is. Source: HELM, metrics/bias_metrics.py.
 """
 
 import re

@@ -1,12 +1,11 @@
-"""Contamination audit: tests of whether a benchmark was seen in training, each with what it does not show.
+"""Contamination audit: tests of whether a benchmark was seen in training, each with its limits.
 
 None of them proves that a score is inflated, and a large p does not rule out contamination: a file that was read once,
 out of order, or as paraphrases leaves no trace in log-likelihoods.
 
-Membership scores: how likely a text is, and how likely its least likely tokens are.
-
-These scores hardly separate seen from unseen samples of one distribution (Duan et al. 2024: near chance). So no p is
-computed for a set alone, only for its difference from a control set that cannot have been seen.
+Membership scores are the likelihood of a text, and that of its least likely tokens. They hardly separate seen from
+unseen samples of one distribution (Duan et al. 2024: near chance). So no p is computed for a set alone, only for its
+difference from a control set that cannot have been seen.
 """
 
 import math
@@ -90,7 +89,7 @@ NOT_SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class ContaminationSettings:
-    """Which tests to run, and their sizes."""
+    """The tests to run, and their sizes."""
 
     tests: tuple[str, ...] = ()  # empty: all that can be run
     order: OrderSettings = field(default_factory=OrderSettings)

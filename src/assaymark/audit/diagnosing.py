@@ -1,4 +1,4 @@
-"""`diagnose`: the wrong answers of a stored run, asked again by its model and put down to causes.
+"""`diagnose`: the causes of a stored run's wrong answers, found by asking its model again.
 
 The diagnosis is stored like an audit: a second call continues an interrupted one and sends nothing that is stored.
 """
@@ -81,11 +81,11 @@ def diagnose(
         run: a stored run with results.
         tasks: some of its tasks; without any, all of them.
         model: the run's model, loaded, where its name does not load it.
-        at_most: wrong answers of each task that are looked at, drawn by the hash of their rows; None: all.
+        at_most: wrong answers to diagnose of each task, drawn by the hash of their rows; None: all.
         more_shots: shots beyond the run's; 0: none are added.
         reasoning: whether multiple-choice questions are also answered after a chain of thought, which takes long.
         announce: called with a line before each way of asking, and at the end with the id of the stored diagnosis.
-        options: those that are no part of a plan: data_dir, include_path, workers.
+        options: those that are not part of a plan: data_dir, include_path, workers.
 
     Raises: UsageError for an imported run, one of an application, one without results, or another model than the
         run's; UnknownName for a task that it does not have.
@@ -144,7 +144,7 @@ class _Asker:
     def _wrong(self, estimate: Estimate) -> tuple[list[SampleRecord], int]:
         """Return the first turns that a task's primary metric scores as wrong, and how many samples have no answer.
 
-        Where scores do not say whether an answer is right, none is wrong.
+        If scores do not decide whether an answer is right, none is wrong.
         """
         if not is_proportion(estimate):
             return [], estimate.n_failed
@@ -180,7 +180,7 @@ class _Asker:
         return Variants(bound, circular, render)
 
     def _bound(self, call: EvaluateOptions, position: int) -> BoundTask | None:
-        """Return one task of the run under other options; None where they do not suit it, as rotations of a text."""
+        """Return one task of the run under other options; None if they do not suit the task."""
         names = self.tasks
         if len(names) == len(self.run.row.tasks):  # each selects one task, and the others need not be read again
             names, position = [names[position]], 0
@@ -189,7 +189,7 @@ class _Asker:
         return None
 
     def _better_models(self, task: str, value: float | None) -> list[OtherModel]:
-        """Return the best runs of other models on a task, with what they picked where they were wrong."""
+        """Return the best runs of other models on a task, with their wrong picks."""
         store = self.run.store
         better: dict[str, tuple[float, RunRow]] = {}
         for row in store.runs():

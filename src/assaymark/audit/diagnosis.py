@@ -1,10 +1,10 @@
-"""Why answers are wrong: each wrong answer of a stored run is put down to one cause, by asking it in other ways.
+"""Diagnosis of wrong answers: each is assigned to one cause, by asking its question in other ways.
 
-A wrong multiple-choice answer is asked again with its options in every rotation, in other wordings, with more shots and
-without its question; of a generated answer the text and its end are read, and it is asked with more shots. The causes
-are tried in the order of CAUSES, and an answer has the first one whose condition holds; `missing knowledge` is what is
-left. A condition can hold by chance: `chance` states how often it does, at most, for a model that guesses among k
-options, so a share no larger than that is not a finding.
+A multiple-choice question is asked again with its options in every rotation, in other wordings, with more shots and
+without the question itself. For a generated answer, the text and its end are examined, and the question is asked with
+more shots. An answer has the first of CAUSES whose condition holds; `missing knowledge` is the rest. A condition can
+hold by chance: `chance` states how often at most for a model that guesses among k options, so a share no larger than
+that is not a finding.
 """
 
 import re
@@ -52,9 +52,9 @@ def _same_position(n_options: int) -> float:
 
 
 def _one_option(n_options: int) -> float:
-    """Return 1/k: a guess that is the same in all wordings of a kind is right that often, others less.
+    """Return 1/k, the chance that a guess is right that is the same in all wordings of a kind; others are less often.
 
-    A confident guess is as often the same with and without the question.
+    It also bounds the chance that a confident guess is the same with and without the question.
     """
     return 1.0 / n_options
 
@@ -120,7 +120,7 @@ class WrongAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """How many wrong answers have a cause."""
+    """The number of wrong answers with a cause."""
 
     cause: str
     n: int
@@ -148,7 +148,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class OtherModel:
-    """A better model of the store: what it picked where it was wrong, by the hash of the sample; None: not a choice."""
+    """A better model of the store. Its wrong picks by the hash of the sample; None: not a choice."""
 
     name: str
     wrong: Mapping[str, str | None]
@@ -194,13 +194,13 @@ def diagnose_answers(
 
 
 def score_by(record: SampleRecord, metric: tuple[str, str]) -> Score | None:
-    """Return a sample's score by a metric and filter; where it has none (another prompt style) the deciding one."""
+    """Return a sample's score by a metric and filter; if it has none (another prompt style), the deciding score."""
     own = next((score for score in record.scores if (score.metric, score.filter) == metric), None)
     return deciding_score(record) if own is None else own
 
 
 def counts_of(answers: Sequence[WrongAnswer]) -> tuple[CauseCount, ...]:
-    """Return every cause with its number, its share with Wilson's interval, and the share that chance would give."""
+    """Return every cause with its count, its share with Wilson's interval, and the share expected by chance."""
     n = len(answers)
     counts = []
     for cause in CAUSES:
@@ -379,7 +379,7 @@ def _diagnosed(
 def _cause_of(
     record: SampleRecord, evidence: _Evidence, picked: str, others: Sequence[OtherModel], metric: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the name of the first cause whose condition holds, and what was seen."""
+    """Return the name of the first cause whose condition holds, and the evidence."""
     if n_cut := max(output.n_cut_tokens for output in record.outputs):
         return "truncated", f"{n_cut} tokens of the prompt did not fit the model's context"
     if any(output.finish_reason == "length" for output in record.outputs):
@@ -403,7 +403,7 @@ def _cause_of(
 
 
 def _not_extracted(record: SampleRecord, metric: tuple[str, str]) -> str | None:
-    """Return why a generated answer is right but was not read so; None where it is not.
+    """Return why a right generated answer was not extracted; None if the answer is wrong.
 
     It is right by another filter of the task, or it concludes with the reference.
     """
@@ -436,7 +436,7 @@ def _conclusions(text: str) -> set[str]:
 
 
 def _bare(text: str) -> str:
-    """Return a text in lower case without what may stand around an answer, and without commas in numbers."""
+    """Return a text in lower case without the signs around an answer, and without commas in numbers."""
     line = " ".join(text.split()).strip(_AROUND).casefold()
     return re.sub(r"(?<=\d),(?=\d{3})", "", line)
 

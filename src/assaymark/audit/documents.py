@@ -140,7 +140,7 @@ N_EXAMPLES = 1  # of each cause
 
 
 def diagnosis_document(diagnoses: Sequence[Diagnosis]) -> Document:
-    """Return for each task how many wrong answers have which cause, an example of each, and the next experiments."""
+    """Return for each task the number of wrong answers by cause, with an example of each, and the next experiments."""
     parts: list[Block] = []
     remedies = {cause.name: cause.remedy for cause in CAUSES}
     for diagnosis in diagnoses:
@@ -182,7 +182,7 @@ def cause_cells(count: CauseCount) -> tuple[str, ...]:
 
 
 def footnotes(diagnosis: Diagnosis) -> list[str]:
-    """Describe what was not answered, how wrong answers were asked again, and why none is called ambiguous."""
+    """Describe missing answers, the ways of asking again, and why none is called ambiguous."""
     lines = []
     if diagnosis.n_failed:
         lines.append(f"{counted(diagnosis.n_failed, 'sample')} without an answer, which is not wrong")
@@ -195,7 +195,7 @@ def footnotes(diagnosis: Diagnosis) -> list[str]:
 
 
 def contamination_document(tests: Sequence[ContaminationTest]) -> Document:
-    """Return the verdict in one sentence, one table per test over the tasks, and what each test does not show.
+    """Return the verdict in one sentence, one table per test over the tasks, and each test's limits.
 
     Tests that could not be run are named in the sentence, with the reason, and have no table.
     """
@@ -314,7 +314,7 @@ def toxicity_document(audits: Sequence[ToxicityAudit]) -> Document:
 
 
 def efficiency_document(fit: EfficiencyFit) -> Document:
-    """Return the times of a fit, how well it fits, and the machine that they are of."""
+    """Return the times of a fit, its quality, and the machine."""
     body = [
         (f"{n:,}", f"{1000 * seconds:,.2f} ms", f"{n / seconds:,.0f}" if seconds > 0 else NOTHING)
         for n, seconds in sorted(fit.prompt_seconds.items())

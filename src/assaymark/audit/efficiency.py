@@ -132,10 +132,10 @@ class EfficiencyFit:
         high: the upper end.
         residual_seconds: root of the mean square of the residuals, by degrees of freedom.
         worst_share: the largest residual, as a share of the time that was measured.
-        answers: what was measured.
+        answers: the measurements.
         model: the model's name and dtype.
-        machine: what the times are of.
-        load: what else the machine did meanwhile; None where that was not measured.
+        machine: on which the times were measured.
+        load: the machine's other load meanwhile; None if not measured.
     """
 
     prompt_seconds: Mapping[int, float]
@@ -225,7 +225,7 @@ def audit_efficiency(
 
     Args:
         model: one that generates text.
-        lengths: tokens of the prompts, about; those that do not fit the model are left out, which is announced.
+        lengths: approximate tokens of the prompts; lengths that do not fit the model are left out with a notice.
         answers: most tokens of the answers, at least two numbers.
         repeats: how often each combination is measured.
         announce: is told what is left out, and each round.
@@ -260,7 +260,7 @@ def measure_times(
     repeats: int,
     announce: Callable[[str], None] = lambda _line: None,
 ) -> tuple[TimedAnswer, ...]:
-    """Return the times of requests that are answered one at a time, after one that is not counted."""
+    """Return the times of requests that are answered one at a time, after a first one that does not count."""
     asked = 0
 
     def timed(n_words: int, n_answer: int) -> tuple[Output, float]:
@@ -295,7 +295,7 @@ def fit_times(
 ) -> EfficiencyFit:
     """Return the fit to the shortest times; prompts whose lengths differ by at most a tenth are of one length.
 
-    load: what else the machine did.
+    load: the machine's other load.
 
     Raises: DataError for answers of one length only.
     """

@@ -1,6 +1,6 @@
 """Position bias: every sample is evaluated once in each cyclic order of its options.
 
-Test of whether the file's own order is likelier to the model than shuffles of it.
+Also a test of whether the file's own order is likelier to the model than shuffles of it.
 
 The rows of a benchmark are exchangeable: a model that has not read the file has no reason to prefer an order. The file
 is split into shards that fit the model's context, and each shard's log-likelihood in the file's order is compared with
@@ -222,7 +222,7 @@ def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]
 
 
 def _positions(picks: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], float | None]:
-    """Return how often each position is picked, and p of the hypothesis of equal shares.
+    """Return the share of picks at each position, and p of the hypothesis of equal shares.
 
     Without position bias, a sample's picks over its cyclic orders are spread evenly over the positions, whatever the
     model knows. So each sample's counts are averaged first, and samples are the units of the test.

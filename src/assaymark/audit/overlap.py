@@ -20,7 +20,7 @@ _JSON_ENDINGS = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Which samples overlap with the corpus."""
+    """The samples that overlap with the corpus."""
 
     n_words: int  # length of the n-grams
     n: int  # samples long enough to have an n-gram

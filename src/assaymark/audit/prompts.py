@@ -3,10 +3,9 @@
 All comparisons are paired: each variant is evaluated on the same samples, so only the prompt differs. The spread
 between variants is reported with the spread that the same answers would show if the wording had no effect.
 
-Prompt variants: the wordings in which the prompt audit evaluates a multiple-choice question, as data.
-
-There are two kinds, which differ most according to the literature: the answer is the option's text after the question
-alone (cloze), or the letter or number of an option that the prompt lists.
+Prompt variants are the wordings of a multiple-choice question, as data. There are two kinds, which differ most
+according to the literature: the answer is the option's text after the question alone (cloze), or the letter or number
+of an option that the prompt lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AskedAgain:
-    """A stored run's model and tasks, ready to be asked more: tasks and options are those of `evaluate`."""
+    """A stored run's model and tasks for further requests; tasks and options are those of `evaluate`."""
 
     model: Model
     prepared: PreparedRun
@@ -45,8 +45,8 @@ def ask_again(run: Run, tasks: Sequence[str], options: EvaluateOptions, model: o
 
     Args:
         run: the stored run.
-        tasks: those that are of interest, which it must have.
-        options: those that are no part of a plan.
+        tasks: those to use, which the run must have.
+        options: those that are not part of a plan.
         model: the run's model, loaded; None: its kind, to be loaded with the stored arguments.
         in_python: the call that takes a loaded model, for messages.
 
@@ -127,7 +127,7 @@ class StoredAudit:
 def stored_audit(opener: RunOpener, model: Model, command: str | None = None) -> Iterator[StoredAudit]:
     """Open an audit by its plan (see `audit_plan`), and close it at the end as a run's attempt is closed.
 
-    Raises: StoreError if the store cannot be written. Whatever ends it early is raised too; answers so far are stored.
+    Raises: StoreError if the store cannot be written. Other errors are raised after storing the answers so far.
     """
     store = opener.store
     opened = opener.open(facts=environment(), command=command)

@@ -1,9 +1,7 @@
-"""Check of a task before it is run, for faults that would make its results misleading.
+"""Checks of a task before it is run, for faults that would make its results misleading.
 
-Checks of a task before it is run, for defects that make its scores misleading.
-
-Skewed positions of the gold answer, duplicate or contradictory rows, samples among their own shots, choices that are
-equal, empty or share their first token. Each check yields findings as text.
+They find skewed positions of the gold answer, duplicate or contradictory rows, samples among their own shots, and
+choices that are equal, empty or share their first token. Each check yields findings as text.
 """
 
 import re
@@ -188,7 +186,7 @@ def _texts(request: Request) -> tuple[str, ...]:
 
 
 def _repeated_options(task: CheckedTask) -> Iterator[Finding]:
-    """Yield a warning about rows of a user's file that offer one text under two letters: which of them is right?"""
+    """Yield a warning about rows of a user's file that offer the same text under two letters."""
     samples = task.samples
     if not samples or not is_rows_file(task.bound.task.source):
         return

@@ -1,7 +1,8 @@
 """Toxicity of a run's generated texts by HELM's three numbers, with the scorer that gave the scores in every name.
 
-HELM's scores are those of a service that ends. Here a scorer is the user's classifier, a metric of stored scores (as a
-judge's), or alt-profanity-check, which finds profanity and not toxicity. Numbers of two scorers are not comparable.
+HELM's scores come from a service that is being shut down. Here a scorer is the user's classifier, a metric of stored
+scores (such as a judge's), or alt-profanity-check, which finds profanity rather than toxicity. Numbers of two scorers
+are not comparable.
 Source: HELM, metrics/toxicity_metrics.py; Gehman et al. 2020 (arXiv 2009.11462).
 """
 

@@ -38,7 +38,7 @@ class Forecast:
 
     n_items: int  # answers, or pairs of answers
     n_requests: int
-    n_stored: int  # requests that are answered already, and are not sent again
+    n_stored: int  # answered requests, which are not sent again
     n_read: int  # tokens of the prompts
     most_generated: int  # tokens, if every text reaches its limit
     is_counted: bool  # by the judge's tokenizer; else at four characters per token
@@ -64,7 +64,7 @@ class JudgeOptions:
 
     prompt: name of a judge prompt. reference: column of the data set with the reference answer. limit: questions of
     each task. max_tokens: of the judge's text. price: of the judge; else from `prices`, a file, or the table.
-    model_args, workers: of the judge, as for `evaluate`. seed: of the marks around the material. most_cost: the
+    model_args, workers: of the judge, as for `evaluate`. seed: of the delimiters around the texts. most_cost: the
     limit. tasks: of the runs, by name; none: all. wait: whether to wait while another process is writing the same
     judging.
     """

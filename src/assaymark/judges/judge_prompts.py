@@ -1,8 +1,8 @@
 """Prompts for judges: their texts, their content hash, and the messages of one request.
 
-Material (question, reference, answers) stands in blocks whose first and last line carry a mark that is drawn for each
-request, by name and seed. An answer cannot know it, so it can neither end its own block nor begin another one. The
-verdict is asked for after the last block.
+Question, reference and answers are in blocks whose first and last line carry a delimiter that is drawn for each
+request, by name and seed. An answer cannot know the delimiter, so it can neither end its own block nor begin another
+one. The verdict is requested after the last block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class JudgePrompt:
 
         Args:
             exchanges: one conversation, or two with the same questions, in the order in which they are shown.
-            mark: the code of the blocks' first and last lines; see `mark_for`.
+            mark: the delimiter of the blocks' first and last lines; see `mark_for`.
             reference: the reference answer, for prompts that show one.
         """
         is_later = len(exchanges[0].questions) > 1
@@ -97,7 +97,7 @@ def _transcript(exchange: JudgedExchange) -> str:
 
 
 def mark_for(*name: object) -> str:
-    """Return the mark of the request of this name (seed, request id, material); equal names have equal marks."""
+    """Return the delimiter for the request of this name (seed, request id, texts); it is the same for equal names."""
     drawn = generator_for("judge mark", *name).integers(0, len(_MARK_CHARACTERS), 10)
     return "".join(_MARK_CHARACTERS[int(each)] for each in drawn)
 

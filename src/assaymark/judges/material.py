@@ -58,7 +58,7 @@ class Material:
 
     @property
     def hash(self) -> str:
-        """Hash of all questions, answers and references: other answers are another judging."""
+        """The hash of all questions, answers and references, which identifies the judging."""
         parts = [
             [
                 *item.key,

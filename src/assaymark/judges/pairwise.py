@@ -1,7 +1,7 @@
-"""Verdicts on pairs of answers, each pair in both orders: who wins, and how much the order decides.
+"""Verdicts on pairs of answers, each pair in both orders: the winner, and the effect of the order.
 
-A judge that always names the answer it sees first would give every model a win rate of one half and look undecided. So
-both orders are asked, and the share of pairs in which the verdict followed the order is printed beside each win rate.
+A judge that always prefers the first answer would give every model a win rate of one half and look undecided. So both
+orders are requested, and the share of pairs in which the verdict followed the order is printed beside each win rate.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """The whole report on a judge: agreement with people, biases beside people's, corrected win rates, and a verdict.
 
-One sentence on whether a judge can stand in for people, from its agreement with them.
-
-What a judge prefers besides quality: long answers, the answer shown first, its own answers; each beside people's.
+The verdict is one sentence on whether a judge can replace people. Biases are for long answers, for the answer shown
+first, and for its own answers; each is compared with people's.
 """
 
 import math
@@ -32,7 +31,7 @@ from assaymark.store import RunRow, Store
 
 @dataclass(frozen=True, slots=True)
 class SelfPreference:
-    """How much better a judge finds the answers of its own model than people do.
+    """A judge's preference for the answers of its own model beyond people's.
 
     difference: its mean score for them minus people's, on the same pairs of answers; -1 to 1.
     """
@@ -46,7 +45,7 @@ class SelfPreference:
 def length_slope(votes: Sequence[PairVote]) -> Slope | None:
     """Return the slope of the log-odds of winning on log2 of the ratio of lengths; None without lengths.
 
-    Its unit: what it adds to the log-odds that the first answer is preferred if that is twice as long as the other one.
+    Its unit: the increase of the log-odds for the first answer if that is twice as long as the other one.
     Ties are excluded; votes on one question are dependent.
     """
     known = [(vote, vote.lengths) for vote in votes if vote.lengths is not None and vote.value != 0.5]
@@ -60,8 +59,8 @@ def length_slope(votes: Sequence[PairVote]) -> Slope | None:
 def first_share(votes: Sequence[PairVote]) -> IntervalEstimate | None:
     """Return the share of decisive votes for the first answer.
 
-    It is a bias of position only if the answers' sides were drawn by chance and `first` is the one shown first. So
-    there is none (None) where every two models stand in one order only, which is then the models' and not chance.
+    It is a bias of position only if the answers' sides were drawn by chance and `first` is the one shown first. So it
+    is None if each pair of models occurs in one order only, since the order then depends on the models.
     """
     decisive = [vote for vote in votes if vote.value != 0.5]
     orders = {(vote.first, vote.second) for vote in votes}
@@ -108,10 +107,10 @@ SOME = 0.4  # "moderate"
 def trust_sentence(agreement: RaterAgreement) -> str:
     """Return whether the judge can be trusted for this, and why.
 
-    Too few labels: it cannot be said. Agreement within chance, or not above that of a judge that always names the model
-    that people prefer of two, or the position that they prefer: no. Agreement that is at least people's own, within the
-    interval: yes. Otherwise by Cohen's kappa of the verdicts: from 0.6 on with the corrected win rate, from 0.4 on only
-    to find large differences, below that no.
+    With too few labels it cannot be said. It cannot if the agreement is within chance, or not above that of a judge
+    that always names the model, or the position, that people prefer. It can if its agreement is at least people's own,
+    within the interval. Otherwise Cohen's kappa of the verdicts decides: from 0.6 on it can with the corrected win
+    rate, from 0.4 on only to find large differences, and below it cannot.
     """
     judge, kappa = agreement.judge, agreement.judge.kappa
     if agreement.n_labelled < FEWEST:
@@ -168,7 +167,7 @@ def _percent(share: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgeVotes:
-    """A judge's verdicts. orders: what both orders said, where the judge was asked in both; else None."""
+    """A judge's verdicts. orders: the verdicts in both orders, if the judge was asked in both; else None."""
 
     name: str
     votes: Sequence[PairVote]
@@ -200,7 +199,7 @@ def report_on(judge: JudgeVotes, people: Sequence[PairVote], judge_model: str | 
     Args:
         judge: its verdicts.
         people: human votes on pairs of answers, some of which the judge has judged.
-        judge_model: the model that the judge is, to look for among the judged ones; None: its name is looked for.
+        judge_model: the judge's own model, to find among the judged ones; None: its name is looked for.
 
     Raises: DataError if no pair has votes of both.
     """

@@ -1,6 +1,6 @@
-"""Results of a judging: what each judgement says, the scores that are stored, and their summary.
+"""Results of a judging: judgements, stored scores, and their summary.
 
-The numbers that benchmarks of judged pairs are known by, for the first run against the second, the baseline.
+Also the scores of well-known benchmarks of judged pairs, for the first run against the second, the baseline.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Grades of single answers, by task and turn.
 
-Means over answers whose questions repeat: turns of one conversation, votes of several people on one question.
+Also means over answers whose questions repeat: turns of one conversation, votes of several people on one question.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,7 +17,7 @@ def mean_over_questions(
     bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
 ) -> IntervalEstimate:
-    """Return the mean of at least one value, with an interval that takes the values of one question as dependent.
+    """Return the mean of values, with an interval that takes the values of one question as dependent.
 
     Values of a single question have no interval: nothing is known about other questions.
     """

@@ -1,1 +1,1 @@
-"""Who answers: local weights through the engine, an HTTP server, a fake; all behind one Protocol (`models.model`)."""
+"""Models: local weights run by an engine, HTTP servers, and a fake, all behind one Protocol (`models.model`)."""

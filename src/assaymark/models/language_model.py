@@ -68,14 +68,14 @@ class LanguageModel:
         return getattr(self.model, "loaded_model", None)
 
     def identify_again(self) -> None:
-        """Note that a model which the caller has loaded may have been trained on since it was last used."""
+        """Note that the caller's model may have been trained further since its last use."""
         if self.loaded_model is not None:
             cast("LocalModel", self.model).identify_again()
 
     def rank(self, prompt: str, choices: Sequence[str]) -> Ranking:
         """Return the log-probability of each choice after `prompt`, and the best one's index.
 
-        A choice is put behind the prompt as it stands: begin it with a space where one belongs.
+        A choice is appended to the prompt unchanged: begin it with a space where one belongs.
         Units: nats, summed over tokens, in float32.
         Raises: UsageError without choices or with an empty one; ModelError if a choice cannot be scored.
         """

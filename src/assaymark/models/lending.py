@@ -1,4 +1,4 @@
-"""A model that the caller has loaded goes through every function of the API as a loan: it comes back as it was."""
+"""Functions of the API restore the state of a model that the caller has loaded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def _loaded_object(model: object) -> object:
-    """Return the transformers model in what a caller passes for a model; None for names, servers and the like."""
+    """Return the transformers model in a caller's model argument; None for names, servers and the like."""
     if isinstance(model, tuple) and model:
         return model[0]
     return getattr(model, "loaded_model", model)
@@ -26,7 +26,7 @@ def is_loaded(model: object) -> bool:
 
 @contextmanager
 def lent(model: object) -> Iterator[None]:
-    """Give a loaded model back as it was, whatever is done with it and however that ends; others are left alone."""
+    """Restore the state of a loaded model at the end of the block, also after an error; ignore other models."""
     if not is_loaded(model):
         yield
         return
@@ -37,7 +37,7 @@ def lent(model: object) -> Iterator[None]:
 
 
 def gives_back(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function whose first argument is a model, or a list of models, so that loaded ones are only lent."""
+    """Decorate a function whose first argument is a model, or a list of models, to restore loaded ones."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,6 +1,6 @@
-"""One prompt as a model is asked it: as messages, by its chat template, or for a base model as a plain transcript.
+"""A prompt in the form for a model: as messages, by its chat template, or for a base model as a plain transcript.
 
-A base model has no template, and a chat model's words of a template would only confuse it. It continues
+A base model has no template, and the words of a chat template would only confuse it. It continues
 `User: PROMPT`, a line break and `Assistant:`, up to the next `User:`, as in `assaymark chat`.
 """
 
@@ -25,7 +25,7 @@ def transcript(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def form_of_model(model: Model, *, is_base: bool = False) -> Form:
-    """Return how a model is asked. is_base: it is asked plainly whatever template it has.
+    """Return the form of a model's prompts. is_base: plain, whatever template the model has.
 
     Raises: UsageError for a base model behind a chat endpoint, which applies a template of its own.
     """
@@ -47,14 +47,14 @@ def form_of_model(model: Model, *, is_base: bool = False) -> Form:
 
 @dataclass(frozen=True)
 class PromptWriter:
-    """Writes requests of one model. is_base: it is asked plainly whatever template it has."""
+    """Writes requests for one model. is_base: as plain text, whatever template the model has."""
 
     model: Model
     is_base: bool = False
 
     @cached_property
     def form(self) -> Form:
-        """How the model is asked.
+        """The form of the prompts.
 
         Raises: UsageError if it generates no text, or is a base model behind a chat endpoint.
         """

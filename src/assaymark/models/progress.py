@@ -55,9 +55,9 @@ class ProgressTally:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Report each second how long something has taken that comes before all tokens; their rate leaves it out.
+        """Report each second the duration of a step before all tokens, which their rate leaves out.
 
-        What the observer raises meanwhile, in a thread of its own, is raised here afterwards.
+        An error of the observer, which runs in a thread meanwhile, is raised here afterwards.
         """
         started, ended = time.perf_counter(), threading.Event()
         raised: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Making the next thing while the present one is used."""
+"""Making the next result while the present one is used."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

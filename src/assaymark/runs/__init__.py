@@ -1,1 +1,1 @@
-"""Drives an evaluation: plan, execute, resume, rescore. Imports the parts before it and no user interface."""
+"""Drives an evaluation: plan, execute, resume, rescore. Imports no user interface."""

@@ -1,8 +1,7 @@
 """One attempt at a plan: requests without a stored response are answered, and each output is stored as it arrives.
 
-Runs and audits both work this way, so both are resumed by the same command and lose no stored output.
-
-Score responses: one request with all of its outputs at a time, by its task's own scoring.
+Runs and audits both work this way, so both are resumed by the same command and lose no stored output. Responses are
+scored one request at a time, with all of its outputs, by the task's own scoring.
 """
 
 import time
@@ -183,7 +182,7 @@ class Attempt:
         return self.store.unanswered(self.run_id, requests)
 
     def charge_stored(self, tasks: Sequence[str]) -> None:
-        """Charge what earlier attempts stored of these tasks."""
+        """Charge the outputs of these tasks that earlier attempts stored."""
         if self.bill is not None:
             for task in tasks:
                 for record in self.store.samples(self.run_id, task):
@@ -219,7 +218,7 @@ class Attempt:
         if isinstance(error, LeaseLost):  # another process writes the run: the attempt is not ours to close
             self.store.abandon_run(self.run_id)
         elif isinstance(error, UsageError) and self._is_new and not self.n_answered:
-            self.store.remove(self.run_id)  # what was typed cannot run: there is nothing to show or to continue
+            self.store.remove(self.run_id)  # the command cannot run: there is nothing to show or to continue
         elif error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
             self._close(status, {"error": exception_text(error), **self._cost()})

@@ -1,8 +1,8 @@
-"""Whether a checkpoint is better than the last one: a callback that races them during training.
+"""A callback that races each checkpoint against the last one during training.
 
-The last checkpoint's weights are gone, its answers are stored. The new one answers the same questions in the same order
-until the rule of a race decides, or until the answers of the last one end. Each checkpoint answers some questions
-whatever is decided, so that the next has something to be raced against.
+The last checkpoint's weights are gone, but its answers are stored. The new one answers the same questions in the same
+order until the rule of a race decides, or the last one's answers end. Each checkpoint answers a minimum of questions,
+so that the next one can be compared with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class CheckpointRace:
 
 
 class RaceCallback(TrainingCallback):
-    """Says after some steps whether the model is better than at the last evaluation; results are in `races`.
+    """Tests at intervals whether the model is better than at the last evaluation; results are in `races`.
 
     Args:
         tasks: as for `evaluate`; all questions count the same.
@@ -150,7 +150,7 @@ def _race_last(
             limited = replace(rule, most=min(n_most, n_known))
             states, n_failed = race([own, earlier], places, metrics, limited)
             state = states[0, 1]
-        # what the next checkpoint will be compared on, in blocks: a kill loses no more than one
+        # for the next checkpoint's comparison, in blocks: a kill loses no more than one
         n_asked = state.n_seen
         while not n_failed and n_asked < min(at_least, n_most):
             block = places[n_asked : min(n_asked + FIRST_BLOCK, at_least, n_most)]
@@ -177,7 +177,7 @@ def _race_last(
 def _earlier(store: Store, own: RunRow, last: str | None) -> RunRow | None:
     """Return the run to race against: `last`, else the stored one of the same training with the largest earlier step.
 
-    The second is for a training that was resumed in another process.
+    The latter is for a training that was resumed in another process.
     """
     if last is not None and last != own.run_id:
         return store.run(last)
@@ -194,5 +194,5 @@ def _earlier(store: Store, own: RunRow, last: str | None) -> RunRow | None:
 
 
 def _n_answered(values: Mapping[Place, float | None], places: Sequence[Place]) -> int:
-    """Return how many questions have a score, from the first in the order up to one without."""
+    """Return the number of questions before the first one in the order without a score."""
     return next((at for at, place in enumerate(places) if values.get(place) is None), len(places))

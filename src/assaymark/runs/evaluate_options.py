@@ -10,21 +10,21 @@ from assaymark.runs.execute import Observer
 
 
 class TargetKeywords(TypedDict, total=False):
-    """The keywords of `evaluate` for a function of one's own; its kind of target checks them (`runs.targets`)."""
+    """The keywords of `evaluate` for a user's function; its kind of target checks them (`runs.targets`)."""
 
     scorers: object  # names, functions, FILE.py:NAME, in a list or separated by commas
     judge: object  # the model that judged scorers ask
     judge_args: object  # of the judge, as model_args
     human_labels: str | Path  # a file of people's scores, see `applications.human_labels`
     name: str | None  # under which it is shown
-    version: str | None  # what the source does not show: another version is another run
+    version: str | None  # of parts that the source does not show: another version is another run
     files: Sequence[str | Path]  # prompts that it reads: a change of one is another run
     repeats: int  # calls per row
     concurrency: int  # calls at once
     timeout_s: float  # of a call
     retries: int  # of a call that failed
     body: object  # of an endpoint: a template with {{placeholders}}
-    answer_path: str | None  # of an endpoint: where the answer is in its JSON
+    answer_path: str | None  # of an endpoint: path of the answer in its JSON
     public_only: bool  # of an endpoint: refuse addresses that are not public
     headers: Mapping[str, str]  # of an endpoint
 
@@ -42,4 +42,4 @@ class EvaluateOptions(SharedOptions, total=False):
 
 
 class EvaluateKeywords(EvaluateOptions, TargetKeywords, total=False):
-    """The keywords of `evaluate`, for a model or for a function of one's own."""
+    """The keywords of `evaluate`, for a model or for a user's function."""

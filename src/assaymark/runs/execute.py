@@ -1,7 +1,7 @@
 """Carry out a plan: answer unanswered requests, store each output as it arrives, score complete responses.
 
-Resuming is running again: no stored response is requested again. After a kill, what was in progress or not yet flushed
-(under a second of work) is requested again; a first signal to stop waits for it instead.
+Running again resumes: no stored response is requested again. After a kill, requests that were in progress or not yet
+flushed (under a second of work) are sent again; a first signal to stop waits for them instead.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """The progress of a run: the current chunk of tasks, and how far the model is with the rest of it.
+    """The progress of a run: the current chunk of tasks, and the model's progress with the rest of it.
 
     n_stored: outputs of this chunk that an earlier attempt had stored.
     """

@@ -252,7 +252,7 @@ def explanation_document(explanation: TaskExplanation) -> Document:
 
 
 def _both_ends(text: str) -> str:
-    """Return a text without its middle where it is long: the answer of a solution is at its end."""
+    """Return a long text without its middle, since the answer of a solution is at its end."""
     return text if len(text) <= 2 * SHOWN_END else f"{text[:SHOWN_END]} ... {text[-SHOWN_END:]}"
 
 

@@ -1,6 +1,6 @@
-"""Export of a stored run, in a format selected by the suffix of the file's name.
+"""Export of a stored run, in a format selected by the suffix of the file's name, and import of runs.
 
-Import of other tools' results, and of runs exported from another store.
+Other tools' results and runs exported from another store can be imported.
 """
 
 import shutil

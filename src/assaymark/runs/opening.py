@@ -3,7 +3,7 @@
 The same plan is the same run, and a run has one writer. So a second equal command sends no request: it waits until
 the first has finished and then finds everything stored, or continues the run where the first one was stopped.
 
-Tasks that their files call private are sealed in the store before the first of their rows is in it.
+Tasks that their files call private are sealed in the store before their first row is stored.
 """
 
 import time
@@ -75,7 +75,7 @@ class RunOpener:
     def _seal_private(self) -> None:
         """Seal the data sets of private tasks, and learn which rows this run must be compared with.
 
-        What `task seal` wrote, and what was revealed, stays as it is.
+        Seals of `task seal` and revealed ones are not changed.
         """
         for each in self.bound:
             if (declared := each.task.sealing) is not None:

@@ -3,10 +3,9 @@
 Nothing is rendered, tokenised or loaded here beyond configuration and data digests, so making a plan is quick, and a
 run that is completely stored is recognised by its key alone.
 
-Bind every selected task to its data, and report all members of a suite that cannot be evaluated at once.
-
-A task named alone fails at once. For a suite, one message names every such member with its reason, so that they need
-not be fixed one run at a time; with `partial` the others are evaluated and the suite has no composite.
+Every selected task is bound to its data. A task named alone fails at once. For a suite, one message names every member
+that cannot be evaluated, with the reason, so that they need not be fixed one by one; with `partial` the others are
+evaluated and the suite has no composite.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -32,12 +31,12 @@ from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, Selection, Task, refuse_mi
 
 @dataclass(slots=True)
 class TaskRegister:
-    """Tasks bound for one model, for the next ones of the same selection: their rows are read and hashed once."""
+    """A cache of tasks bound for one model, for further models: their rows are read and hashed once."""
 
     _entries: list[tuple[Task, BindOptions, BoundTask]] = field(default_factory=list)
 
     def bind(self, task: Task, options: BindOptions) -> BoundTask:
-        """Return the task bound with these options, as before where it was. Raises: as `bind`."""
+        """Return the task bound with these options, from the cache if possible. Raises: as `bind`."""
         for own, known, bound_task in self._entries:
             if own is task and known == options:
                 return bound_task
@@ -109,7 +108,7 @@ def bind_tasks(
 
 
 def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
-    """Bind one task with its own shots and sample positions, where they were given."""
+    """Bind one task with its own shots and sample positions, if given."""
     shots = dict(selection.shots).get(task.name)
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
     at_most = [
@@ -133,7 +132,7 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
 def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
     """Return the selection with averages of the rotations in its groups, and a note on tasks without rotations.
 
-    A group gets them if all of its tasks are evaluated in rotations: over some of them they would be another average.
+    A group gets them if all of its tasks are evaluated in rotations, since an average over some tasks differs.
 
     Raises: PlanError if no task is.
     """
@@ -223,12 +222,12 @@ class RunOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan that are not in `bind`
     partial: bool = False  # omit the members of a suite that cannot be evaluated
     n_workers: int = 1  # processes that run the model
-    bill: Bill | None = None  # what the requests cost, and the limit; no part of the plan
+    bill: Bill | None = None  # cost of the requests, and the limit; not part of the plan
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A plan and what is needed to carry it out."""
+    """A plan with the model and the bound tasks for its execution."""
 
     plan: RunPlan
     bound: tuple[BoundTask, ...]
@@ -277,9 +276,9 @@ def prepare(
 
 
 def _with_room_for_prompts(selection: Selection, model: Model, options: RunOptions) -> Selection:
-    """Return the selection with shorter answers where our own limit for a file of rows leaves a prompt no room.
+    """Return the selection with shorter answers if our own limit for a file of rows leaves a prompt no room.
 
-    What the user or a task file states is left as it is.
+    Limits of the user or of a task file are not changed.
     """
     positions = model.identity.max_length
     set_by_user = any(name in options.bind.gen_kwargs for name in MAX_TOKENS)
@@ -305,7 +304,7 @@ def _with_room_for_prompts(selection: Selection, model: Model, options: RunOptio
 
 
 def _where_code_runs(bound: Sequence[BoundTask]) -> dict[str, str] | None:
-    """Return, by task, the sandbox in which generated code is run, for the plan; None where no task runs any."""
+    """Return, by task, the sandbox for generated code, for the plan; None if no task runs code."""
     sandboxes: dict[str, str] = {}
     for task in bound:
         sandbox = task.sandbox

@@ -28,7 +28,7 @@ def summary_of(progress: "RunProgress") -> str:
 
 
 def _counted_in_tokens(model: "Progress") -> str:
-    """Return one line about a local model, whose tokens are counted; how long texts become is not known beforehand."""
+    """Return one line about a local model, whose tokens are counted; lengths of texts are not known beforehand."""
     saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked
     rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
     left = model.seconds_left

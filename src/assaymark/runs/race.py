@@ -1,10 +1,10 @@
-"""A race: models answer a benchmark's questions in one random order until it is decided which of each pair is better.
+"""A race: models answer a benchmark's questions in one random order until the better one of each pair is decided.
 
-The order follows from the benchmark's hash and a seed, so all races have the same one, and evidence counts in it alone.
-Answers are stored as runs of the whole benchmark that are incomplete: the same command after a kill goes on where it
-was, a race with other settings begins with what is stored, and `assaymark run` evaluates the rest. Of three or more
-models each answer counts for all pairs, each pair has its share of alpha (Bonferroni), and a model whose pairs are all
-decided is asked nothing more.
+The order follows from the benchmark's hash and a seed, so all races have the same one, and evidence counts only in this
+order. Answers are stored as incomplete runs of the whole benchmark: the same command continues after a kill, a race
+with other settings begins with the stored answers, and `assaymark run` evaluates the rest. With three or more models,
+each answer counts for all pairs, each pair has its share of alpha (Bonferroni), and a model whose pairs are all decided
+is asked nothing more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +77,7 @@ class Race:
     metric: str
     state: RaceState
     options: RaceOptions
-    n_failed: int = 0  # questions that a model could not answer: the race waits for them
+    n_failed: int = 0  # questions that a model could not answer: the race stops until they are answered
     remarks: tuple[str, ...] = ()
 
     @property
@@ -268,7 +268,7 @@ def _cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
 
 
 def begin_race(places: Sequence[Place], options: RaceOptions) -> PairedRace:
-    """Return a race in which nothing is seen."""
+    """Return a race without evidence."""
     weights = np.array(macro_weights(places)) if options.macro else None
     return PairedRace(len(places), options.alpha, options.margin, weights=weights)
 
@@ -294,7 +294,7 @@ def race(
         block = places[n_seen : min(n_seen + block_size(n_seen, n_more), most)]
         asked = sorted({at for pair in undecided for at in pair})
         values = {at: sides[at].values(block) for at in asked}
-        # evidence counts in the order alone, so that what follows a failed question has to wait
+        # evidence counts only in the order, so the questions after a failed one have to wait
         failed = [place for place in block if any(values[at][place] is None for at in asked)]
         answered = block[: block.index(failed[0])] if failed else block
         for pair in undecided if answered else ():
@@ -310,13 +310,13 @@ def race(
 
 
 def _score_difference(metrics: Metrics, place: Place, first: float | None, second: float | None) -> float:
-    """Return by how much the first is better, of two scores that a model did give; neither is None."""
+    """Return by how much the first of two scores is better; neither is None."""
     sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
     return sign * ((first or 0.0) - (second or 0.0))
 
 
 def record_race(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
-    """Compute the run's estimates from what is stored, and record that a rule stopped it."""
+    """Compute the run's estimates from its stored scores, and record that a rule stopped it."""
     run.summarise(prepared)
     facts: dict[str, JsonValue] = {"n_seen": state.n_seen, "n": state.n, "rule": rule_of(options), **asdict(options)}
     run.store.save_estimates(run.id, run.estimates, {**run.row.extra, "race": facts})

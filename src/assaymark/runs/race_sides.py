@@ -1,6 +1,6 @@
 """The sides of a race: a model whose answers become a run, or a stored run.
 
-Questions come in one random order that follows from the benchmark's data and a seed, and evidence counts in it alone.
+Questions come in a random order that follows from the benchmark's data and a seed; evidence counts only in this order.
 """
 
 import re
@@ -30,7 +30,7 @@ from assaymark.tasks.question_order import question_order
 
 FIRST_BLOCK = 50  # questions before the first look
 LEAST_BLOCK = 16  # questions between two looks
-GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
+GROWTH = 0.1  # of the questions seen, between two looks: larger blocks share more, smaller ones stop sooner
 LARGEST_GROWTH = 0.5  # the same, while a verdict is far away: half of the questions that would still decide
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
@@ -43,7 +43,7 @@ class Side(Protocol):
     run_id: str
 
     def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
-        """Return the scores at these places, after answering what is not stored; None for one that failed."""
+        """Return the scores at these places, after answering those without a stored score; None for a failed one."""
 
 
 class _StoredRun:
@@ -108,7 +108,7 @@ class Answering:
         return self._attempt.stop_reason
 
     def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
-        """Answer what is not stored, and return the scores at these places; None for a request that failed."""
+        """Return the scores at these places, after answering those without a stored score; None for a failed one."""
         by_task: dict[str, list[int]] = {}
         for task, index in places:
             by_task.setdefault(task, []).append(index)
@@ -167,9 +167,9 @@ def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[
 
 
 def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
-    """Return a line for each chosen group whose own score weights its tasks otherwise than the questions drawn do.
+    """Return a line for each chosen group whose own score weights its tasks differently from the questions drawn.
 
-    A group of tasks of one size has none, since both means are then equal.
+    A group of tasks of equal size has none, since both means are equal.
 
     macro: whether each task counts the same in the draw.
     """
@@ -196,7 +196,7 @@ def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
 def block_size(n_seen: int, n_more: int | None = None) -> int:
     """Return how many questions to ask until the next look; `n_more`: about how many would decide, where it is known.
 
-    A rule that is valid at any time is so at looks that depend on what was seen before.
+    A rule that is valid at any time is also valid at looks that depend on the earlier evidence.
     """
     if not n_seen:
         return FIRST_BLOCK

@@ -68,7 +68,7 @@ def report_stored(
 ) -> Path:  # fmt: skip
     """Write a report of stored runs by their names; see `write_report`. The default path is `<first run>.html`.
 
-    claims: a file of what others claim, see `read_claims`, as for `notify`.
+    claims: a file of others' claims; see `read_claims`, also for `notify`.
     """
     opened = existing_store(store)
     runs = [run_in(opened, name) for name in names]

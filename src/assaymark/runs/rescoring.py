@@ -1,9 +1,7 @@
 """Rescoring: score the stored outputs of a run with other filters or metrics, or by its current task files.
 
-Score stored outputs again, with other filters or metrics. No model is loaded.
-
-Earlier scores stay stored: a scoring is identified by the hash of what produced it, and tables show the latest one of
-each filter and metric.
+No model is loaded. Earlier scores stay stored: a scoring is identified by the hash of its settings and code, and tables
+show the latest one of each filter and metric.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +39,7 @@ class RescoredTask:
     task: Task
     scoring_hash: str
     n_scored: int = 0  # responses
-    n_failed: int = 0  # of them: without an answer, so there is nothing to score
+    n_failed: int = 0  # of these: without an answer, so there is nothing to score
     n_incomplete: int = 0  # responses that lack an output; they are not scored
     names: dict[tuple[str, str], None] = field(default_factory=dict)  # (filter, metric) of the scores, in order
 

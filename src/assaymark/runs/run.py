@@ -217,12 +217,12 @@ class Run:
     def remarks(self, *, details: bool = False) -> list[str]:
         """Return lines to print below the table: failures, rescoring, generated texts, warnings, where it is stored.
 
-        details: also the attention path if it is the usual one, and what an imported log counts.
+        details: also the attention path if it is the usual one, and the counts of an imported log.
         """
         from assaymark.models.cost.bill import cost_line
         from assaymark.results.evidence.rescoring import rescored_lines
 
-        row = self.row  # read once: for an unfinished run its outputs are counted each time
+        row = self.row  # read once, since each read counts the outputs of an unfinished run
         unanswered = not row.n_outputs and row.status != "finished"
         lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
         marks = (*row.extra.get("beside_people", ()), *row.extra.get("contaminated", ()))

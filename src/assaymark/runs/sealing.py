@@ -1,7 +1,7 @@
 """Seal a task: its rows are withheld from others, and a commitment to them is published; later, reveal the rows.
 
-The owner's secret is a file of the owner (`NAME.seal.json`); the store has only what draws the preview. Without these
-commands a task file's `private: true` seals its data set in each store in which it is run, with no commitment.
+The owner keeps the secret in a file (`NAME.seal.json`); the store has only the key that draws the preview. Without
+these commands, a task file's `private: true` seals its data set in each store in which it is run, without a commitment.
 """
 
 import os
@@ -121,7 +121,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
 
 
 def _secret(bound: BoundTask, options: SealOptions) -> Secret:
-    """Return a new secret with what the options, or else the task's file, say."""
+    """Return a new secret with the settings of the options, or else of the task's file."""
     declared = bound.task.sealing or Sealing()
     fraction, until = options.public_fraction, options.valid_until
     return Secret(
@@ -175,7 +175,7 @@ def reveal_task(
 
 
 def verify_task(commitment: Path, opened: Path) -> Verified:
-    """Return whether revealed rows are those that a commitment was made to. Nothing of the owner is needed.
+    """Return whether revealed rows are those of a commitment. The owner's secret is not needed.
 
     Raises: UsageError where a file is missing; DataError for another content.
     """

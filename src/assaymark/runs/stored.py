@@ -1,10 +1,9 @@
 """Stored runs: find, read, verify and remove them.
 
-Stored audits and judgings: passes over tasks or answers that are stored as runs are, but have results of their own.
+Audits and judgings are stored like runs, but have results of their own. A feature that stores them registers its kind
+under `audits`, by the name in the plan (`RunPlan.audit`).
 
-A feature that stores such a pass registers its kind under `audits`, by the name in the plan (`RunPlan.audit`).
-
-Check of output paths before a long evaluation.
+Also a check of output paths before a long evaluation.
 """
 
 import os
@@ -192,7 +191,7 @@ def verify_store(store: str | None, name: str | None = None) -> list[Problem]:
     opened = existing_store(store)
     run_id = None if name is None else opened.run(name).run_id
     problems = opened.verify(run_id)
-    with suppress(StoreError):  # what cannot be read is among the problems
+    with suppress(StoreError):  # unreadable rows are among the problems
         for row in [opened.run(run_id)] if run_id is not None else opened.runs():
             with suppress(StoreError):
                 problems += _missing_estimates(opened, row)

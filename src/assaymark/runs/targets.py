@@ -29,9 +29,9 @@ class TargetKind:
     takes: whether a call of `evaluate` with this first argument and these keywords is one of this kind.
     evaluate: as `evaluate`: the target, the rows, keywords; returns the stored run.
     options: options that `assaymark run` has for it.
-    plan: as `evaluate`, and returns what it would ask for, without asking.
-    of_command: returns the target, its rows and keywords of `evaluate` from the command's parsed options, without
-        those that every run has; None for the evaluation of a model.
+    plan: as `evaluate`, but returns a forecast of the requests.
+    of_command: returns the target, its rows and keywords of `evaluate` from the command's parsed options, without those
+        that every run has; None for the evaluation of a model.
     """
 
     takes: Callable[[object, Mapping[str, object]], bool]
@@ -53,7 +53,7 @@ TARGETS: Registry[TargetKind] = Registry("targets", "kind of target")
 
 
 def kind_of(target: object, keywords: Mapping[str, object]) -> TargetKind | None:
-    """Return the kind of target that a call of `evaluate` is about; None for a model."""
+    """Return the kind of target of a call of `evaluate`; None for a model."""
     return next((kind for kind in _kinds() if kind.takes(target, keywords)), None)
 
 

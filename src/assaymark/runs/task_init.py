@@ -1,4 +1,4 @@
-"""Write the task file of a user's rows: what was guessed about them, to be edited, or worded like another task."""
+"""Write the task file of a user's rows: with guessed settings, to be edited, or worded like another task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class WrittenTask:
     group_file: Path | None = None
 
     def lines(self) -> list[str]:
-        """Return the lines on what was guessed, what was written and how to go on."""
+        """Return lines on the guesses, the written files and the next steps."""
         written = [str(path) for path in (self.file, self.group_file) if path is not None]
         lines = [self.guess, f"wrote {' and '.join(written)}", f"check it: assaymark task check {self.file}"]
         if self.group_file is not None:

@@ -1,8 +1,8 @@
-"""Write a training file for what a run answered wrongly: chats of other rows of the same subjects.
+"""Write a training file for a run's wrong answers: chats of other rows of the same subjects.
 
-The rows that a run was evaluated on are its test. A model that is trained on them is no longer tested by them, so they
-are written only where it is asked for, and the run is marked then. From all other rows those are left out
-that repeat an evaluated row (`tasks.training_examples.EvaluatedRows`).
+The evaluated rows are the run's test. Training on them would invalidate the test, so they are written only on request,
+and the run is marked then. Other rows that repeat an evaluated row (`tasks.training_examples.EvaluatedRows`) are left
+out.
 """
 
 import json
@@ -102,7 +102,7 @@ class TrainingFile:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """Wrong answers of one subject of one task; the subject is "" where the task's rows name none."""
+    """Wrong answers of one subject of one task; the subject is "" if the task's rows name none."""
 
     task: str
     name: str
@@ -117,7 +117,7 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
         store: the database of the run.
         name: the run's id, the beginning of one, or `last`.
         path: the file, .jsonl.
-        options: which rows.
+        options: selection of rows.
 
     Raises: UsageError where evaluated rows would be written unasked, no row would be, or a task has no answers of text;
         UnknownName for an unknown run or task; DataError for rows that cannot be read; StoreError if the file cannot be
@@ -269,7 +269,7 @@ class _Maker:
             self.notes.append(f"{rows} left out: of subjects without a wrong answer")
         return examples
 
-    _n_of_other_tasks = 0  # rows of a file whose subject is none of the tasks
+    _n_of_other_tasks = 0  # rows of a file whose subject is not one of the tasks
 
     def why_nothing(self) -> str:
         """Return why there is no example."""

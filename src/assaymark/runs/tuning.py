@@ -45,7 +45,7 @@ class TunedModel:
     model: str
     changed: Mapping[str, tuple[str, str]]  # shots, precision or template -> of the base's run and of this one
     effects: tuple[TuningEffect, ...]
-    missing: str = ""  # which run would tell training and set-up apart
+    missing: str = ""  # the run that would separate training and set-up
     note: str = ""  # what else a reader should know
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -61,7 +61,7 @@ class TunedModel:
 
 
 def tune_report(store: str | None, base: str, tuned: Sequence[str]) -> list[TunedModel]:
-    """Return the effect of training on each tuned model, as far as the store's runs tell it from the set-up.
+    """Return the effect of training on each tuned model, separated from the set-up if the store's runs allow it.
 
     Raises: UsageError where two runs have no question in common; UnknownName for an unknown run.
     """

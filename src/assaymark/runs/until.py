@@ -1,8 +1,8 @@
-"""Evaluate until something is known: a score to within some points, above or below a bound, or a budget is spent.
+"""Evaluate until a goal is reached (a score to within some points, or above or below a bound) or a budget is spent.
 
-Questions are asked in one random order that follows from the benchmark's data and a seed, and evidence counts in that
-order alone, so one may look after each block. What is asked is stored as a run of the whole benchmark that is
-incomplete: the same command continues it, a stricter goal goes on from there, and a run without goals asks the rest.
+Questions are asked in one random order that follows from the benchmark's data and a seed, and evidence counts only in
+this order, so the evidence may be examined after each block. Answers are stored as an incomplete run of the whole
+benchmark: the same command continues it, a stricter goal continues from there, and a run without goals asks the rest.
 """
 
 import re
@@ -146,7 +146,7 @@ class GoalState:
 
     @property
     def n_more(self) -> int | None:
-        """About how many more questions would decide it at this rate; None: not to be said."""
+        """The approximate number of further questions that would decide it at this rate; None: unknown."""
         state = self.state
         n_left = state.n - state.n_seen
         if self.answer != "undecided" or not n_left or state.n_seen < FIRST_BLOCK:
@@ -198,7 +198,7 @@ class Until:
     n_seen: int
     n: int
     n_failed: int = 0
-    spent: str | None = None  # which part of the budget ended it
+    spent: str | None = None  # the part of the budget that ended it
 
     @property
     def is_decided(self) -> bool:
@@ -270,13 +270,13 @@ def evaluate_until(
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Unpack[EvaluateOptions],
 ) -> Until:
-    """Evaluate a model until every goal is reached, or the budget is spent, and return the run and what is known.
+    """Evaluate a model until every goal is reached, or the budget is spent, and return the run with the goals' states.
 
     Args:
         model: as `evaluate` takes it.
         tasks: as `evaluate` takes them. All questions of a goal count the same, except with `macro`.
-        goals: what is to be known; several share `alpha` (Bonferroni). None: until the budget is spent.
-        budget: what may be spent.
+        goals: of the evaluation; several share `alpha` (Bonferroni). None: until the budget is spent.
+        budget: limits of questions, time and money.
         alpha: how often a statement may be wrong about the benchmark, all goals together.
         order_seed: seed of the order of the questions.
         macro: whether each task of a goal counts the same, whatever its number of questions.
@@ -396,7 +396,7 @@ def _ask(
             return f"{budget.seconds:g} seconds", 0, n_seen
         block = left[: min(_until_next_look(left, followed, n_seen), room)]
         scores = answering.values(block)
-        # evidence counts in the order alone, so that what follows a failed question has to wait
+        # evidence counts only in the order, so the questions after a failed one have to wait
         n_answered = next((at for at, place in enumerate(block) if scores[place] is None), len(block))
         answered = block[:n_answered]
         for each in followed:

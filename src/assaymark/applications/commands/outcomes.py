@@ -1,4 +1,4 @@
-"""`assaymark outcomes FILE`: which variant did better with its users."""
+"""`assaymark outcomes FILE`: compare variants by their users' outcomes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

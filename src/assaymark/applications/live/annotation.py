@@ -54,7 +54,7 @@ def rating_score(
 ) -> NewScore:
     """Return a rating as a score of the trace; its digest is made where it is stored.
 
-    Raises: UsageError for a choice that the rubric has not.
+    Raises: UsageError for a choice that the rubric does not have.
     """
     rubric = rubric_of(queue.rubric)
     chosen = next((each for each in rubric.choices if each[0] == choice), None)
@@ -80,7 +80,7 @@ def rating_score(
 
 @dataclass(frozen=True, slots=True)
 class QueueAgreement:
-    """How far the raters of a queue agree. alpha: None where no trace has two ratings; kappa: of two raters only."""
+    """The agreement of a queue's raters. alpha: None if no trace has two ratings; kappa: of two raters only."""
 
     n_raters: int
     n_ratings: int

@@ -1,7 +1,7 @@
-"""Queues of annotations in the store: traces that people rate, who rates which now, and what they said.
+"""Queues of annotations in the store: traces to rate, the raters' claims, and their ratings.
 
-A rater claims an item for some minutes; at most as many raters as the queue wants hold or have rated an item. What a
-rater says is a score of the trace, so it is shown, listed and counted as any other.
+A rater claims an item for some minutes; at most as many raters as the queue wants hold or have rated an item. A rating
+is a score of the trace, so it is shown, listed and counted like any other.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class AnnotationLog:
     def add_queue(self, project: int, name: str, rubric: str, n_raters: int) -> AnnotationQueue:
         """Make a queue, or return the one of this name.
 
-        Raises: UsageError for a name that is none, or a queue of this name with another rubric or number of raters.
+        Raises: UsageError for an invalid name, or a queue of this name with another rubric or number of raters.
         """
         stored_name = shown_text(name.strip())
         if not 0 < len(stored_name) <= LONGEST_NAME:
@@ -120,14 +120,14 @@ class AnnotationLog:
         ]  # fmt: skip
 
     def remove_queue(self, queue: AnnotationQueue) -> None:
-        """Remove a queue; what raters said stays with the traces."""
+        """Remove a queue; the ratings stay with the traces."""
         with self._database.writing() as connection:
             for table in (trace_queue_claims, trace_queue_items):
                 connection.execute(delete(table).where(table.c.project == queue.project, table.c.queue == queue.id))
             connection.execute(delete(trace_queues).where(trace_queues.c.id == queue.id))
 
     def add_items(self, queue: AnnotationQueue, trace_ids: Sequence[bytes], reason: str) -> int:
-        """Put traces into a queue, in this order; return how many were not in it. Traces that are gone are left out."""
+        """Put traces into a queue, in this order; return the number of new ones. Removed traces are left out."""
         wanted = list(dict.fromkeys(trace_ids))
         n_new = 0
         with self._database.writing() as connection:
@@ -150,9 +150,9 @@ class AnnotationLog:
         return n_new
 
     def claim(self, queue: AnnotationQueue, rater: str, seconds: float) -> QueueItem | None:
-        """Give a rater an item for some time: that which this rater holds already, else the first that is free.
+        """Give a rater an item for some time: the one that this rater holds already, else the first free one.
 
-        Raises: UsageError for a name of a rater that is none.
+        Raises: UsageError for an invalid name of a rater.
         """
         name = _rater(rater)
         with self._database.writing() as connection:
@@ -167,7 +167,7 @@ class AnnotationLog:
             return QueueItem(trace_id, reason, len(free) - 1)
 
     def _free(self, connection: Connection, queue: AnnotationQueue, rater: str) -> list[Row[bytes, str]]:
-        """Return the items that a rater may take, in their order, those that the rater holds first."""
+        """Return the items that a rater may take, in their order, with those that the rater holds first."""
         claims = trace_queue_claims.alias()
         own = and_(
             *_in_queue(claims, queue), claims.c.trace_id == trace_queue_items.c.trace_id, claims.c.rater == rater
@@ -193,9 +193,9 @@ class AnnotationLog:
         return list(connection.execute(statement).all())
 
     def rate(self, queue: AnnotationQueue, rater: str, score: NewScore) -> None:
-        """Store what a rater says of an item; said again it replaces what was said.
+        """Store a rater's rating of an item; it replaces an earlier one.
 
-        Raises: UsageError where the item is not in the queue, or as many others have rated it as should.
+        Raises: UsageError if the item is not in the queue, or others have already given all wanted ratings.
         """
         name = _rater(rater)
         if score.trace_id is None:

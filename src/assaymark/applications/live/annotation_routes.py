@@ -1,6 +1,6 @@
 """The routes of raters and of data sets: they need a token of the project, as all pages of traces do.
 
-Who rates says a name, which the browser keeps; whoever reads the project may rate in it under any name.
+Raters enter a name, which the browser keeps; whoever can read the project may rate under any name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`assaymark traces rule`, `score`, `scores` and `feedback-link`: what is scored live, by whom, and how good it is."""
+"""`assaymark traces rule`, `score`, `scores` and `feedback-link`: live scoring, its results, and feedback."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Data sets in the store whose rows were traces. A row stays when its trace is removed; its inputs are there once."""
+"""Data sets in the store made from traces. A row stays when its trace is removed; equal inputs are stored once."""
 
 import hashlib
 import time
@@ -17,7 +17,7 @@ LONGEST_NAME = 128
 
 
 def inputs_digest(inputs: JsonValue) -> bytes:
-    """Return a hash of a row's inputs, 16 bytes, by which the same question is in a data set once."""
+    """Return a hash of a row's inputs, 16 bytes, which is unique in a data set."""
     return hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
@@ -36,7 +36,7 @@ class DatasetLog:
         self._database = store.database
 
     def add(self, project: int, dataset: str, trace_id: bytes, content: dict[str, JsonValue]) -> bytes | None:
-        """Add a row; return None, or the trace of the row that has the same inputs, which stays as it is.
+        """Add a row; return None, or the trace of an existing row with the same inputs, which is not changed.
 
         Args:
             project: of the data set.
@@ -44,7 +44,7 @@ class DatasetLog:
             trace_id: of the trace that is the row.
             content: the row, with `inputs`.
 
-        Raises: UsageError for a name that is none.
+        Raises: UsageError for an invalid name.
         """
         name = shown_text(dataset.strip())
         if not 0 < len(name) <= LONGEST_NAME:

@@ -1,7 +1,7 @@
-"""Rows that were traces: what the application was asked, and what it should have said.
+"""Rows made from traces: the application's inputs, with the answer that it should have given.
 
-A row's expected value is the correction that a person gave. What the application said itself is one only where somebody
-accepts it, since a test that expects what was answered finds no fault in it.
+A row's expected value is a person's correction. The application's own answer becomes one only if somebody accepts it,
+since a test that expects the former answer finds no fault in it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class MadeRow:
 
     @property
     def has_expected(self) -> bool:
-        """Whether it says what the answer should be."""
+        """Whether it has an expected value."""
         return "expected" in self.content
 
 
@@ -58,10 +58,10 @@ def row_of_trace(
         trace: the trace.
         steps: in the order of the tree.
         scores: of the trace, among them corrections; the latest counts.
-        accept_output: whether the output is the expected value where nobody corrected it.
-        correction: that is given now; it goes before all others.
+        accept_output: whether the output is the expected value if nobody corrected it.
+        correction: given now; it takes precedence over all others.
 
-    Raises: DataError for a trace of which no step says what the application was asked.
+    Raises: DataError if no step of the trace has the application's input.
     """
     inputs, output = inputs_and_output(steps)
     if inputs is None:
@@ -100,13 +100,13 @@ def rows_of_traces(
     accept_output: bool = False,
     known: dict[bytes, bytes] | None = None,
 ) -> Iterator[MadeRow]:
-    """Yield the rows of traces, of those with the same inputs the first, and count the others.
+    """Yield the rows of traces, only the first of those with the same inputs, and count the others.
 
     Args:
         store: of the traces.
         project: of these.
         trace_ids: in the order of the rows.
-        counts: is added to.
+        counts: updated.
         accept_output: as for `row_of_trace`.
         known: digests of inputs that are rows already, with their traces.
     """

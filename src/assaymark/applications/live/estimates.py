@@ -71,7 +71,7 @@ def estimates_of(scores: Iterable[WeightedScore]) -> list[ScoreEstimate]:
 
 
 def _once(scores: Iterable[WeightedScore]) -> Iterator[WeightedScore]:
-    """Yield each trace's score of rules once: that of the highest rate at which it was drawn, which comes first."""
+    """Yield each trace's score of rules once: the one with the highest rate, which comes first."""
     last: bytes | None = None
     for score in scores:
         if score.rate is None or score.trace_id is None:
@@ -108,7 +108,7 @@ def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Iterable[W
     estimate = None
     if values:
         try:
-            # a label of its own for each says what no labels say, in much more memory
+            # a different label for each carries no information and takes much more memory
             estimate = estimate_sampled_mean(values, rates, clusters if n_clusters < len(values) else None)
         except DataError:  # a value that is not finite: only a store from elsewhere has one
             estimate = None

@@ -1,7 +1,7 @@
-"""Feedback as it is sent: read into a bounded record, and stored as scores under an id.
+"""Feedback: read into a bounded record, and stored as scores under an id.
 
-Whoever has a token of the project sends it, and what it says may come from anybody: every field has a type and a bound,
-an unknown one is refused, and each feedback of a request is accepted or rejected by itself.
+The sender has a token of the project, but the content may come from anybody. So every field has a type and a bound,
+unknown fields are refused, and each feedback of a request is accepted or rejected by itself.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Feedback:
     comment: str | None
     correction: str | None  # a text, or a mapping or list as JSON
     completed: bool | None
-    user: str | None  # who says it; only a keyed hash is stored
+    user: str | None  # the user; only a keyed hash is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class StoredFeedback:
 
 
 def read_feedback(sent: object) -> Feedback:
-    """Return a feedback from its JSON. Raises: DataError that says which field is wrong and what was expected."""
+    """Return a feedback from its JSON. Raises: DataError with the wrong field and the expected value."""
     if not isinstance(sent, Mapping):
         raise DataError(f"the feedback is a {type(sent).__name__}; expected an object")
     for name in sent:
@@ -124,7 +124,7 @@ def _correction(sent: object) -> str | None:
 
 
 def _text(sent: Mapping[str, object], name: str, longest: int) -> str | None:
-    """Return a field's text; None where it is not there or empty. Raises: DataError."""
+    """Return a field's text; None if it is missing or empty. Raises: DataError."""
     text = sent.get(name)
     if text is None:
         return None
@@ -157,9 +157,9 @@ def store_feedback(
     redaction: Redaction,
     rater_of: Callable[[str], str],
 ) -> StoredFeedback:
-    """Store feedback; what cannot be read is rejected alone, with its reason.
+    """Store feedback; an invalid one is rejected alone, with the reason.
 
-    The same id again replaces what it said before. Without an id, the same words about the same thing are one feedback.
+    Feedback with the same id replaces the earlier one. Without an id, equal feedback on the same object counts once.
 
     Args:
         log: of the store.
@@ -191,7 +191,7 @@ def store_feedback(
 def _scores(
     feedback: Feedback, redaction: Redaction, rater_of: Callable[[str], str]
 ) -> tuple[list[NewScore], list[bytes]]:
-    """Return the scores of a feedback, and the digests of all that its id may have left before."""
+    """Return the scores of a feedback, and the digests of all scores that its id may have left before."""
     identity = feedback.id if feedback.id is not None else _content(feedback)
     digests = {
         part: hashlib.sha256(f"feedback {part} {identity}".encode()).digest()[:16] for part in ("said", COMPLETED)

@@ -1,4 +1,4 @@
-"""Feedback in the store: scores that people give, by an id under which the same one is there once."""
+"""Feedback in the store: people's scores, each stored once under its id."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from assaymark.store.connection import OpenStore
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
 
-WAIT_SECONDS = 2.0  # for another writer, while a sender waits
+WAIT_SECONDS = 2.0  # of waiting for another writer, while a sender waits
 HINT_BYTES = 8  # of a token's digest, by which a link names the token that has signed it
 
 
@@ -28,7 +28,7 @@ class FeedbackLog:
         Args:
             project: whose token was shown.
             scores: to store.
-            replaced: digests that go first: all that an earlier feedback of the same ids may have left.
+            replaced: digests to remove first: all that earlier feedback with the same ids may have left.
 
         Raises: StoreBusy, StoreError.
         """

@@ -1,8 +1,8 @@
 """Links to the form of feedback: for one trace, for some days, signed with a token of the project.
 
-A program that has a token makes links without asking the server; one that only writes is enough. The signature's key is
-derived from the token's SHA-256, which the server has. A link names its token by the first 8 bytes of that: the rest is
-unknown to whoever sees the link. A removed token's links are worth nothing.
+A program with a token makes links without asking the server; a token that can only write is enough. The signature's key
+is derived from the token's SHA-256, which the server has. A link names its token by the first 8 bytes of the hash; the
+rest is unknown to whoever sees the link. Links of a removed token are invalid.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _PURPOSE = b"assaymark feedback link"
 
 @dataclass(frozen=True, slots=True)
 class FeedbackLink:
-    """A link whose signature is good. signature: also the id of the feedback that is given by it."""
+    """A link with a valid signature. signature: also the id of the feedback given through it."""
 
     project: int
     project_name: str
@@ -43,9 +43,9 @@ def signed_link(base: str, trace_id: str, key: bytes, days: float = DAYS) -> str
         base: of the server, such as `https://traces.example.org`.
         trace_id: 32 hexadecimal digits.
         key: SHA-256 of a token of the project.
-        days: for which the link is good.
+        days: for which the link is valid.
 
-    Raises: UsageError for an address, a trace or a number of days that is none.
+    Raises: UsageError for an invalid address, trace or number of days.
     """
     if not base.startswith(("http://", "https://")):
         raise UsageError(f"the server's address is '{base[:80]}'; expected http://HOST:PORT or https://HOST")
@@ -70,8 +70,8 @@ def read_link(
     """Return the content of a link; None for one that is forged, has expired, or whose token was removed.
 
     Args:
-        get: returns a parameter of its address, "" for one that is not there.
-        tokens: returns the tokens whose digest begins so, with their digests.
+        get: returns a parameter of its address, "" for a missing one.
+        tokens: returns the tokens whose digest begins with these bytes, with their digests.
         now: seconds since 1970.
     """
     trace_id, until, hint, signature = (get(name) for name in ("trace", "until", "key", "signature"))

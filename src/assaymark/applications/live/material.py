@@ -26,7 +26,7 @@ _SEARCHES = ("retriever", "reranker")
 def read_trace(store: Store, project: int, trace_id: bytes) -> tuple[TraceRow, list[Step]]:
     """Return a trace and its steps in the order of the tree.
 
-    Raises: UnknownName where it is not there (any more); DataError for more steps than are scored; HashMismatch.
+    Raises: UnknownName if it does not exist (any more); DataError for more steps than are scored; HashMismatch.
     """
     trace = TraceLog(store).trace(project, trace_id)
     if trace.n_spans > MOST_STEPS:
@@ -66,10 +66,10 @@ def answered_trace(trace: TraceRow, steps: Sequence[Step]) -> Answered:
 
 
 def inputs_and_output(steps: Sequence[Step]) -> tuple[JsonValue, JsonValue]:
-    """Return the application's input and output, each None where no step says it.
+    """Return the application's input and output, each None if no step has it.
 
-    They are the root's. Where that has none, as a root of a web framework, the first input and the last output of the
-    calls of models below it stand for them.
+    They are the root's. If the root has none, as that of a web framework, they are the first input and the last output
+    of the model calls below it.
     """
     if not steps:
         return None, None
@@ -122,7 +122,7 @@ def as_value(text: str) -> JsonValue:
 
 
 def contexts_of(steps: Sequence[Step]) -> tuple[str, ...] | None:
-    """Return the texts of the documents that were found, each once; those of rerankers where there are any."""
+    """Return the texts of the retrieved documents, each once; those of rerankers if there are any."""
     for kind in reversed(_SEARCHES):
         texts = [document.text for step in steps if step.kind == kind for document in step.documents if document.text]
         if texts:

@@ -19,7 +19,7 @@ MOST_CONTEXTS = 20
 
 @dataclass(frozen=True)
 class QueuesPage:
-    """The queues of a project, each with how far its raters agree."""
+    """The queues of a project, each with its raters' agreement."""
 
     project: str
     queues: tuple[tuple[AnnotationQueue, QueueAgreement], ...]
@@ -27,7 +27,7 @@ class QueuesPage:
     rater: str
     token: str  # of the forms
     problem: str = ""
-    finished: str = ""  # the queue of which nothing is left for this rater
+    finished: str = ""  # the queue in which nothing is left for this rater
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON twin, without the forms' token."""
@@ -56,10 +56,10 @@ def queues_page(
     Args:
         store: where they are.
         token: of the project.
-        rater: who looks; "" where that is not known.
+        rater: name of the rater; "" if not known.
         form: token of the forms.
-        problem: what was wrong with what was sent last.
-        finished: the queue of which nothing is left for this rater.
+        problem: of the form that was sent last.
+        finished: the queue in which nothing is left for this rater.
     """
     queues = AnnotationLog(store).queues(token.project)
     with_agreement = tuple((queue, agreement_of(queue, AnnotationLog(store).ratings(queue))) for queue in queues)
@@ -69,7 +69,7 @@ def queues_page(
 
 @dataclass(frozen=True)
 class RatingPage:
-    """A trace that a rater rates: what the application was asked, what it found and what it answered."""
+    """A trace to rate: the application's input, retrieved documents and answer."""
 
     project: str
     queue: AnnotationQueue
@@ -132,7 +132,7 @@ def rating_page(
 
 
 def _text_for_rater(value: JsonValue) -> str:
-    """Return a value as a rater reads it: the text of a mapping with one entry, else JSON over several lines."""
+    """Return a value in readable form: the text of a mapping with one entry, else JSON over several lines."""
     if isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))
     if isinstance(value, str):

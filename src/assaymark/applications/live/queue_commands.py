@@ -271,7 +271,7 @@ def traces_like(store: Store, project: int, query: ListQuery) -> Iterator[TraceR
 
 
 def sampled_traces(store: Store, project: int, query: ListQuery, n: int | None, name: str) -> list[TraceRow]:
-    """Return the traces that are like that, or `n` of them drawn at random; more of the same name include fewer.
+    """Return the traces that match, or `n` of them at random; larger samples of the same name include smaller ones.
 
     Raises: as `traces_like`.
     """

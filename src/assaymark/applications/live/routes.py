@@ -42,7 +42,7 @@ _CHOICES = {"yes": True, "no": False}
 
 
 def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
-    """Return the sites that may embed the form, as a browser names them. Raises: UsageError for what is not a site."""
+    """Return the sites that may embed the form, as browsers name them. Raises: UsageError for an invalid site."""
     sites = []
     for origin in origins:
         parts = urlsplit(origin)
@@ -97,7 +97,7 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Callabl
     @app.post(API)
     async def take_feedback(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # which no page of another site can send unasked
+        if kind != "application/json":  # which pages of other sites cannot send without permission
             return _answer(415, {"error": f"the content type is '{kind[:100]}'; expected application/json"})
         try:
             body = await request.body()
@@ -135,7 +135,7 @@ def _answer(status: int, content: object, *, bearer: str | None = None, retry: s
 
 @dataclass(frozen=True)
 class FormPage:
-    """The form, thanks after it was sent, or why there is none.
+    """The form, thanks after it was sent, or the reason why there is none.
 
     It asks for thumbs, whether the task was completed, a comment, and what the answer should have been. It works
     without scripts and without cookies, so that a page of another site can embed it.
@@ -151,7 +151,7 @@ class FormPage:
 
     @classmethod
     def refused(cls) -> "FormPage":
-        """Return the page for a link that is not good."""
+        """Return the page for an invalid link."""
         return cls("", is_refused=True)
 
     def to_json(self) -> dict[str, object]:
@@ -160,7 +160,7 @@ class FormPage:
 
 
 def _fields_of_form(form: Posted) -> dict[str, object]:
-    """Return the submitted form as fields of feedback. Raises: HTTPException 400 for a choice that is none."""
+    """Return the submitted form as fields of feedback. Raises: HTTPException 400 for an invalid choice."""
     fields: dict[str, object] = {}
     for name, field in (("thumbs", "value"), ("completed", "completed")):
         chosen = form.text(name)

@@ -1,7 +1,7 @@
-"""Rules in the store: which traces they draw, and which worker scores them.
+"""Rules in the store, the traces that they draw, and the workers that score them.
 
-A worker claims drawn traces (`store.claims`). A trace that has grown meanwhile has another epoch too, so that nothing
-of it is stored.
+A worker claims drawn traces (`store.claims`). A trace that has grown meanwhile has another epoch too, so that outdated
+scores are not stored.
 """
 
 import time
@@ -46,7 +46,7 @@ Drawn = tuple[bytes, float]  # trace and its `received`
 
 
 class RuleLog:
-    """Rules and what they draw. May be used by several threads and processes."""
+    """Rules and the traces that they draw. May be used by several threads and processes."""
 
     def __init__(self, store: OpenStore) -> None:
         self._database = store.database
@@ -98,12 +98,12 @@ class RuleLog:
                 connection.execute(delete(trace_scorings).where(*_of_rule(project, number), open_ones))
 
     def set_version(self, rule: int, version: bytes) -> None:
-        """Note that another scorer or judge scores for a rule from now on."""
+        """Store that another scorer or judge scores for a rule from now on."""
         with self._database.writing() as connection:
             connection.execute(update(trace_rules).where(trace_rules.c.id == rule).values(version=version))
 
     def counts(self, project: int) -> dict[int, RuleCounts]:
-        """Return by rule how many drawn traces are in each state."""
+        """Return the number of drawn traces in each state, by rule."""
         statement = (
             select(trace_scorings.c.rule, trace_scorings.c.state, func.count())
             .where(trace_scorings.c.project == project)
@@ -136,8 +136,8 @@ class RuleLog:
     def draw(self, rule: Rule, wanted: TraceFilter, complete: Completeness, at: float | None = None) -> int:
         """Draw from the traces that have become complete since the last time; return how many are to be scored.
 
-        A trace that was scored and has got another span since is drawn again. The same call by several workers at once
-        draws each trace once.
+        A scored trace that has received another span is drawn again. Concurrent calls by several workers draw each
+        trace once.
 
         Args:
             rule: an active one.
@@ -146,7 +146,7 @@ class RuleLog:
             at: the present, in seconds since 1970, by the clock of the receivers; None: by this machine's.
         """
         present = time.time() if at is None else at
-        # what was looked at ends with the latest trace: a worker's clock that is ahead must not skip what is to come
+        # up to the latest trace, since a worker's clock that is ahead must not skip later ones
         of_project = select(func.max(traces.c.received)).where(traces.c.project == rule.project)
         with self._database.reading() as connection:
             latest = connection.execute(of_project).scalar()
@@ -193,7 +193,7 @@ class RuleLog:
             return [(bytes(row[0]), row[1]) for row in connection.execute(statement)]
 
     def _put(self, rule: Rule, chosen: Sequence[Drawn], cursor: str, until: float) -> int:
-        """Store what is to be scored, and how far was looked; return the number of traces that were not known."""
+        """Store the traces to score, and the progress of looking; return the number of new traces."""
         key = trace_rules.c.id == rule.id
         with self._database.writing() as connection:
             state = connection.execute(select(trace_rules.c.state).where(key).with_for_update()).scalar()
@@ -228,7 +228,7 @@ class RuleLog:
     def claim(self, rule: Rule, owner: Owner, seconds: float, most: int) -> list[DrawnTrace]:
         """Take drawn traces of a rule for `seconds`.
 
-        Whether there are any is read first, so that idle workers write nothing.
+        The table is read before it is written, so that idle workers write nothing.
         """
         with self._database.reading() as connection:
             if (
@@ -267,7 +267,7 @@ class RuleLog:
         ]
 
     def _give_up(self, connection: Connection, rule: Rule) -> None:
-        """Fail the traces whose last worker ended too."""
+        """Fail the traces whose last allowed worker ended, too."""
         reason = f"the worker that scored it ended, {CLAIMS.most_tries} times"
         values = {"state": "failed", "owner": "", "reason": reason, "ended": time.time()}
         lost = *_of_rule(rule.project, rule.id), CLAIMS.is_spent(connection)
@@ -278,7 +278,7 @@ class RuleLog:
         CLAIMS.expire_dead(self._database)
 
     def renew(self, held: Sequence[DrawnTrace], seconds: float) -> None:
-        """Hold claimed traces for `seconds` from now; those that were taken over are left alone."""
+        """Hold claimed traces for `seconds` from now, except those that were taken over."""
         with self._database.writing() as connection:
             for drawn in held:
                 statement = update(trace_scorings).where(_is_held(drawn))
@@ -293,7 +293,7 @@ class RuleLog:
     # ---------------------------------------------------------------------------------------- results
 
     def finish(self, outcomes: Sequence[ScoringOutcome]) -> int:
-        """Store what became of claimed traces, in one transaction; return how many were still held.
+        """Store the outcomes of claimed traces, in one transaction; return how many were still held.
 
         Scores replace the rule's earlier ones of the same trace. Nothing is stored of a trace that another worker has
         taken over, or that was removed.
@@ -307,7 +307,7 @@ class RuleLog:
 
     def _finish(self, connection: Connection, outcome: ScoringOutcome, received: float) -> bool:
         drawn = outcome.drawn
-        # the trace's row first, as whoever adds spans locks it: so no span comes between the look and the score
+        # the trace's row is locked first, as by writers of spans, so that no span is added between check and score
         of_trace = traces.c.project == drawn.project, traces.c.trace_id == drawn.trace_id
         last = connection.execute(select(traces.c.received).where(*of_trace).with_for_update()).scalar()
         held = connection.execute(select(trace_scorings.c.rule).where(_is_held(drawn)).with_for_update()).first()
@@ -395,7 +395,7 @@ def _is_held(drawn: DrawnTrace) -> ColumnElement[bool]:
 
 
 def _may_take(connection: Connection, rule: Rule) -> ColumnElement[bool]:
-    """Return which drawn traces of a rule may be claimed: those that wait, and those whose claim has expired."""
+    """Return the condition that a drawn trace of a rule may be claimed: it waits, or its claim has expired."""
     is_free = or_(CLAIMS.may_begin(connection), CLAIMS.has_lapsed(connection))
     return and_(*_of_rule(rule.project, rule.id), is_free)
 

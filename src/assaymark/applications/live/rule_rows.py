@@ -10,17 +10,17 @@ from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
 def draw_of(trace_id: bytes, score: str) -> float:
     """Return the number in [0, 1) by which a trace is drawn: a rule of rate r scores the traces below r.
 
-    It depends on the trace and the scorer's name alone, so a lower rate's traces are among a higher rate's, and
-    scorers of different names draw independently.
+    It depends on the trace and the scorer's name alone, so the traces of a lower rate are a subset of those of a higher
+    rate, and scorers of different names draw independently.
     """
     digest = hashlib.sha256(f"{trace_id.hex()}{score}".encode()).digest()
     return int.from_bytes(digest[:7]) / 2**56  # 56 bits, which a float holds exactly
 
 
 class Completeness(NamedTuple):
-    """When a trace is taken for complete. Units: seconds since its last span came.
+    """When a trace counts as complete. Units: seconds since its last span arrived.
 
-    quiet_s: where its root has ended; longest_s: where it has not, or has not come.
+    quiet_s: if its root has ended; longest_s: if it has not, or has not arrived.
     """
 
     quiet_s: float = 30.0
@@ -68,7 +68,7 @@ class Rule:
 
 
 class RuleCounts(NamedTuple):
-    """How many drawn traces of a rule are in each state."""
+    """Numbers of a rule's drawn traces by state."""
 
     waiting: int
     running: int
@@ -79,7 +79,7 @@ class RuleCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DrawnTrace:
-    """A drawn trace that a worker holds. seen: what of the trace it scores; epoch: of the claim."""
+    """A drawn trace that a worker holds. seen: `received` of the state that is scored; epoch: of the claim."""
 
     rule: int
     project: int
@@ -101,7 +101,7 @@ class ScoringOutcome:
 
 
 class WeightedScore(NamedTuple):
-    """A score as estimates take it. value: None where it failed; rate: None where no rule drew the trace."""
+    """A score for estimates. value: None if it failed; rate: None if no rule drew the trace."""
 
     name: str
     source: str
@@ -117,5 +117,5 @@ class WeightedScore(NamedTuple):
 
 
 def filter_is_live(wanted: TraceFilter) -> bool:
-    """Return whether a filter can be decided when a trace is complete: by no words, no time and no scores."""
+    """Return whether a filter can be decided when a trace is complete: it has no words, times or scores."""
     return (wanted.text, wanted.score, wanted.since, wanted.until, wanted.before) == (None,) * 5

@@ -1,4 +1,4 @@
-"""Rules: which traces are scored, how many of them, and by what."""
+"""Rules for scoring traces: creation, and loading of their scorers and filters."""
 
 import hashlib
 import math
@@ -15,7 +15,7 @@ from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UsageError
 from assaymark.records import canonical_json
 
-IN_TRACES = frozenset({"contexts", "latency", "cost", "tokens"})  # what a scorer may need of a trace
+IN_TRACES = frozenset({"contexts", "latency", "cost", "tokens"})  # the parts of a trace that a scorer may need
 _LIVE_WORDS = "version, service, model, user, session, errors, slower, dearer"
 
 
@@ -29,16 +29,16 @@ def new_rule(
     judge_args: str | None = None,
     past_hours: float = 0.0,
 ) -> NewRule:
-    """Return a rule that is checked: its scorer can be loaded and needs what traces have, its filter can be read.
+    """Return a checked rule: its scorer can be loaded and needs only parts that traces have, and its filter is valid.
 
     Args:
         name: of the rule.
         scorer: one scorer, as `assaymark run --scorers` has it; a file is stored with its whole path.
-        filter: words such as `version=1.2 errors=yes`, as the list of traces has them.
+        filter: words such as `version=1.2 errors=yes`, as for the list of traces.
         rate: the share of the traces that are scored, 0 < rate <= 1.
         judge: the model that a judged scorer asks.
         judge_args: its arguments.
-        past_hours: of these last hours traces are scored too; else those that come from now on.
+        past_hours: traces of these last hours are scored too; otherwise only later ones.
 
     Raises: UsageError, UnknownName.
     """
@@ -80,7 +80,7 @@ def _whole_place(text: str) -> str:
 
 
 def _loaded(text: str) -> AnyScorer:
-    """Return the scorer of a rule. Raises: UsageError for none, several, or one that needs what no trace has."""
+    """Return the scorer of a rule. Raises: UsageError for none, several, or one that needs parts that no trace has."""
     scorers = scorers_of(text)
     if len(scorers) != 1:
         raise UsageError(f"a rule has one scorer, and '{text[:80]}' names {len(scorers)}; make a rule for each")
@@ -103,13 +103,13 @@ def rule_filter(rule: Rule) -> TraceFilter:
 
 
 def rule_version(scorer: AnyScorer, judge: str | None, judge_args: str | None, judge_hash: str | None) -> bytes:
-    """Return a hash of what decides a rule's scores: another one is another way of scoring.
+    """Return a hash of everything that decides a rule's scores.
 
     Args:
         scorer: its scorer.
         judge: as it is named.
         judge_args: its arguments.
-        judge_hash: of the judge's content; None where it is not known, as of a server's model.
+        judge_hash: of the judge's content; None if not known, as for a server's model.
     """
     content = canonical_json([scorer.content_hash, judge, judge_args, judge_hash])
     return hashlib.sha256(content.encode()).digest()[:16]

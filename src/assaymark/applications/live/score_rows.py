@@ -35,7 +35,7 @@ def score_row(project: int, score: NewScore, received: float) -> dict[str, objec
 
 
 def scores_of_trace(project: int, trace_id: bytes) -> list[ColumnElement[bool]]:
-    """Return the ways in which a score may be of a trace."""
+    """Return the conditions under which a score belongs to a trace."""
     in_trace = spans.c.project == project, spans.c.trace_id == trace_id
     nowhere = trace_scores.c.trace_id.is_(None)
     responses = select(spans.c.response_id).where(*in_trace, spans.c.response_id.isnot(None))

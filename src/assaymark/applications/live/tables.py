@@ -26,7 +26,7 @@ trace_rules = Table(
     Column("project", BigInteger, nullable=False),
     Column("name", String(128), nullable=False),  # one rule of a name that is not removed
     Column("state", String(16), nullable=False),  # active | paused | removed; rows stay, since scores refer to them
-    Column("filter", Text, nullable=False),  # in the words of the list of traces: NAME=VALUE NAME=VALUE; "": all
+    Column("filter", Text, nullable=False),  # in the syntax of the list of traces: NAME=VALUE NAME=VALUE; "": all
     Column("rate", Double, nullable=False),  # 0 < rate <= 1
     Column("scorer", Text, nullable=False),  # as `run --scorers` has one
     Column("score", String(128), nullable=False),  # the scorer's name, by which traces are drawn
@@ -47,11 +47,11 @@ trace_scorings = Table(  # the traces that a rule has drawn
     Column("rule", BigInteger, nullable=False),
     Column("trace_id", Blob(16), nullable=False),
     Column("rate", Double, nullable=False),  # at which it was drawn
-    Column("seen", Double, nullable=False),  # what of the trace is scored: more came if its `received` is later
+    Column("seen", Double, nullable=False),  # the scored state: more spans came if the trace's `received` is later
     Column("state", String(16), nullable=False),  # waiting | running | scored | empty (not scored) | failed
     Column("n_tries", Integer, nullable=False),
     Column("not_before", Double, nullable=False),
-    Column("epoch", Integer, nullable=False),  # raised by each claim; what an earlier holder has is not stored
+    Column("epoch", Integer, nullable=False),  # raised by each claim; results of an earlier holder are not stored
     Column("owner", Text, nullable=False),  # "" unless it is running
     Column("expires", Double, nullable=False),
     Column("reason", Text),  # why it failed last
@@ -80,7 +80,7 @@ trace_queue_items = Table(
     Column("queue", BigInteger, nullable=False),
     Column("trace_id", Blob(16), nullable=False),
     Column("position", BigInteger, nullable=False),  # the order in which raters get them
-    Column("reason", Text, nullable=False),  # why it is in the queue, as a person or a filter has it
+    Column("reason", Text, nullable=False),  # why it is in the queue: a person's note or a filter
     Column("added", Double, nullable=False),
     Column("is_done", SmallInteger, nullable=False),  # as many have rated it as should
     PrimaryKeyConstraint("project", "queue", "trace_id"),
@@ -105,7 +105,7 @@ trace_dataset_rows = Table(
     metadata,
     Column("project", BigInteger, nullable=False),
     Column("dataset", String(128), nullable=False),
-    Column("digest", Blob(16), nullable=False),  # of the inputs, so that no row is there twice
+    Column("digest", Blob(16), nullable=False),  # of the inputs, so that no row is stored twice
     Column("trace_id", Blob(16), nullable=False),  # which may have been removed since
     Column("content", Blob, nullable=False),  # the row as JSON, packed
     Column("added", Double, nullable=False),

@@ -1,6 +1,6 @@
 """The worker of live monitoring: it draws traces by the active rules, scores them, and stores the scores.
 
-Any number of workers may share a store. What one holds when it is killed is scored by another; see `store.rule_log`.
+Any number of workers may share a store. Traces of a killed worker are scored by another one; see `rule_log`.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class RoundCounts:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A rule whose scorer, and judge, can be used. version: of both, as scores say it."""
+    """A rule whose scorer and judge can be used. version: of both, as stored with scores."""
 
     rule: Rule
     scorer: AnyScorer
@@ -64,7 +64,7 @@ class _Ready:
 
 @dataclass(frozen=True)
 class _HeldTraces:
-    """A drawn trace that was read. answered: None where it cannot be scored, for the reason `why`."""
+    """A drawn trace that was read. answered: None if it cannot be scored, for the reason `why`."""
 
     drawn: DrawnTrace
     trace: TraceRow | None
@@ -89,7 +89,7 @@ class ScoringWorker:
         Args:
             store: open for writing.
             project: whose rules are followed; None: of every project.
-            complete: when a trace is taken for complete.
+            complete: when a trace counts as complete.
             timeout_s: of one call of a scorer that is a function.
             judges: opens the judge that a rule names; None: as `assaymark run --judge` does.
         """
@@ -100,7 +100,7 @@ class ScoringWorker:
         self._owner = Owner.this_process(uuid.uuid4().hex)
 
     def round(self, at: float | None = None) -> RoundCounts:
-        """Draw what has become complete, and score until nothing is left that may be scored now.
+        """Draw the traces that have become complete, and score until no more can be scored now.
 
         Args:
             at: the present by the receivers' clock, seconds since 1970; None: by this machine's.
@@ -121,7 +121,7 @@ class ScoringWorker:
         return counts
 
     def watch(self, every_s: float, report: Callable[[RoundCounts], None], is_over: threading.Event) -> None:
-        """Make a round every few seconds until the event is set; a store that is busy is tried again then."""
+        """Make a round every few seconds until the event is set; a busy store is retried in the next."""
         while not is_over.is_set():
             try:
                 report(self.round())
@@ -130,7 +130,7 @@ class ScoringWorker:
             is_over.wait(every_s)
 
     def _ready(self, rule: Rule) -> _Ready:
-        """Return a rule ready to score. Raises: UsageError, ModelError and others of ours where it is not."""
+        """Return a rule ready to score. Raises: UsageError, ModelError and other errors of ours if it is not."""
         scorer = rule_scorer(rule)
         judge = None
         if isinstance(scorer, JudgedScorer):

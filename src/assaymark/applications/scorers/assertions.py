@@ -1,8 +1,8 @@
 """promptfoo's assertions as a scorer: each row's own checks of its answer, weighted as promptfoo weights them.
 
-A row's assertions stand in its `assert` (a list), or in a table's `__expected`, `__expected1` and so on. A set of
-assertions counts as one, with the weighted mean of its own; thresholds of a set or of a test decide whether it passes
-there, not its score. What is code of another language, asks a model or is not obeyed here, types and keys alike, is
+A row's assertions are in its `assert` (a list), or in a table's `__expected`, `__expected1` and so on. A set of
+assertions counts as one, with the weighted mean of its members; thresholds of a set or of a test decide in promptfoo
+whether it passes, not its score. Unsupported types and keys, such as code of another language or calls of a model, are
 refused by name before the first call.
 
 Source: promptfoo's documentation of assertions (deterministic ones) and of its CSV columns; of its code
@@ -66,8 +66,8 @@ _KNOWN = frozenset({*KINDS, *(kind for kinds in _REFUSED.values() for kind in ki
 class Assertion:
     """One check of an answer, or a set of them.
 
-    is_not: it must not hold; threshold: of levenshtein, latency in ms, and cost; transforms: what is done to the answer
-    before; form: in which texts are compared; of_set: the assertions of a set.
+    is_not: it must not hold; threshold: of levenshtein, latency in ms, and cost; transforms: applied to the answer
+    first; form: in which texts are compared; of_set: the assertions of a set.
     """
 
     kind: str
@@ -106,7 +106,7 @@ def assertions_of(row: Row) -> list[Assertion] | None:
 
 
 def _of_test(metadata: Mapping[str, JsonValue]) -> tuple[Transform, ...]:
-    """Return the transforms of a whole test. Raises: ValueError for what else would change its scores."""
+    """Return the transforms of a whole test. Raises: ValueError for other settings that would change its scores."""
     refused = [name for name in metadata if name == "assertScoringFunction" or name.startswith("config:")]
     options = metadata.get("options")
     stated = options if isinstance(options, Mapping) else {}
@@ -131,7 +131,7 @@ def _transform(expression: JsonValue, whose: str) -> Transform:
 
 
 def _of_cell(cell: str) -> dict[str, JsonValue]:
-    """Return the assertion in a cell of a table; a text of no documented form is the whole answer."""
+    """Return the assertion in a cell of a table; a text of no documented form is the expected answer."""
     match = _CELL.fullmatch(cell)
     kind = cell if match is None else match["kind"]
     if kind.removeprefix("not-") not in (_KNOWN if match else _JSON):
@@ -226,7 +226,7 @@ def _bounds(value: JsonValue) -> JsonValue:
 
 
 def _schema(value: JsonValue, whose: str) -> JsonValue:
-    """Return a JSON Schema, from the text that it may be; None without one. Raises: ValueError."""
+    """Return a JSON Schema, which may be a text; None without one. Raises: ValueError."""
     if value in (None, ""):
         return None
     try:
@@ -327,7 +327,7 @@ class Assertions(PlainScorer):
 
 
 def _share(assertions: Sequence[Assertion], answered: Answered) -> tuple[float | None, list[str]]:
-    """Return the weighted share of assertions that hold, and those that do not; None where one is not known."""
+    """Return the weighted share of assertions that hold, and those that do not; None if one is not known."""
     total, weights, broken, is_known = 0.0, 0.0, list[str](), True
     for each in assertions:
         if each.of_set:
@@ -353,7 +353,7 @@ def _assertion_text(assertion: Assertion) -> str:
 
 
 def _held(assertion: Assertion, answered: Answered) -> tuple[float | None, str]:
-    """Return whether an assertion holds, None where what it is about is not known, and why its transform failed."""
+    """Return whether an assertion holds, None if its subject is not known, and why its transform failed."""
     if assertion.kind in ("latency", "cost"):
         known = answered.cost if assertion.kind == "cost" else answered.latency_s
         if known is None or assertion.threshold is None:

@@ -1,8 +1,8 @@
 """Scorers that ask a judge: generators that yield prompts, are sent the replies, and return results.
 
-Their definitions are those of the tools that made them known (RAGAS, DeepEval, MLflow, autoevals); the prompts are our
-own. Material (questions, answers, documents, references) stands in blocks whose first and last line carry a mark that
-follows from all of it, so that no text inside can close its own block. `verdicts` reads the replies.
+Their definitions are those of RAGAS, DeepEval, MLflow and autoevals; the prompts are our own. The judged texts
+(questions, answers, documents, references) are in blocks whose first and last line carry a delimiter derived from all
+of them, so that no text can close its own block. `verdicts` reads the replies.
 """
 
 import asyncio
@@ -354,7 +354,7 @@ class AnswerRelevance(JudgedBase):
 
 @dataclass(frozen=True)
 class Factuality(JudgedBase):
-    """How the facts of the answer relate to those of the reference (autoevals' five choices)."""
+    """The relation of the answer's facts to those of the reference (autoevals' five choices)."""
 
     FACTS = _facts("factuality", "0.4 if the answer has some of the expected facts, 0.6 if all and more, 1 if the "
                    "same, 0 if they contradict each other, 1 if the differences do not matter", "expected")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Scorers by their names, as a command line or a file has them, and what they need of the rows."""
+"""Scorers by their names, as on a command line or in a file, and the parts of rows that they need."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,14 +118,14 @@ def _made_scorer(name: str, settings: dict[str, object], argument: str | None) -
 def check_needs(
     scorers: Iterable[AnyScorer], rows: Iterable[Row], *, of_the_target: frozenset[str] = OF_THE_TARGET
 ) -> None:
-    """Refuse scorers that need what rows do not have, before the target is called.
+    """Refuse scorers that need parts that rows do not have, before the target is called.
 
     Args:
         scorers: the scorers.
         rows: all rows of the data set.
-        of_the_target: needs that the target meets, or may meet, with what it returns.
+        of_the_target: needs that the target's return value meets, or may meet.
 
-    Raises: UsageError that names the scorer, what it needs and the first row without it.
+    Raises: UsageError that names the scorer, the needed part and the first row without it.
     """
     needs = [(each.facts.name, need) for each in scorers for need in sorted(each.facts.needs - of_the_target)]
     if not needs:

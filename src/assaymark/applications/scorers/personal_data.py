@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[re.Pattern[str], Callable[[str], bool]]] = {
 
 
 def kinds_in(text: str) -> dict[str, int]:
-    """Return how many texts of each kind are in a text; digits of one kind are not looked at again for the next."""
+    """Return the number of occurrences of each kind in a text; digits of one kind do not count for the next."""
     counts: dict[str, int] = {}
     for name, (pattern, is_one) in KINDS.items():
         spans = [each.span() for each in pattern.finditer(text) if is_one(each.group())]

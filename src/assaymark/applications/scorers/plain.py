@@ -1,8 +1,8 @@
-"""Scorers without a judge: comparisons of the answer with the row's reference, and what the call took.
+"""Scorers without a judge: comparisons of the answer with the row's reference, and the call's time, cost and tokens.
 
-A mapping with one entry stands for its value wherever a text is compared, since data sets and targets of several tools
-wrap a plain text in one (`{"answer": "Paris"}`). An answer of the wrong kind (no number where one is expected) is a
-wrong answer with a comment; a row of the wrong kind is an error, which counts as a failed score.
+In comparisons of texts, a mapping with one entry counts as its value, since data sets and targets of several tools wrap
+a plain text in one (`{"answer": "Paris"}`). An answer of the wrong type (no number where one is expected) is a wrong
+answer with a comment; a row of the wrong type is an error, which counts as a failed score.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ VERSION = 2  # raise it when the same answers would get another score
 
 
 def text_of(value: JsonValue) -> str:
-    """Return a value as the text that is compared: of a mapping its answer's or only value's, else compact JSON."""
+    """Return a value's text for comparison: that of a mapping's answer or only value, else compact JSON."""
     value = _inner(value)
     if isinstance(value, str):
         return value
@@ -61,7 +61,7 @@ class PlainScorer:
     """
 
     FACTS: ClassVar[ScorerFacts]
-    ARGUMENT: ClassVar[str | None] = None  # the setting that the text after `NAME:` is
+    ARGUMENT: ClassVar[str | None] = None  # the setting that the text after `NAME:` sets
     IN_THREAD: ClassVar[bool] = False  # whether a long answer may take long, so that the event loop must not wait
 
     name: str | None = field(default=None, kw_only=True)
@@ -86,9 +86,9 @@ class PlainScorer:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "name"}
 
     def score_now(self, answered: Answered) -> Sequence[Result] | None:
-        """Return the one result without an event loop; None for a scorer that may take long, or awaits something.
+        """Return the result of `score` without an event loop; None for a scorer that may take long, or awaits.
 
-        It is what `score` returns: handing 10,000 short comparisons to a loop takes longer than the comparisons.
+        Passing 10,000 short comparisons to a loop takes longer than the comparisons themselves.
         """
         if self.IN_THREAD or type(self).score is not PlainScorer.score:
             return None
@@ -116,8 +116,8 @@ class PlainScorer:
 class Exact(PlainScorer):
     """Whether the answer is the expected one. A number, boolean, list or mapping equals a text that is the same value.
 
-    ignore_case, strip: compare texts without regard to case, or to white space at both ends. ignore_typography: as own
-    questions are compared, without regard to what cannot carry meaning, and numbers as numbers.
+    ignore_case, strip: compare texts without regard to case, or to white space at both ends. ignore_typography: ignore
+    differences without meaning, as for own questions, and compare numbers as numbers.
     """
 
     FACTS = ScorerFacts("exact", "1 if the answer equals the expected value, else 0", scale="right or wrong",
@@ -144,7 +144,7 @@ class Exact(PlainScorer):
         return self._result(False, kinds.replace("a array", "an array").replace("a object", "an object"))
 
     def _equal_but_for(self, by: str | None, comment: str) -> Result:
-        """Return the result of values that are equal if something is ignored, which is named beside the score."""
+        """Return the result for values that are equal apart from an ignored difference, which the comment names."""
         if by in (None, "text"):
             return self._result(by is not None)
         return replace(self._result(value=True, comment=comment), metadata={"equal_by": by})
@@ -164,7 +164,7 @@ _WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "
 
 
 def _value_like(value: JsonValue, text: str) -> JsonValue:
-    """Return the value that a text is, of the kind of another value; the text where it is none."""
+    """Return a text as a value of another value's type; the text itself if it is none."""
     if isinstance(value, bool | None):
         return _WORDS.get(text.strip().casefold(), text)
     if isinstance(value, int | float):
@@ -191,7 +191,7 @@ _FENCE = re.compile(r"\s*(?P<fence>```+|~~~+)[ \t]*\w*[ \t]*\n(?P<text>.*?)\n?\s
 class Contains(PlainScorer):
     """Whether the answer contains a text.
 
-    text: the text; default: the row's expected value. Of a list of texts all must be there.
+    text: the text; default: the row's expected value. All texts of a list must occur.
     """
 
     FACTS = ScorerFacts("contains", "1 if the answer contains the expected text (each one of a list), else 0",
@@ -351,7 +351,7 @@ def _list(value: JsonValue) -> list[str] | None:
 
 @dataclass(frozen=True)
 class JsonSchema(PlainScorer):
-    """Whether the answer is JSON, and valid under a schema where one is given.
+    """Whether the answer is JSON, and valid under a schema if one is given.
 
     schema: a JSON Schema, or the path of a file with one. References to other documents are not followed.
     """
@@ -466,7 +466,7 @@ class Embedding(PlainScorer):
 
 @dataclass(frozen=True)
 class _Measured(PlainScorer):
-    """Reports what is known of the call."""
+    """Reports a fact about the call."""
 
     def _score(self, answered: Answered) -> Result:
         value = self._value(answered)

@@ -14,7 +14,7 @@ from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 
 LONGEST_TEXT = 100_000  # characters; two texts of this length take about four seconds
-LONGEST_LIST = 2_000  # items; two such lists take a few seconds
+LONGEST_LIST = 2_000  # items; two lists of this length take a few seconds
 
 
 def levenshtein(first: str, second: str) -> int:
@@ -86,7 +86,7 @@ def json_similarity(first: JsonValue, second: JsonValue) -> float:
 
 
 def _parsed(value: JsonValue) -> JsonValue:
-    """Return the list or object that a text is; any other value as it is."""
+    """Return the list or object in a JSON text; any other value as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:

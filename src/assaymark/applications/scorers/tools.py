@@ -80,7 +80,7 @@ class ToolCalls(PlainScorer):
         return made.name == expected.name and (not self.arguments or made.arguments == expected.arguments)
 
     def _weight(self, made: ToolCall, expected: ToolCall) -> float:
-        """Return how far one call is another: 0 for other names, else 1 or the share of equal arguments."""
+        """Return the similarity of two calls: 0 for different names, else 1 or the share of equal arguments."""
         if made.name != expected.name:
             return 0.0
         return _equal_entries(made.arguments or {}, expected.arguments or {}) if self.arguments else 1.0
@@ -96,7 +96,7 @@ class ToolCalls(PlainScorer):
         return before[-1]
 
     def _in_any_order(self, made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
-        """Return the weight of matched calls: each expected one takes the best of those that are left."""
+        """Return the weight of matched calls: each expected one takes the best remaining call."""
         left, total = list(made), 0.0
         for wanted in expected:
             best = max(left, key=lambda call: self._weight(call, wanted), default=None)

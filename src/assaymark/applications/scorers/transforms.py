@@ -1,9 +1,9 @@
 """promptfoo's transforms of an answer, as far as they are a path into it: `JSON.parse(output).answers[0].trim()`.
 
-A transform is an expression of JavaScript. Those of texts, members, indices and a few methods are obeyed; any other is
-refused before the first call, since what it does to an answer is not known.
+A transform is an expression of JavaScript. Those of texts, members, indices and a few methods are supported; any other
+is refused before the first call, since its effect on an answer is not known.
 
-Source: promptfoo's documentation (transforming outputs); ECMAScript 2024 for what members and methods return.
+Source: promptfoo's documentation (transforming outputs); ECMAScript 2024 for members and methods.
 """
 
 import json
@@ -35,7 +35,7 @@ def js_text(value: JsonValue) -> str:
 
 
 def transform_of(expression: object) -> Transform:
-    """Return the function that an expression of `output` is. Raises: ValueError for one that is not obeyed here."""
+    """Return an expression of `output` as a function. Raises: ValueError for an unsupported one."""
     if not isinstance(expression, str) or len(expression) > LONGEST:
         raise ValueError("it is no expression")
     parser = _Parser(expression)
@@ -148,7 +148,7 @@ class _Parser:
         return self._tokens[self._at - 1][1]
 
     def value(self) -> Transform:
-        """Return an operand and what follows it."""
+        """Return an operand with the members and calls that follow it."""
         made = self._operand()
         while self.at(".") or self.at("?.") or self.at("["):
             made = self._followed(made)

@@ -17,13 +17,13 @@ _DECODER = json.JSONDecoder()
 
 
 class Unread(Exception):
-    """A reply that has not the form that was asked for; the message says what it has instead."""
+    """A reply that does not have the requested form; the message describes it."""
 
 
 def last_object(reply: str) -> Mapping[str, object]:
     """Return the last JSON object of a reply, of those that are not inside another one.
 
-    Raises: Unread where there is none.
+    Raises: Unread if there is none.
     """
     text = reply[-LONGEST_REPLY:]
     latest: Mapping[str, object] | None = None
@@ -66,7 +66,7 @@ def _is_yes(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Statements into which a judge took a text apart."""
+    """Statements into which a judge has divided a text."""
 
     texts: tuple[str, ...]
 

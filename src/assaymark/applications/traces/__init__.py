@@ -1,1 +1,1 @@
-"""Traces: what an application did, step by step, received as OpenTelemetry's spans, read and shown."""
+"""Traces: the steps of an application, received as OpenTelemetry's spans, stored and shown."""

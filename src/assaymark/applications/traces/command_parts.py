@@ -19,7 +19,7 @@ project_option = click.option("--project", metavar="NAME", help="Project (defaul
 
 
 def trace_id_of(store: "Store", project: int, text: str) -> bytes:
-    """Return the id of a trace that is named by all or the first digits of it. Raises: UnknownName, UsageError."""
+    """Return the id of a trace from all or the first of its digits. Raises: UnknownName, UsageError."""
     lowered = text.lower()
     if len(lowered) == 32 and all(digit in "0123456789abcdef" for digit in lowered):
         return bytes.fromhex(lowered)
@@ -55,7 +55,7 @@ def project_of(store: "Store", name: str | None) -> int:
 
 
 def need_extra() -> None:
-    """Raise MissingExtra where what reads spans is not installed."""
+    """Raise MissingExtra if the packages that read spans are not installed."""
     from importlib.util import find_spec
 
     if find_spec("google") is None or find_spec("opentelemetry") is None:

@@ -1,7 +1,7 @@
 """One reading of spans in three dialects: OpenTelemetry's GenAI conventions, OpenInference and traceloop (OpenLLMetry).
 
-What a step is, which model answered, who asked, and what it used are looked up under each dialect's name in turn; the
-first that is there counts. Nothing is read from where an attribute should be but is not: unknown is None, never 0.
+Each fact of a step (kind, model, user, usage) is looked up under each dialect's name in turn; the first one present
+counts. A missing attribute is None, never 0.
 
 Sources: OpenTelemetry semantic conventions for generative AI (gen_ai.*), OpenInference's semantic conventions
 (openinference.span.kind, llm.*), and traceloop's conventions (traceloop.*, gen_ai.prompt.N.*).
@@ -121,7 +121,7 @@ def _model(attributes: Attributes) -> str | None:
 
 
 def _tokens(attributes: Attributes) -> tuple[int | None, int | None]:
-    """Return the tokens read and generated; those generated also from the total, where only they are not stated."""
+    """Return the tokens read and generated; the latter from the total if only they are not stated."""
     n_input, n_output, n_total = (number_of(attributes, names) for names in (_INPUT, _OUTPUT, _TOTAL))
     if n_input is None and n_output is None and isinstance(details := parsed(attributes.get(_LANGFUSE[0])), dict):
         n_input, n_output = number_of(details, ("input",)), number_of(details, ("output",))
@@ -183,12 +183,12 @@ def _price(model: str) -> Price | None:
 
 
 def first_of(attributes: Attributes, names: Iterable[str]) -> JsonValue:
-    """Return the first of these attributes that is there."""
+    """Return the first of these attributes that is present."""
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
 def text_of(attributes: Attributes, names: Iterable[str]) -> str | None:
-    """Return the first of these attributes as text; None where none is there, or it is empty."""
+    """Return the first of these attributes as text; None if none is present, or it is empty."""
     value = first_of(attributes, names)
     if value is None or isinstance(value, dict | list):
         return None
@@ -209,7 +209,7 @@ def number_of(attributes: Attributes, names: Iterable[str]) -> int | None:
 
 
 def parsed(value: JsonValue, longest: int = LONGEST_JSON) -> JsonValue:
-    """Return the value of a text of JSON; the value itself where it is no such text."""
+    """Return the value of a JSON text; any other value as it is."""
     if not isinstance(value, str) or len(value) > longest or value.lstrip()[:1] not in {"{", "["}:
         return value
     try:

@@ -27,7 +27,7 @@ DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)
 def trace_feature(store: Store, redaction: Redaction, *, has_rows: bool = False) -> Feature:
     """Return the receiver of traces, and their pages, as a part of the application.
 
-    has_rows: whether the feature of live monitoring stands beside it, whose form makes rows of traces.
+    has_rows: whether live monitoring is served too, whose form makes rows from traces.
     """
 
     def add(app: FastAPI) -> None:

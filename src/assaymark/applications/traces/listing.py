@@ -1,4 +1,4 @@
-"""Lists of traces: what may be asked for in an address, and a trace's row as JSON."""
+"""Lists of traces: the queries in their addresses, and a trace's row as JSON."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from assaymark.errors import UnknownName, UsageError
 
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
 ERRORS = {"": None, "yes": True, "no": False}
-PLACES = ("before", "sort", "page")  # what decides where in a list a page is, and not what the list has
+PLACES = ("before", "sort", "page")  # parameters that select a page of a list, not its content
 MOST_PAGES = 10_000
 LONGEST = 500  # characters of a value
 _SCORE = re.compile(r"(?P<name>[^<>=]+)(?P<sign>>=|<=|>|<|=)(?P<number>[^<>=]+)")
@@ -39,7 +39,7 @@ class ListQuery:
     score: str = ""  # name and number, as thumbs<1
     before: str = ""  # `at` and trace id of the last trace of the page before
     sort: str = ""  # of trace_log.ORDERS
-    page: str = ""  # number of the page, in an order that is not that of time
+    page: str = ""  # number of the page, in an order other than by time
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "ListQuery":
@@ -52,7 +52,7 @@ class ListQuery:
 
         `score<0.5` stands for `score="score<0.5"`: any other comparison is a condition on the score of that name.
 
-        Raises: UsageError for a word that no list has.
+        Raises: UsageError for an unknown word.
         """
         known = [field.name for field in fields(cls) if field.name not in PLACES]
         try:
@@ -82,7 +82,7 @@ class ListQuery:
         return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items() if value)
 
     def filter(self) -> TraceFilter:
-        """Return the condition on traces. Raises: UsageError for a value that cannot be read."""
+        """Return the condition on traces. Raises: UsageError for an invalid value."""
         hours = _number(self.hours, "hours")
         since = None if hours is None else int((time.time() - min(hours, 1e6) * 3600) * 1e9)
         start, end = _day(self.start, "start"), _day(self.end, "end")
@@ -115,7 +115,7 @@ class ListQuery:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether it asks for anything but the next page."""
+        """Whether it has any condition."""
         return any(getattr(self, field.name) for field in fields(self) if field.name not in PLACES)
 
     @property

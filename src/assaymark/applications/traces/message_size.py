@@ -1,4 +1,4 @@
-"""How much a message of OpenTelemetry holds, counted before any object is made of it.
+"""The size of an OpenTelemetry message, counted before any object is made from it.
 
 A field of two bytes becomes an object of up to 180: 61 kB of gzip unpack to 31 million empty spans, which take 5.7 GB.
 So the fields are counted on the wire, in either encoding, and a message of too many is refused; counting itself ends at
@@ -35,7 +35,7 @@ def _messages_of(descriptor: Descriptor) -> dict[int, Descriptor]:
 
 
 def count_fields(body: bytes, descriptor: Descriptor, limit: int = MOST_FIELDS) -> int:
-    """Return how many fields a message has with all that is in it. What cannot be read is left to the parser.
+    """Return the number of fields in a message, at any depth. Invalid messages are left to the parser.
 
     Raises: TooLarge for more than `limit`, and for a span of more than MOST_OF_ONE.
     """
@@ -77,7 +77,7 @@ def count_fields(body: bytes, descriptor: Descriptor, limit: int = MOST_FIELDS) 
 
 
 def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number and where it ends."""
+    """Return a number and the position of its end."""
     number = shift = 0
     while at < end and shift < 70:
         byte = body[at]
@@ -90,7 +90,7 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def check_json(text: str, limit: int = MOST_VALUES) -> int:
-    """Return at most how many values a text of JSON has.
+    """Return an upper bound of the number of values in a JSON text.
 
     Raises: TooLarge for more than `limit`.
     """

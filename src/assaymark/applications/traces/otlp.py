@@ -1,7 +1,7 @@
-"""OpenTelemetry's messages over HTTP, in both encodings: read into bounded records, and written again.
+"""OpenTelemetry's messages over HTTP in both encodings: reading into bounded records, and writing.
 
-A request is a list of resources, each with scopes, each with spans (or log records). What cannot be decoded at all is
-refused as a whole; a single span with an invalid id or of an excessive size is rejected alone, and the answer says so.
+A request is a list of resources, each with scopes, each with spans (or log records). A request that cannot be decoded
+is refused as a whole; a single span with an invalid id or an excessive size is rejected alone, as the answer states.
 
 Source: OTLP specification 1.x (https://opentelemetry.io/docs/specs/otlp/), opentelemetry-proto trace/v1, logs/v1. JSON
 differs from protobuf's own mapping: ids are hexadecimal, not base64. `json_format` would silently read 32 hexadecimal
@@ -65,7 +65,7 @@ class ReadSpan:
     attributes: Mapping[str, JsonValue]
     events: Sequence[Event]
     links: Sequence[tuple[str, str]]
-    n_dropped: int  # attributes and events that its sender left out
+    n_dropped: int  # attributes and events that the sender dropped
     resource: Mapping[str, JsonValue]
     scope: str
 
@@ -76,7 +76,7 @@ class ReadSpan:
 def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
     """Return a body without its compression.
 
-    Raises: TooLarge where it unpacks to more than is accepted; DataError for another compression or a damaged body.
+    Raises: TooLarge if it unpacks to more than is accepted; DataError for another compression or a damaged body.
     """
     if encoding in {"", "identity"}:
         return body
@@ -103,28 +103,28 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
 
 
 def unpacked_size(body: bytes, encoding: str) -> int:
-    """Return at most how many bytes `unpacked` makes of a body: what gzip's last four bytes say, else the most."""
+    """Return an upper bound of the size of an unpacked body: from gzip's last four bytes, else the limit."""
     if encoding not in _WINDOWS:
         return len(body)
     return min(LARGEST_BODY, int.from_bytes(body[-4:], "little")) if encoding == "gzip" else LARGEST_BODY
 
 
 def traces_request(body: bytes, kind: str) -> ExportTraceServiceRequest:
-    """Return a request to store spans. Raises: DataError for what is none."""
+    """Return a request to store spans. Raises: DataError for an invalid one."""
     request = ExportTraceServiceRequest()
     _parse(request, body, kind, ("resourceSpans", "scopeSpans", "spans"))
     return request
 
 
 def logs_request(body: bytes, kind: str) -> ExportLogsServiceRequest:
-    """Return a request to store log records. Raises: DataError for what is none."""
+    """Return a request to store log records. Raises: DataError for an invalid one."""
     request = ExportLogsServiceRequest()
     _parse(request, body, kind, ("resourceLogs", "scopeLogs", "logRecords"))
     return request
 
 
 def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
-    """Fill a message with what a body has. Raises: DataError; TooLarge for more fields than are accepted."""
+    """Parse a body into a message. Raises: DataError; TooLarge for more fields than are accepted."""
     try:
         if kind == PROTOBUF:
             count_fields(body, message.DESCRIPTOR)
@@ -159,7 +159,7 @@ def _without_surrogates(value: object) -> object:
 
 
 def _translate_ids(made: object, levels: tuple[str, str, str]) -> None:
-    """Replace hexadecimal ids by base64, as protobuf's JSON has bytes; what is not hexadecimal becomes empty."""
+    """Replace hexadecimal ids by base64, protobuf's JSON for bytes; other values become empty."""
     for resource in _objects_under(made, levels[0]):
         for scope in _objects_under(resource, levels[1]):
             for item in _objects_under(scope, levels[2]):
@@ -191,7 +191,7 @@ def encoded_answer(kind: str, noun: str, n_rejected: int, message: str) -> bytes
         kind: of encoding.
         noun: spans or logs.
         n_rejected: of them, how many were not stored.
-        message: why, or what else the sender should know; "" for nothing.
+        message: the reason, or another message for the sender; "" for none.
     """
     answer = ExportTraceServiceResponse() if noun == "spans" else ExportLogsServiceResponse()
     if n_rejected or message:
@@ -222,17 +222,17 @@ def _varint(number: int) -> bytes:
 
 
 def is_id(value: bytes, size: int) -> bool:
-    """Return whether these bytes are an id of that many bytes; one of zeros is none."""
+    """Return whether these bytes are a valid id of that length, which is not all zeros."""
     return len(value) == size and any(value)
 
 
 def attributes_of(pairs: Sequence[KeyValue]) -> dict[str, JsonValue]:
-    """Return attributes as plain values; of a key that is there twice the last value counts."""
+    """Return attributes as plain values; the last value of a repeated key counts."""
     return {pair.key: value_of(pair.value) for pair in pairs}
 
 
 def value_of(value: AnyValue, depth: int = 0) -> JsonValue:
-    """Return a value of an attribute; bytes as base64, and what is nested too deep as a note."""
+    """Return the value of an attribute; bytes as base64, and a note in place of values nested too deeply."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -300,7 +300,7 @@ def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, JsonValu
 
 
 def source_of(resource: ResourceSpans, scope: ScopeSpans) -> bytes:
-    """Return the bytes under which resource and scope of spans are stored."""
+    """Return the serialised resource and scope of spans, as stored."""
     kept = ResourceSpans(resource=resource.resource, schema_url=resource.schema_url)
     kept.scope_spans.append(ScopeSpans(scope=scope.scope, schema_url=scope.schema_url))
     return bytes(kept.SerializeToString(deterministic=True))

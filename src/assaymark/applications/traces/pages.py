@@ -53,7 +53,7 @@ class TraceSignInPage:
 
 @dataclass(frozen=True, slots=True)
 class ListedTrace:
-    """A trace in a list: its row, the beginning of what it was given and answered, and its scores by name."""
+    """A trace in a list: its row, the beginning of its input and output, and its scores by name."""
 
     row: TraceRow
     input: str
@@ -72,13 +72,13 @@ class TraceListPage:
     is_live: bool
     form_token: str = ""  # of the form that adds traces to a queue or a data set; "" where there is none
     queues: tuple[str, ...] = ()
-    note: str = ""  # what became of the traces that were added
+    note: str = ""  # the message about the traces that were added
 
     periods = PERIODS
     most_counted = MOST_COUNTED
 
     def has(self, name: str) -> bool:
-        """Return whether some trace states this, such as its model, so that it is worth a column."""
+        """Return whether any trace has this fact, such as its model, so that it gets a column."""
         return any(getattr(trace.row, name) not in {None, "", ()} for trace in self.traces)
 
     @property
@@ -126,7 +126,7 @@ def list_page(store: Store, token: Token, query: ListQuery, *, is_live: bool) ->
 
 
 def _given_and_answered(step: Step) -> tuple[str, str]:
-    """Return the beginning of what a step was given, of a chat its last message, and of what it returned."""
+    """Return the beginning of a step's input (of a chat, its last message) and of its output."""
     given, answered = step.input, step.output
     if step.input_messages:
         given = " ".join(part.text for part in step.input_messages[-1].parts)
@@ -213,7 +213,7 @@ class StepPage:
     n_rows: int
     step: Step | None
     scores: tuple[StoredScore, ...]
-    form_token: str = ""  # of the form that makes it a row; "" where there is none
+    form_token: str = ""  # of the form that makes it a row; "" if there is none
     dataset: str = ""  # that was named last
     row_note: str = ""  # what became of the row
 
@@ -400,7 +400,7 @@ def _tree(
 
 
 def _texts(attributes: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Return attributes as text, by name, none longer than a page can show."""
+    """Return attributes as text, by name, shortened for the page."""
     return [
         (name, (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:LONGEST_SHOWN])
         for name, value in sorted(attributes.items())
@@ -428,13 +428,13 @@ def shown_seconds(seconds: float | None) -> str:
 
 
 def shown_cost(cost: float | None, n_unpriced: int = 0) -> str:
-    """Return a cost in US dollars; a dash where it is unknown, and at least so much where that of some calls is."""
+    """Return a cost in US dollars; a dash if unknown, and a lower bound if that of some calls is unknown."""
     text = "–" if cost is None else f"${cost:.4f}" if cost < 10 else f"${cost:,.2f}"
     return f"≥ {text}" if n_unpriced and cost is not None else text
 
 
 def shown_instant(nanoseconds: int) -> str:
-    """Return a time with its milliseconds, in UTC; what no calendar has is shown as a number."""
+    """Return a time with its milliseconds, in UTC; one outside the calendar as a number."""
     try:
         moment = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Who may read the traces of which project: whoever shows a token of it, in a header or by a cookie that names it."""
+"""Access to traces: reading a project needs a token of it, in a header or named by a cookie."""
 
 from fastapi import HTTPException, Request, Response
 
@@ -17,7 +17,7 @@ class SignInFirst(HTTPException):
 
 
 class Readers:
-    """Recognises who may read which project."""
+    """Finds the rights of requests."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class Readers:
         return token if token is not None and token.scope == "all" else None
 
     def remember(self, response: Response, token: Token, *, secure: bool) -> None:
-        """Keep in the browser which token was shown."""
+        """Set the cookie that names the token."""
         cookie = f"{token.id}.{self._signer.sign(token.id)}"
         response.set_cookie(COOKIE, cookie, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
 
@@ -53,6 +53,6 @@ class Readers:
 
 
 def private(response: Response) -> Response:
-    """Keep a page out of caches that others use."""
+    """Keep a page out of shared caches."""
     response.headers["cache-control"] = "private, no-store"
     return response

@@ -1,7 +1,8 @@
-"""The receiver of OTLP over HTTP: `/v1/traces` and `/v1/logs`, as the specification says exporters speak.
+"""The receiver of OTLP over HTTP: `/v1/traces` and `/v1/logs`, as specified.
 
-An answer of 200 means that the spans are on the disk. Exporters try again after 429, 502, 503 and 504 only, and drop a
-batch at any other refusal, 500 too; so a store that is busy or cannot be written is 503 with a Retry-After of a second.
+An answer of 200 means that the spans are on the disk. Exporters retry only after 429, 502, 503 and 504, and drop a
+batch at any other refusal, including 500. So a store that is busy or cannot be written gives 503 with a Retry-After of
+one second.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class _RefusedRequest(Exception):
 
 
 class _Places:
-    """Admits requests while they are few, and small together. Used by one event loop."""
+    """Admits requests up to a number and a total size. Used by one event loop."""
 
     def __init__(self) -> None:
         self._n, self._n_bytes = 0, 0
@@ -57,7 +58,7 @@ class _Places:
 
     @asynccontextmanager
     async def taken(self, n_bytes: int) -> AsyncIterator[None]:
-        """Hold a place for the block. Raises: _RefusedRequest where there is none for too long."""
+        """Hold a place for the block. Raises: _RefusedRequest if none becomes free in time."""
 
         def is_free() -> bool:
             return self._n < AT_ONCE and self._n_bytes + n_bytes <= BYTES_AT_ONCE
@@ -159,6 +160,6 @@ def _received(request: Request, packed: bytes, receive: Callable[[bytes], Receiv
 
 
 def _unavailable(error: StoreError) -> _RefusedRequest:
-    """Return the answer to a sender whose batch cannot be stored now; the reason is for the operator."""
+    """Return the answer for a batch that cannot be stored now; the reason is for the operator."""
     _log.error("traces: %s", error)
     return _RefusedRequest(503, _UNAVAILABLE, "the store cannot be written now; send it again")

@@ -167,7 +167,7 @@ def receive_logs(
 
 
 def _score(record: LogRecord) -> NewScore | str:
-    """Return the result of an evaluation in a log record, or why there is none."""
+    """Return the result of an evaluation in a log record, or the reason why there is none."""
     attributes = attributes_of(record.attributes)
     event = record.event_name or attributes.get("event.name")
     if event != EVALUATION:

@@ -87,7 +87,7 @@ class Redaction:
         return "secret" if name.lower() in self.keys else secret_name(name)
 
     def is_secret(self, key: str) -> bool:
-        """Return whether what an attribute of this name has is removed."""
+        """Return whether the value of an attribute of this name is removed."""
         return self.kind_of(key) != ""
 
     def attributes(self, pairs: Iterable[KeyValue]) -> None:
@@ -106,7 +106,7 @@ class Redaction:
                 pair.value.string_value = BY_NAME
 
     def span(self, span: Span) -> None:
-        """Remove secrets from all that a span has, in place."""
+        """Remove secrets from all parts of a span, in place."""
         span.DiscardUnknownFields()  # which would be stored unread
         span.name = self.text(span.name)
         if span.trace_state:
@@ -123,7 +123,7 @@ class Redaction:
             self.attributes(link.attributes)
 
     def resource(self, resource: ResourceSpans) -> None:
-        """Remove secrets from what is stored of a resource beside its spans, in place."""
+        """Remove secrets from a resource, in place."""
         resource.resource.DiscardUnknownFields()
         self.attributes(resource.resource.attributes)
         resource.schema_url = self.text(resource.schema_url)
@@ -133,7 +133,7 @@ class Redaction:
                 names[:] = [self.text(name) for name in names]
 
     def scope(self, scope: ScopeSpans) -> None:
-        """Remove secrets from what is stored of a scope beside its spans, in place."""
+        """Remove secrets from a scope, in place."""
         scope.schema_url = self.text(scope.schema_url)
         inner: InstrumentationScope = scope.scope
         inner.DiscardUnknownFields()
@@ -197,7 +197,7 @@ class Redaction:
 
 
 def _name_around(text: str, place: int) -> tuple[int, int]:
-    """Return where the name begins and ends that has a letter at this place."""
+    """Return begin and end of the name around this position."""
     before = text[max(0, place - LONGEST_NAME) : place]
     after = text[place : place + LONGEST_NAME]
     start = place - len(before) + len(before.rstrip(_NAME_LETTERS))
@@ -213,7 +213,7 @@ def _name_around(text: str, place: int) -> tuple[int, int]:
 
 
 def _value_after(text: str, start: int, end: int, kind: str) -> tuple[int, int, str] | None:
-    """Return where the value of a name begins and ends, and what takes its place; None where there is none."""
+    """Return begin and end of a name's value, and its replacement; None if there is none."""
     name = text[start:end]
     close = ""
     if text[start - 1 : start] == "<" and text[end : end + 1] == ">":  # an element of XML
@@ -284,7 +284,7 @@ def _value_at(text: str, start: int, at: int, name: str, kind: str, close: str) 
 
 
 def _is_told(text: str, start: int, at: int, value: str, kind: str) -> bool:
-    """Return whether a value without quotes is a secret, and not a word of a sentence, a type or an expression."""
+    """Return whether a value without quotes is a secret rather than a word of a sentence, a type or an expression."""
     if is_harmless(kind, value.rstrip(".")) or _CODE.match(text, at):
         return False
     is_header = value.lower().startswith(
@@ -333,9 +333,9 @@ def _closing_bracket(text: str, at: int) -> int:
 
 
 def redaction_of(keys: Sequence[str], patterns: Sequence[str]) -> Redaction:
-    """Return the redaction that options ask for; a pattern may be one of `email`, `card`, `ip`, `phone`.
+    """Return the redaction of the options; a pattern may be one of `email`, `card`, `ip`, `phone`.
 
-    Raises: UsageError for a pattern that cannot be read or matches everything, and for an empty name.
+    Raises: UsageError for an invalid pattern or one that matches everything, and for an empty name.
     """
     read: list[tuple[str, str]] = []
     for pattern in patterns:

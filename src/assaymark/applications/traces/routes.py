@@ -1,7 +1,7 @@
-"""The routes of the pages of traces, and who may read them: whoever has a token of the project.
+"""The routes of the pages of traces, which need a token of the project.
 
-In a browser the token is exchanged for a cookie that names it by its id, signed; a token that is removed later opens
-nothing any more. Programs send the token itself, in the Authorization header. Tokens of senders read nothing.
+In a browser the token is exchanged for a signed cookie with its id, which is invalid once the token is removed.
+Programs send the token itself, in the Authorization header. Tokens that only write read nothing.
 """
 
 import json
@@ -87,7 +87,7 @@ def _of_chosen(request: Request) -> str:
 
 
 def _of_row(query: QueryParams) -> tuple[str, str]:
-    """Return the data set that a row was added to just now, and what became of it; "" where none was."""
+    """Return the data set to which a row was added just now, and the outcome; "" if none was."""
     dataset, same = query.get("dataset", "")[:128], query.get("same", "")[:8]
     if not dataset:
         return "", ""

@@ -1,4 +1,4 @@
-"""Which names are names of secrets, decided by their words: `db.password.value` and `openaiApiKey`, not `input_tokens`.
+"""Names of secrets, recognised by their words: `db.password.value` and `openaiApiKey`, not `input_tokens`.
 
 A name is divided at dots, underscores, dashes and changes of case. The words are those of gitleaks' rule
 `generic-api-key` and more; source: https://github.com/gitleaks/gitleaks, config/gitleaks.toml at b58d3f1.
@@ -55,7 +55,7 @@ _PLACEHOLDER = re.compile(
 
 @lru_cache(maxsize=8192)
 def secret_name(name: str) -> str:
-    """Return which kind of secret has this name: "secret", "token" (whose numbers are none), "path" or "" for none."""
+    """Return the kind of secret with this name: "secret", "token" (numbers are not secret), "path" or "" for none."""
     if len(name) > LONGEST_NAME:
         return ""
     words = [word.lower() for word in _WORD.findall(name)]
@@ -77,7 +77,7 @@ def secret_name(name: str) -> str:
 
 
 def is_harmless(kind: str, value: str) -> bool:
-    """Return whether a text under a name of this kind of secret tells none: a placeholder, a count, a folder."""
+    """Return whether a text under such a name reveals no secret: a placeholder, a count, a folder."""
     text = value.strip()
     if len(text) <= 200 and _PLACEHOLDER.fullmatch(text):
         return True

@@ -1,7 +1,7 @@
-"""Values that are secrets whatever they are called: keys of providers, JWTs, private keys, headers, passwords in URLs.
+"""Secrets that are recognised by their form: keys of providers, JWTs, private keys, headers, passwords in URLs.
 
 Source of the shapes of keys: gitleaks' rules (https://github.com/gitleaks/gitleaks, config/gitleaks.toml at b58d3f1),
-whose lengths are about lower bounds here. Every expression is linear in the text: no repeat is within a repeat.
+whose lengths are approximate lower bounds here. Every expression is linear in the text: no repeat is within a repeat.
 """
 
 import base64
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class _Shape(NamedTuple):
-    """A kind of secret. marks: texts one of which is in each match; in lower case where the case does not matter."""
+    """A kind of secret. marks: texts, one of which is in each match; in lower case if case does not matter."""
 
     name: str
     marks: tuple[str, ...]
@@ -26,13 +26,13 @@ def _has_digit(text: str) -> bool:
 
 
 def _is_bearer(text: str) -> bool:
-    """Return whether what follows `bearer` is no word of a sentence."""
+    """Return whether the text after `bearer` is a token rather than a word of a sentence."""
     token = text.split(None, 1)[1]
     return _has_digit(token) or (len(token) >= 20 and token.lower() != token)
 
 
 def _is_basic(text: str) -> bool:
-    """Return whether what follows `basic` is a name and a password, in base64."""
+    """Return whether the text after `basic` is a name and a password, in base64."""
     packed = text.split(None, 1)[1]
     try:
         plain = base64.b64decode(packed + "=" * (-len(packed) % 4))
@@ -102,7 +102,7 @@ _SHAPES = (
            _is_basic),
 )  # fmt: skip
 _URL_PASSWORD = re.compile(r"(://[^\s/?#:@\"'<>\\]{0,200}:)(?![*$<{\[]|%s)[^\s/?#\"'<>\\]{1,300}(@)(?=[\w\[.-])")
-_DATABASE_PASSWORD = re.compile(  # which people write with the slashes and question marks that a URL would escape
+_DATABASE_PASSWORD = re.compile(  # often written with slashes and question marks that a URL would escape
     r"\b((?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|oracle)(?:\+\w{1,20})?"
     r"://[^\s/:@\"'<>\\]{0,200}:)(?![*$<{\[]|%s)[^\s\"'<>\\]{1,300}(@)(?=[\w\[.-])"
 )

@@ -31,13 +31,13 @@ class Retention:
 
     @classmethod
     def of(cls, days: float | None, mib: float | None) -> "Retention | None":
-        """Read the retention from options; None where all is kept."""
+        """Read the retention from options; None if everything is kept."""
         if days is None and mib is None:
             return None
         return cls(None if days is None else days * 86_400, None if mib is None else int(mib * MIB))
 
     def apply(self, store: Store) -> int:
-        """Remove what is not kept, of every project; return the number of traces. Raises: StoreError."""
+        """Remove expired traces of every project; return their number. Raises: StoreError."""
         return sum(
             TraceLog(store).prune(project.id, older_than=self.seconds, most_bytes=self.n_bytes)
             for project in TraceLog(store).projects()
@@ -45,7 +45,7 @@ class Retention:
 
 
 def keep_pruning(store: Store, retention: Retention, every_seconds: float = EVERY_SECONDS) -> threading.Event:
-    """Remove what is not kept, now and again and again, in a thread of its own; setting the event ends it."""
+    """Remove expired traces repeatedly in a thread, beginning now, until the event is set."""
     is_over = threading.Event()
 
     def prune() -> None:

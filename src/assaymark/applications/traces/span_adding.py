@@ -1,7 +1,7 @@
 """Adding spans to the store in one transaction, and how their messages are packed in it.
 
-A span is stored under (project, trace, span) once, whatever was sent again and in which order: the same bytes change
-nothing, and of two copies that differ one that has ended is kept and the other is counted.
+A span is stored once under (project, trace, span), whatever is sent again and in whatever order: the same bytes change
+nothing; of two different copies, one that has ended is kept, and the other is counted.
 
 Several processes may add spans of one trace at once: each locks the rows of its traces, in order, before it reads what
 is there. On SQLite there is one writer at a time.
@@ -106,7 +106,7 @@ class AddingSpans:
         insert_missing(self._connection, span_sources, sorted(rows, key=lambda row: bytes(row["digest"])))
 
     def _lock_traces(self, trace_ids: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the number of stored spans of each trace, whose row is this transaction's from now on."""
+        """Lock the rows of traces until the transaction ends; return each trace's number of stored spans."""
         empty = {
             **{column.name: None for column in traces.columns},
             **dict.fromkeys(("at", "started", "n_spans", "n_errors", "n_orphans", "n_bytes"), 0),
@@ -227,14 +227,14 @@ class AddingSpans:
         insert_rows(self._connection, upsert(self._connection.dialect.name, traces), rows)
 
     def _mark_stale(self, trace_ids: Sequence[bytes]) -> None:
-        """Note that rules scored these traces before all of their spans were there; they are scored again."""
+        """Mark scores that rules gave these traces before all spans had arrived as stale, to be scored again."""
         for some in chunks(sorted(trace_ids)):
             of_rules = trace_scores.c.source == "rule", trace_scores.c.stale.is_(None)
             here = trace_scores.c.project == self._project, trace_scores.c.trace_id.in_(some)
             self._connection.execute(update(trace_scores).where(*here, *of_rules).values(stale=self._received))
 
     def _forget_empty(self, n_before: dict[bytes, int], touched: set[bytes]) -> None:
-        """Remove the rows that were made to be locked, of traces of which nothing was stored."""
+        """Remove the rows that were made for locking, of traces without stored spans."""
         for trace_id, n in n_before.items():
             if not n and trace_id not in touched:
                 self._connection.execute(
@@ -243,7 +243,7 @@ class AddingSpans:
 
 
 def insert_missing(connection: Connection, table: object, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert those rows whose key is not there."""
+    """Insert the rows whose keys do not exist."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     if rows:
         connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
@@ -271,7 +271,7 @@ def _pack(body: bytes) -> bytes:
 
 
 def unpack_message(packed: bytes) -> bytes:
-    """Return a stored message. Raises: HashMismatch for what is none."""
+    """Return a stored message. Raises: HashMismatch if it is invalid."""
     if packed[:1] == PLAIN:
         return packed[1:]
     stream = zlib.decompressobj()

@@ -1,12 +1,12 @@
-"""Spans of one's own code: `@assaymark.trace`, `assaymark.span` and where they are sent.
+"""Spans of the user's code: `@assaymark.trace`, `assaymark.span` and the destination of spans.
 
-They are OpenTelemetry's, made by its SDK and named by OpenInference's conventions, so any backend that reads those
-shows them. Where nothing says where to send them, a decorated function is called as if it were not. Spans go
+Spans are made by OpenTelemetry's SDK and named by OpenInference's conventions, so any backend that reads those shows
+them. Without a destination, decorators and blocks do nothing. Spans go
 
-- to the tracer provider that the program has set up itself, if it has;
-- else where `send_traces` says, or the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
+- to the tracer provider that the program has set up itself, if any;
+- else to the receiver of `send_traces`, or of OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
 
-A function that `assaymark.evaluate` calls is within the trace of its row; a command finds that in TRACEPARENT.
+A function that `assaymark.evaluate` calls is within the trace of its row; a command finds the trace in TRACEPARENT.
 """
 
 import functools
@@ -39,7 +39,7 @@ LONGEST = 100_000  # characters of a recorded value
 MOST_ATTRIBUTES = 4096  # of a span; OpenTelemetry's own limit of 128 loses the messages of a longer chat
 _SETTINGS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _lock = threading.Lock()
-_sent_to: "list[Destination]" = []  # where `send_traces` has said, at most one
+_sent_to: "list[Destination]" = []  # as set by `send_traces`, at most one
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Destination:
 
 
 class ActiveSpan:
-    """The span of a `with` block; every method does nothing where spans are not sent."""
+    """The span of a `with` block; every method does nothing if spans are not sent."""
 
     def __init__(self, otel: "Span | None") -> None:
         self._span = otel
@@ -74,15 +74,15 @@ class ActiveSpan:
             self._attribute(name.replace("__", "."), value)
 
     def input(self, value: object) -> None:
-        """Record what the step is given."""
+        """Record the input of the step."""
         self._value("input", value)
 
     def output(self, value: object) -> None:
-        """Record what the step returns."""
+        """Record the output of the step."""
         self._value("output", value)
 
     def model(self, name: str, n_input: int | None = None, n_output: int | None = None) -> None:
-        """Record which model answered, with the tokens read and generated."""
+        """Record the model that answered, with the tokens read and generated."""
         self._attribute("llm.model_name", name)
         self._attribute("llm.token_count.prompt", n_input)
         self._attribute("llm.token_count.completion", n_output)
@@ -151,10 +151,10 @@ def span(
     Args:
         name: of the step.
         kind: llm, embedding, retriever, reranker, tool, agent, chain, guardrail, evaluator or span.
-        input: what the step is given.
+        input: of the step.
         attributes: as for `ActiveSpan.set`, such as `user__id="ada"` and `session__id="s1"`.
 
-    Raises: UsageError for an unknown kind; MissingExtra where spans are to be sent and the extra `traces` is not there.
+    Raises: UsageError for an unknown kind; MissingExtra if spans are to be sent without the extra `traces`.
     """
     _check(kind)
     tracer = _tracer()
@@ -187,9 +187,10 @@ def trace(*, name: str | None = None, kind: str = "chain", **attributes: object)
 def trace(
     function: object = None, /, *, name: str | None = None, kind: str = "chain", **attributes: object
 ) -> F | Callable[[F], F]:
-    """Record each call of a function as a step: its arguments by name, what it returns, and what it raises.
+    """Record each call of a function as a step: its arguments by name, and its result or exception.
 
-    Functions, coroutine functions and generators of both kinds can be decorated; what a generator yields is its output.
+    Functions, coroutine functions and generators of both kinds can be decorated; the values that a generator yields are
+    its output.
 
     Args:
         function: the function, where the decorator is used without parentheses.
@@ -266,7 +267,7 @@ def send_traces(
 ) -> None:
     """Send spans to a receiver of OTLP over HTTP from now on: ours, or any other backend.
 
-    What is not sent yet when the program ends is sent then.
+    Unsent spans are sent when the program ends.
 
     Args:
         endpoint: such as `http://127.0.0.1:7500`; `/v1/traces` is appended where it is not there.
@@ -293,7 +294,7 @@ def send_traces(
 
 
 def destination() -> Destination | None:
-    """Return where spans go: what `send_traces` has said, else OpenTelemetry's own variables; None for nowhere."""
+    """Return the destination of spans: as set by `send_traces`, else by OpenTelemetry's variables; None without one."""
     if _sent_to:
         return _sent_to[0]
     address = next((value for name in reversed(_SETTINGS) if (value := os.environ.get(name))), None)
@@ -316,7 +317,7 @@ def current_trace_id() -> str | None:
 
 @contextmanager
 def within_trace(traceparent: str | None) -> Iterator[None]:
-    """Make spans of the block part of a trace that another program began, as W3C's header names it."""
+    """Make spans of the block part of a trace that another program began, named by W3C's header."""
     if traceparent is None or not _is_installed():
         yield
         return
@@ -344,7 +345,7 @@ def _has_provider() -> bool:
 
 
 def _tracer() -> "Tracer | None":
-    """Return the tracer; None where nothing says where to send them. Raises: MissingExtra."""
+    """Return the tracer; None without a destination. Raises: MissingExtra."""
     is_configured = any(os.environ.get(name) for name in _SETTINGS)
     if not _has_provider():
         if not is_configured or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -358,7 +359,7 @@ def _tracer() -> "Tracer | None":
 
 
 def _set_up(address: str | None, headers: Mapping[str, str] | None, resource: Mapping[str, str]) -> None:
-    """Make the program's provider; what is None is read from OpenTelemetry's own variables. Raises: MissingExtra."""
+    """Make the program's provider; values that are None come from OpenTelemetry's variables. Raises: MissingExtra."""
     if not _is_installed() or find_spec("opentelemetry.exporter") is None:
         raise MissingExtra("sending traces", "traces")
     from opentelemetry import trace as otel
@@ -399,7 +400,7 @@ def _check(kind: str) -> None:
 
 
 def _arguments(function: Callable[..., object], args: Sequence[object], keywords: Mapping[str, object]) -> object:
-    """Return the arguments of a call by name, without `self`; what they were where they do not fit the function."""
+    """Return the arguments of a call by name, without `self`; as they are if they do not fit the function."""
     try:
         bound = inspect.signature(function).bind(*args, **keywords)
     except (TypeError, ValueError):
@@ -408,13 +409,13 @@ def _arguments(function: Callable[..., object], args: Sequence[object], keywords
 
 
 def _joined(pieces: Sequence[object]) -> object:
-    """Return a generator's values: one text where all of it is text."""
+    """Return a generator's values, joined to one text if all are texts."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     return "".join(texts) if texts and len(texts) == len(pieces) else list(pieces)
 
 
 def _json(value: object) -> str:
-    """Return a value as JSON; what has none as its representation."""
+    """Return a value as JSON, with the representations of parts that JSON cannot hold."""
     try:
         return json.dumps(value, ensure_ascii=False, default=lambda part: repr(part)[:1000])[:LONGEST]
     except (TypeError, ValueError, RecursionError):

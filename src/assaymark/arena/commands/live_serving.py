@@ -1,7 +1,4 @@
-"""How `assaymark arena serve` puts together live battles, and hosts the demo models for them.
-
-How `assaymark arena serve` puts together the arena and its pages.
-"""
+"""The parts of `assaymark arena serve`: the arena, live battles and their pages, and hosting of the demo models."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,4 @@
-"""`assaymark study`: people compare models' answers blind, by invitation.
-
-How `assaymark study serve` puts together a study and its pages.
-"""
+"""`assaymark study`: invited people compare models' answers blind, and the server of a study."""
 
 import time
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ class RatingsPage:
 
     board: Published
     style: bool
-    good: bool  # whether only battles count in which both answers were marked acceptable
+    good: bool  # whether only battles with both answers marked acceptable count
     charts: Mapping[str, Markup]
     history_svg: Markup | None  # ratings over time
     drawn_models: tuple[str, ...]  # those with a line in it, in the order of their colours

@@ -1,8 +1,7 @@
-"""A live battle as its voter sees it; its JSON twin is made from the same object, without names before the vote too.
+"""The pages of battles, as their voters see them, and of studies.
 
-A battle as its voter sees it; its JSON twin is made from the same object, without names before the vote too.
-
-A page of a study. It has no JSON twin: prompts of studies are held out, and shown to invited raters only.
+The JSON twin of a battle is made from the same object, so it has no names before the vote either. Pages of studies have
+no JSON twin: prompts of studies are held out, and shown only to invited raters.
 """
 
 from collections.abc import Sequence
@@ -90,7 +89,7 @@ class StudyPage:
 
     @property
     def fewest(self) -> int:
-        """Of a group of raters whose results are shown."""
+        """Raters of a group whose results are shown."""
         return FEWEST_IN_GROUP
 
 

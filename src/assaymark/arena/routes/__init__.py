@@ -1,1 +1,1 @@
-"""Which page of the arena and of studies answers which path."""
+"""The routes of the arena and of studies."""

@@ -1,6 +1,6 @@
 """The arena's routes: begin a battle, see it, vote, and the ratings.
 
-A battle is answered to its voter only, who is recognised by the signed cookie; to everybody else it does not exist.
+A battle exists only for its voter, who is recognised by the signed cookie.
 """
 
 from collections.abc import Callable
@@ -115,7 +115,7 @@ class _ArenaRoutes:
 def cast_vote(vote: Vote[Battle], voter: Voter, token: str, form: Posted) -> Battle:
     """Store the vote of a form, and return the battle with the models' names.
 
-    Raises: HTTPException 429 where the voter must wait, 409 where he has voted differently already.
+    Raises: HTTPException 429 if the voter must wait, 409 if he has already voted differently.
     """
     marks = (form.text("mark_a") or None, form.text("mark_b") or None)
     try:
@@ -127,9 +127,9 @@ def cast_vote(vote: Vote[Battle], voter: Voter, token: str, form: Posted) -> Bat
 
 
 def voter_of(app: FastAPI, secret: bytes, request: Request) -> Voter:
-    """Return who sends a request, by keyed hashes of his cookie and his network.
+    """Return the sender of a request, by keyed hashes of his cookie and his network.
 
-    Raises: HTTPException 403 for a change without cookie and token: a voter is somebody who can be recognised.
+    Raises: HTTPException 403 for a change without cookie and token, since voters must be recognisable.
     """
     clients = app.state.clients
     visitor = clients.visitor(request)

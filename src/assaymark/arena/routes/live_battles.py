@@ -1,7 +1,7 @@
 """The routes of live battles: begin, ask, regenerate, follow the answers, vote.
 
-A battle is answered to its voter only. Asking starts the answers; a page with JavaScript follows them as events, and a
-form is answered once both are complete.
+A battle exists only for its voter. A question starts both answers; a page with JavaScript follows them as events, and a
+form without it is answered once both are complete.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def live_feature(
         moderate: sees both conversations before a question is sent and before an answer is shown.
         tell: gets lines for the operator.
         suggestions: first questions that a voter can choose from.
-        note: what voters should know of these models, beside the question; it must not tell one from the other.
+        note: for voters, about these models; it must not tell one from the other.
     """
     routes = _LiveRoutes(arena, Turns(arena, endpoints, moderate, tell), suggestions, note)
     return Feature(
@@ -168,7 +168,7 @@ class _LiveRoutes:
         return RedirectResponse(f"/arena/battle/{seen.token}", 303)
 
     def _refused(self, request: Request, token: str, form: Posted, problem: str, text: str) -> Response:
-        """Return the battle with a line that says why the question was not asked, and the question in its field."""
+        """Return the battle with the reason why the question was not asked, and the question in its field."""
         if form.is_json:
             raise HTTPException(400, problem)
         seen = self._arena.show(self._voter(request), token)

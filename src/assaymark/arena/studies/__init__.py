@@ -1,1 +1,1 @@
-"""Human studies: a file says what is compared and by whom; raters are invited, compare blind, and can be erased."""
+"""Human studies: a file describes comparisons and raters; raters are invited, compare blind, and can be erased."""

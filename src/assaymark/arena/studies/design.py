@@ -1,4 +1,4 @@
-"""Who compares what: comparisons balanced over pairs of models, sides and raters, in an order of each rater's own."""
+"""Assignment of comparisons to raters: balanced over pairs of models, sides and raters, in a random order for each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Design:
 def design_study(study: StudyFile) -> Design:
     """Return the design of a study; the same file gives the same design.
 
-    Raises: DataError if the raters' caps do not suffice, the answers not for a quota, or no drafted prompt is accepted;
+    Raises: DataError if the raters' caps or the answers do not suffice, or if no drafted prompt is accepted;
         UnknownName for a model.
     """
     source, _ = answers_of_files(study.answers)

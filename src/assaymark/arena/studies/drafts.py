@@ -1,4 +1,4 @@
-"""Prompts of a study that a model has drafted, for a person to accept: one by one, none is used unseen."""
+"""Prompts of a study that a model has drafted: a person accepts them one by one before they are used."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ from assaymark.models.plain_prompts import PromptWriter
 from assaymark.records import GenerationSettings, Output, Request
 from assaymark.results.model_names import short_model_name
 
-ROUNDS = 3  # for each category: what was dropped is asked for again, at most so often in all
+ROUNDS = 3  # of requests for each category: dropped texts are requested again, at most this often in all
 LONGEST = 2000  # characters
 MAX_TOKENS = 128
 ASKED = (

@@ -1,9 +1,7 @@
 """Prompts of a study: drafted by a model, accepted by a person, answered by models.
 
-Models' answers to the prompts of a study that a person has accepted, as rows of a file of answers.
-
-A row is added as soon as its answer is there, under a lock, so that nothing is lost with a killed process and two
-processes do not ask one file's prompts at once.
+Answers to accepted prompts are rows of a file of answers. A row is added as soon as its answer arrives, under a lock,
+so that a killed process loses nothing and two processes do not ask the same file's prompts at once.
 """
 
 import json
@@ -34,10 +32,10 @@ BEGINNING = '{"instruction"'
 def answer_prompts(
     writer: PromptWriter, name: str, prompts: Sequence[Candidate], max_tokens: int
 ) -> Iterator[Row | str]:
-    """Yield a model's answers, at temperature 0, each as soon as it is there: a row, or why a request failed.
+    """Yield a model's answers, at temperature 0, as they arrive: a row, or the reason why a request failed.
 
-    Each row has instruction, category, generator and output, and with them what was sent: `form` (messages, template
-    or plain) and `sent`, the whole text; for messages it is the prompt.
+    Each row has instruction, category, generator and output, and the request: `form` (messages, template or plain) and
+    `sent`, the whole text; for messages it is the prompt.
 
     Raises: UsageError if the model generates no text, or is a base model behind a chat endpoint; ModelUnavailable.
     """
@@ -68,7 +66,7 @@ def answered_prompts(path: Path, name: str) -> set[str]:
 
 @contextmanager
 def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
-    """Lock a file of answers, made if there is none, and yield what adds a row, at once and whole.
+    """Lock a file of answers, created if there is none, and yield a function that adds a row, at once and whole.
 
     Raises: UsageError if it cannot be written, or another process is adding answers to it.
     """
@@ -95,7 +93,7 @@ def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
 
 
 def _end_last_line(file: IO[bytes]) -> None:
-    """End the last line where its end is missing; remove it if it is not JSON, as a killed process may leave it."""
+    """Complete the last line's end if missing; remove a line that is not JSON, as a killed process may leave one."""
     file.seek(0)
     before, _, last = file.read().rpartition(b"\n")
     if not last:

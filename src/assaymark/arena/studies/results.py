@@ -1,8 +1,6 @@
 """Results of studies: the preference for each pair of models and category, with its interval, and raters' agreement.
 
-The results of a study as a table for a terminal.
-
-Results and exports of human studies.
+Also their table for a terminal, and exports.
 """
 
 import json
@@ -26,7 +24,7 @@ from assaymark.statistics.intervals import wilson
 from assaymark.store import Store
 
 ALL = "all"
-FEWEST_IN_GROUP = 5  # raters; results of fewer would say who they are
+FEWEST_IN_GROUP = 5  # raters; results of fewer could identify them
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
 
 
@@ -97,7 +95,7 @@ class StudyResults:
     seconds: float | None  # median time of a rating
     scales: tuple[ScaleResult, ...] = ()
     groups: tuple[GroupResult, ...] = ()
-    n_small_groups: int = 0  # that are not shown: of fewer than FEWEST_IN_GROUP raters, or telling those
+    n_small_groups: int = 0  # that are not shown: of fewer than FEWEST_IN_GROUP raters, or revealing those
 
 
 def study_results(
@@ -112,7 +110,7 @@ def study_results(
         plan: of the study.
         rows: all assignments.
         states: rater -> state.
-        groups: rater -> what he said about himself, of the questions by which results are counted.
+        groups: rater -> his answers about himself, for the questions by which results are counted.
     """
     failed = tuple(
         sorted({row.rater for row in rows if row.expected and row.answers and row.answers["better"] != row.expected})
@@ -139,9 +137,9 @@ def study_results(
 def _by_group(
     plan: StudyPlan, used: Sequence[AssignmentRow], groups: Mapping[str, Mapping[str, str]]
 ) -> tuple[tuple[GroupResult, ...], int]:
-    """Return the results of each group that is large enough, and the number of those that are not shown.
+    """Return the results of each group that is large enough, and the number of groups that are not shown.
 
-    A pair of models is shown of a group only where enough of its raters compared them, and enough of the others did.
+    A group's result for a pair of models is shown only if enough of its raters and enough of the others compared them.
     """
     results: list[GroupResult] = []
     n_small = 0
@@ -165,9 +163,10 @@ def _by_group(
 
 
 def _hidden(sizes: Mapping[str | None, int], hidden: AbstractSet[str | None]) -> set[str | None]:
-    """Return the groups that are not counted by themselves: those `hidden` already, and those that are too small.
+    """Return the groups that are not shown by themselves: those `hidden` already, and those that are too small.
 
-    Where these together are too small, the smallest of the others is too: the whole without the others would be theirs.
+    If these together are too small, the smallest of the others is hidden too: otherwise their results could be computed
+    from the total and the shown groups.
 
     sizes: raters of each group; None: of those who did not say.
     """
@@ -261,9 +260,9 @@ def study_rows(
 ) -> list[dict[str, str | float | None]]:
     """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`.
 
-    In a study with results by group no choice says whose other choices stand beside it: from the choices of each rater
-    and the numbers of a group, the raters of the group could be computed. There raters are numbered anew in each
-    prompt, and rows are in the order of their contents.
+    In a study with results by group, choices of the same rater are not linked: from each rater's choices and a group's
+    numbers, the raters of the group could be computed. So raters are numbered anew for each prompt, and rows are in the
+    order of their contents.
     """
     numbers = {name: number for number, name in enumerate(dict.fromkeys(row.rater for row in rows), start=1)}
     answered_rows: list[dict[str, str | float | None]] = []

@@ -97,9 +97,9 @@ class StudySessions:
         )  # fmt: skip
 
     def consent(self, token: str, agreed: bool, demographics: Mapping[str, str]) -> None:
-        """Store the rater's consent. Questions about himself may be left open, but for those of a quota.
+        """Store the rater's consent. Questions about himself may be left open, except those of a quota.
 
-        Raises: UnknownName; UsageError without consent, for a choice that was not offered, or where a quota is reached.
+        Raises: UnknownName; UsageError without consent, for a choice that was not offered, or if a quota is reached.
         """
         rater = self._rater(token)
         if not agreed:

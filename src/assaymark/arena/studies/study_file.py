@@ -1,7 +1,4 @@
-"""The file of a study: what is compared, by how many raters, and what they are asked.
-
-An example of a study, written by `assaymark study init`.
-"""
+"""The file of a study: the comparisons, the raters, and their questions; and an example of one."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Human studies in the store: plan, raters by the hash of their invitation, assignments, answers; and erasure.
 
-An assignment has at most one answer. Erasing a rater removes answers, demographics, assignments and name; that there
-was a rater stays, so that counts of invitations remain right.
+An assignment has at most one answer. Erasing a rater removes answers, demographics, assignments and name; the row of
+the rater stays, so that counts of invitations remain right.
 """
 
 import json
@@ -148,7 +148,7 @@ class StudyLog:
 
         quotas: of demographics: choice -> most raters of the study who say so.
 
-        Raises: UsageError where a quota is reached; nothing is stored.
+        Raises: UsageError if a quota is reached; nothing is stored.
         """
         with self._database.writing(durable=True) as connection:
             row = connection.execute(select(study_raters).where(study_raters.c.id == rater)).one()
@@ -166,7 +166,7 @@ class StudyLog:
         demographics: Mapping[str, str],
         quotas: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """Raise UsageError where as many raters as a quota allows said the same; in the transaction of a consent."""
+        """Raise UsageError if raters with the same answer have reached a quota; in the transaction of a consent."""
         if not quotas:
             return
         self._database.lock_structure(connection)  # of two consents at once, one counts the other
@@ -181,9 +181,9 @@ class StudyLog:
                 )
 
     def groups_of(self, name: str, ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return rater -> id of a question -> what he said about himself, for results by group.
+        """Return rater -> id of a question -> his answer about himself, for results by group.
 
-        ids: the questions of which raters were told that results are counted by them.
+        ids: the questions by which results are counted, as the raters were told.
         """
         joined = (
             select(study_raters.c.name, study_demographics.c.content)
@@ -242,7 +242,7 @@ class StudyLog:
         ]  # fmt: skip
 
     def demographics(self, name: str) -> list[dict[str, object]]:
-        """Return the raters' answers about themselves, sorted by content, so that the order tells nothing about who."""
+        """Return the raters' answers about themselves, sorted by content, so that the order identifies nobody."""
         of_study = (
             select(study_demographics.c.content)
             .join(study_raters, study_raters.c.id == study_demographics.c.rater)
@@ -254,7 +254,7 @@ class StudyLog:
         return sorted(contents, key=str)
 
     def erase(self, name: str, rater: str) -> int:
-        """Erase all that a rater gave; return the number of answers erased.
+        """Erase all of a rater's data; return the number of answers erased.
 
         Raises: UnknownName for a study or rater.
         """

@@ -1,4 +1,4 @@
-"""The plan of a study, as the store keeps it in JSON: what is asked of whom, with prompts and answers."""
+"""The plan of a study, as the store keeps it in JSON: items with prompts and answers, questions and raters."""
 
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
@@ -31,7 +31,7 @@ class PlannedScale(TypedDict):
 
 
 class StudyPlan(TypedDict):
-    """A study's plan; what a study does not use, and older plans lack, is not required."""
+    """A study's plan; fields that a study does not use, or older plans lack, are not required."""
 
     study: str  # its name
     title: str

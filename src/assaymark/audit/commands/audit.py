@@ -311,7 +311,7 @@ def efficiency(
     announce = _announcer(options)
     with (
         contextlib.closing(model_of(model, {"model_args": model_args or {}})) as opened,
-        Store.open(store) as opened_store,  # before what is measured: it may not be writable
+        Store.open(store) as opened_store,  # before the measurement: it may not be writable
     ):
         fit = audit_efficiency(opened, n_prompts, n_answers, repeats, announce)
         settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}

@@ -3,7 +3,7 @@
 A configuration with 10^9 layers would be built layer by layer until memory is exhausted. Shapes are read from the
 weights' headers, which takes milliseconds; limits are generous, since layers may share weights and files be quantised.
 
-The architectures that transformers has itself, so that a model of another one would need its author's code.
+Also a check whether transformers has an architecture itself; a model of another one needs its author's code.
 """
 
 import math
@@ -61,7 +61,7 @@ def check_index(folder: Path, weights: Sequence[Path]) -> None:
         folder: of the model.
         weights: its files of weights; with a file of all weights transformers reads no index.
 
-    Raises: ModelUnavailable with the first name that is none of them.
+    Raises: ModelUnavailable with the first name that is not.
     """
     held = {path.name for path in weights}
     for name in ("model.safetensors", "pytorch_model.bin"):

@@ -149,7 +149,7 @@ def _positions_of_meta(values: Mapping[str, JsonValue], theta: float, scale: flo
     return by_theta.get(theta, 2048 if float_at(values, "norm_eps", 1e-5) == 1e-6 else 4096)  # Llama 1: 1e-6
 
 
-_OF_LITGPT = {  # what must be so for a Llama; another value is another architecture
+_OF_LITGPT = {  # required values of a Llama; another value is another architecture
     "rotary_percentage": 1.0, "parallel_residual": False, "scale_embeddings": False, "bias": False,
     "lm_head_bias": False, "attention_logit_softcapping": None, "final_logit_softcapping": None,
     "post_attention_norm": False, "post_mlp_norm": False, "attention_scores_scalar": None,

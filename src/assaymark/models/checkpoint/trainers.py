@@ -181,12 +181,12 @@ def _whole_weights(folder: Path) -> tuple[Path, ...]:
 
 
 def _merged(folder: Path, whole: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the whole weights that lie beside an adapter, where they contain it.
+    """Return the whole weights beside an adapter, if they contain it.
 
-    transformers applies an adapter that it finds in a model's folder. torchtune, which alone also writes
-    `adapter_model.pt`, has merged it into the weights before it saves them, so it would be applied twice.
+    transformers applies an adapter that it finds in a model's folder. torchtune merges the adapter into the weights
+    before saving them, so it would be applied twice; only torchtune also writes `adapter_model.pt`.
 
-    Raises: ModelUnavailable where it is not known whether the weights contain the adapter.
+    Raises: ModelUnavailable if it is not known whether the weights contain the adapter.
     """
     if (folder / "adapter_model.pt").is_file():
         return whole
@@ -321,7 +321,7 @@ def _config_path(base: Path | None, homes: Sequence[Path]) -> Path | None:
 
 
 def _lora_alpha(arguments: LocalArguments, homes: Sequence[Path]) -> tuple[float | None, Path | None]:
-    """Return the LoRA scale times the rank, and the file that says so."""
+    """Return the LoRA scale times the rank, and the file that states it."""
     if arguments.lora_alpha is not None:
         return arguments.lora_alpha, None
     for folder in homes:

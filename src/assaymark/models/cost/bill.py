@@ -119,10 +119,10 @@ class Bill:
         )
 
     def affordable(self, pending: Sequence[Request]) -> int:
-        """Return how many of the pending requests may be sent, in order, without the limit being passed.
+        """Return how many of the pending requests may be sent, in order, within the limit.
 
-        The first request goes alone: a server may report more tokens than a request can have, because of a prompt of
-        its own or reasoning that it bills. The others then count as many times more.
+        The first request is sent alone, since a server may report more tokens than a request can have, because of its
+        own prompt or billed reasoning. The costs of the others are then scaled by the same factor.
         """
         if self.most is None:
             return len(pending)

@@ -1,9 +1,9 @@
 """llama.cpp with the interface of our own engine: spans scored, prompts continued, token ids in and out.
 
 llama-cpp-python's own class keeps the logits of all positions of a context, gigabytes for a large vocabulary, so passes
-are made with the C functions that it wraps. The keys and values of the last sequence stay, and the next one computes
-what follows their common beginning; spans are sorted for that. Log-probabilities are computed here from llama.cpp's
-logits, in float64. Texts are sampled and stopped by this package's rules, one after another.
+are made with the C functions that it wraps. The keys and values of the last sequence stay, and only the rest after the
+common beginning is computed for the next one; spans are sorted for that. Log-probabilities are computed here from
+llama.cpp's logits, in float64. Texts are sampled and stopped by this package's rules, one after another.
 """
 
 import ctypes
@@ -171,7 +171,7 @@ class LlamaSession:
         return rows
 
     def _keep(self, tokens: Sequence[int], most: int) -> int:
-        """Keep what the sequence in memory has in common with this one, at most `most` tokens; return how many."""
+        """Keep the common beginning of the stored sequence and this one, at most `most` tokens; return its length."""
         common = 0
         for old, new in zip(self._past[:most], tokens, strict=False):
             if old != new:

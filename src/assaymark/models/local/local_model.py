@@ -4,7 +4,7 @@ Work is ordered so that a stored run loads no weights and a new run yields outpu
 then come the tokens, then the cache, and only if something remains to be computed are the weights loaded. While one
 piece of the requests is scored, the next is tokenised in a thread (both the tokenizer and torch release the GIL).
 
-Transformers' progress bar for loading weights, which would break ours.
+Transformers' progress bar for loading weights is disabled, since it would break ours.
 """
 
 import logging

@@ -2,13 +2,13 @@
 
 One request per question asks for one token with its `top_logprobs` most probable alternatives. A choice's
 log-probability is that of its letter as the first token, with or without a space before it, whichever is more probable.
-Some servers list the generated token among the alternatives, some do not, and vLLM adds it to the list where it is none
+Some servers list the generated token among the alternatives, some do not, and vLLM adds it to the list if it is not one
 of the most probable ones: it counts with its own log-probability.
 
 A letter that is not among the alternatives is less probable than all of them: its output has the lowest given
-log-probability as an upper bound, marked as such, and no probability is made up. The generated token is no alternative
-there, because one that was drawn may be less probable than a letter that is not listed. If no choice of a question is
-among the alternatives, or the best one may be tied with one that is not, nothing decides the question, and it fails.
+log-probability as an upper bound, marked as such, and no probability is made up. The generated token does not count for
+this bound, because a drawn token may be less probable than a letter that is not listed. If no choice of a question is
+among the alternatives, or the best one may be tied with one that is not, the question is undecided and fails.
 
 Source: OpenAI's API reference (chat: `logprobs`, `top_logprobs`; completions: `logprobs`); llama.cpp's server (chat's
     form for completions too); vLLM (`return_tokens_as_token_ids`: `token_id:33`, with `bytes` beside it).
@@ -57,7 +57,7 @@ class LetterQuestion:
 class FirstToken:
     """The most probable first tokens.
 
-    top: text -> log-probability in nats, with the generated token. bound: what no other token exceeds, in nats.
+    top: text -> log-probability in nats, with the generated token. bound: upper bound of all other tokens, in nats.
     n_context: tokens of the prompt; 0: unknown.
     """
 
@@ -187,7 +187,7 @@ def _pair(token: Mapping[str, object]) -> tuple[object, object]:
 
 @dataclass(slots=True)
 class FirstTokenTally:
-    """Makes outputs of first tokens, and counts what they leave open."""
+    """Makes outputs from first tokens, and counts undecided questions."""
 
     n_questions: int = 0
     n_choices_outside: int = 0  # not among the given tokens

@@ -7,7 +7,7 @@ the run is repeated; a failure that shows that no request can succeed ends the r
 A server does not identify its weights, so outputs are cached for this run only, unless the user names the weights
 (`weights=`).
 
-Make the connection to a server of its arguments and the key: headers, TLS, limits.
+The connection to a server follows from its arguments and the key: headers, TLS, limits.
 """
 
 import logging
@@ -55,7 +55,7 @@ from assaymark.settings import read
 
 
 def server_of(arguments: OpenAIArguments) -> Server:
-    """Return where requests are sent; nothing is sent.
+    """Return the server for requests; nothing is sent.
 
     Raises: ModelUnavailable without a key that is required; UsageError for a key or a certificate that cannot be used.
     """

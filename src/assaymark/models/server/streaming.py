@@ -1,7 +1,7 @@
 """Read one answer from a server as it is generated (server-sent events), within limits of size, time and depth.
 
-A server that sends the whole answer instead, as JSON, is read too. A request is repeated only before any text has
-arrived: what has been shown cannot be taken back, so a failure in the middle of an answer is an error.
+A server that sends the whole answer instead, as JSON, is read too. A request is retried only before any text has
+arrived: shown text cannot be taken back, so a failure in the middle of an answer is an error.
 
 Source: OpenAI's API reference (streaming); the format of events: WHATWG HTML, server-sent events.
 """
@@ -44,7 +44,7 @@ def stream_text(server: Server, body: Mapping[str, object], patience: Patience, 
 
 
 def _without_keys(server: Server, pieces: Iterator[str]) -> Iterator[str]:
-    """Yield pieces without the keys; what may be the beginning of one is held back."""
+    """Yield pieces without the keys; a possible beginning of a key is held back."""
     longest = max(map(len, server.keys.keys), default=0)
     if not longest:
         yield from pieces

@@ -17,9 +17,9 @@ class ShorterPrompt:
     """One prompt and how it was made to fit.
 
     Attributes:
-        segments: those that are left, whole.
-        cut_text: the text whose end was cut off, where the prompt is too long without any shot; None: not cut.
-        n_removed: the number of tokens less than before; 0 for a prompt that fits as it was.
+        segments: the remaining ones, whole.
+        cut_text: the text whose end was cut off, if the prompt is too long even without shots; None: not cut.
+        n_removed: the number of removed tokens; 0 for a prompt that fits unchanged.
     """
 
     segments: tuple[str, ...]
@@ -30,7 +30,7 @@ class ShorterPrompt:
 def shorter_prompts(
     encoder: Encoder, prompts: Sequence[tuple[str, ...]], n_shots: Sequence[int], capacities: Sequence[int]
 ) -> list[ShorterPrompt]:
-    """Return each prompt as it fits.
+    """Return each prompt, shortened to fit.
 
     Args:
         encoder: the model's tokenizer.

@@ -3,9 +3,8 @@
 Two tasks with the same query (truthfulqa's mc1 and mc2) share one span. The key of an output is made of exactly what
 decides it: model, dtype, numerics, tokens, and how many of them are scored.
 
-Encode texts without a tokenizer: each character counts as one token, and the server splits the text itself.
-
-White space at the end of a context belongs to the continuation, as with a tokenizer.
+Texts can also be encoded without a tokenizer: each character counts as one token, and the server splits the text
+itself. White space at the end of a context belongs to the continuation, as with a tokenizer.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""The processes that vLLM starts for a model: they never outlive their owner, and what they write is kept aside.
+"""The processes that vLLM starts for a model: they never outlive their owner, and their output is kept aside.
 
-vLLM's engine and its workers are processes that wait for messages, also after the process that started them was killed;
-they would keep the model in memory for ever. And Ctrl-C in a terminal reaches them at the same time as their owner,
-which waits for what they compute. vLLM calls `follow` in each of its processes as a plug-in, before a model is loaded;
+vLLM's engine and its workers are processes that wait for messages, even after the process that started them was killed,
+and would keep the model in memory for ever. Ctrl-C in a terminal reaches them at the same time as their owner, which
+waits for their results. vLLM calls `follow` in each of its processes as a plug-in, before a model is loaded;
 in processes that do not belong to a model of this package it does nothing.
 """
 
@@ -27,7 +27,7 @@ _ERROR = re.compile(r"\b(\w+(?:Error|Exception): (?!.*root cause above).+)$", re
 
 @contextmanager
 def own_processes() -> Iterator[None]:
-    """Let the processes that vLLM starts in the block belong to this one."""
+    """Make this process the owner of the processes that vLLM starts in the block."""
     before = os.environ.get(OWNER)
     os.environ[OWNER] = f"{os.getpid()}@{socket.gethostname()}"
     try:
@@ -51,7 +51,7 @@ def follow() -> None:
 
 def _end_with(owner: int) -> None:
     wait_for_end(owner)
-    os._exit(1)  # at once, whatever its other threads wait for
+    os._exit(1)  # at once, even if other threads are waiting
 
 
 class _Interrupted(BaseException):
@@ -60,7 +60,7 @@ class _Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the block, in which vLLM starts: it passes over KeyboardInterrupt then, and goes on waiting."""
+    """Let Ctrl-C end the block in which vLLM starts, since vLLM then ignores KeyboardInterrupt and keeps waiting."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -91,7 +91,7 @@ class Aside:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Let processes that start in the block write there; what this one writes is still shown."""
+        """Let processes that start in the block write to the file; this process's own output is still shown."""
         if self._file is None:
             yield
             return
@@ -117,7 +117,7 @@ class Aside:
 
 
 def _writes_to_standard_error() -> bool:
-    """Return whether this process's messages go where its processes write, which notebooks and tests change."""
+    """Return whether this process writes to the real standard error, as its processes do; notebooks do not."""
     try:
         return sys.stderr.fileno() == STANDARD_ERROR
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which sequences to send to vLLM so that what spans share is computed once, and which log-probabilities to believe.
+"""Sequences for vLLM that let spans share computed prefixes, and the log-probabilities that are valid then.
 
 vLLM keeps the keys and values of whole blocks of tokens as soon as a request is scheduled, and later requests read
 them, also within one step. So sequences are sent in the order of the trie (`engine.trie`), three kinds of them:
@@ -9,9 +9,9 @@ them, also within one step. So sequences are sent in the order of the trie (`eng
   a request of its own without log-probabilities: rows of the vocabulary are computed only after it;
 - spans without a whole block before what they score, and all spans of a vLLM that cannot do this, are sent as a whole.
 
-`prompt_logprobs` has rows only for what was computed: those of tokens that came from the cache are whatever was in
-memory. `num_cached_tokens` says how many came from it, so what is scored must begin after them. Where the cache reached
-further (another span began with the same scored tokens), the span is sent again as a whole.
+`prompt_logprobs` has valid rows only for computed tokens: rows of tokens from the cache are uninitialised memory.
+`num_cached_tokens` states how many came from the cache, so the scored tokens must begin after them. If the cache
+reached further (another span began with the same scored tokens), the span is sent again as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class Sharing:
         )
 
     def described(self) -> str:
-        """Return how prompts are sent, in a few words."""
+        """Describe briefly how prompts are sent."""
         parts = [f"prefixes shared in blocks of {self.block} tokens"] if self.block else []
         parts += ["choices of one token in one request"] if self.by_ids else []
         return ", ".join(parts) or "each sequence as a whole"
@@ -117,12 +117,12 @@ def _same_inputs(spans: SpanBatch) -> Iterator[list[int]]:
 
 
 def _n_readable(n_context: int, block: int | None) -> int:
-    """Return how many tokens of a context may come from the cache: the last one predicts the first scored token."""
+    """Return how many tokens of a context the cache may provide: not the last, which predicts the first scored one."""
     return 0 if block is None else (n_context - 1) // block * block
 
 
 def computed_tokens(sent: Sequence[Sent], block: int | None) -> list[int]:
-    """Return how many tokens vLLM will compute for each sequence, if its cache holds all that was sent before.
+    """Return how many tokens vLLM will compute for each sequence, if its cache holds all earlier sequences.
 
     As in vLLM a block is known by its tokens and the block before it, and the last token is always computed.
     """

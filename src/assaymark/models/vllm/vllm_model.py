@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 BATCH = 512  # texts passed to vLLM at once
 FIRST_BATCH, SMALLEST_BATCH, LARGEST_BATCH = 128, 64, 8192  # sequences to score passed at once
-BATCH_SECONDS = 10.0  # of scoring; what is computed since the last batch is lost if the process is killed
+BATCH_SECONDS = 10.0  # of scoring; results since the last batch are lost if the process is killed
 CPU_BLOCK = 32  # the fewest tokens of a cache's block that vLLM's attention on CPUs takes; its default is 128 there
 RESERVED_POSITIONS = 2  # positions that a scored sequence leaves free, besides its own last token: vLLM generates one
 # Settings that only some libraries have, with vLLM's names.

@@ -8,7 +8,7 @@ any way. When a worker's process ends, Ray fails the pending call within seconds
 but does not run (stopped, hung), and reports a machine without network only after about a minute. So replies are timed
 here: the pending call returns every second.
 
-`run_on_cluster` calls a function on the machines instead, which other work than a model's needs.
+`run_on_cluster` calls a function on the machines instead, for work other than a model's.
 
 An actor finds the model on its machine and then works as a worker of a single machine does. The driver sends it orders
 and fetches its messages; both calls return at once or within a moment, while the work runs in a thread.

@@ -4,7 +4,7 @@ Neighbours in sorted order share most, so a range is a contiguous part of that o
 twice, so each split is placed where neighbours share least, near its ideal position. For the same reason ranges are
 few: a long one for each worker, then rounds of ever shorter ones, which compensate for errors in the estimated costs.
 
-Estimate what tokens cost a model from its shape alone, to split work evenly before anything is computed.
+The costs of tokens are estimated from a model's shape alone, to split work evenly before anything is computed.
 """
 
 from collections.abc import Mapping, Sequence

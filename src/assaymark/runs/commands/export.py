@@ -42,7 +42,7 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
 
 
 class TrainingParameters(TypedDict):
-    """The options of `export` about what is written."""
+    """The options of `export` that select the content."""
 
     train_on: str | None
     contaminate: bool

@@ -1,4 +1,4 @@
-"""`assaymark race A B`: which of two models is better, with as few questions as that needs."""
+"""`assaymark race A B`: find the better of two models with as few questions as necessary."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -105,7 +105,7 @@ def race(
     else:
         state = pair.state
         echo(pair.verdict)
-        # what decided between two models refutes a difference of 0, at which the interval may still begin
+        # the test that decided between two models refutes a difference of 0, at which the interval may still begin
         refuted = ", 0 excluded" if state.verdict in ("first", "second") and 0.0 in (state.low, state.high) else ""
         echo(
             f"{pair.metric}, first minus second: {100 * state.difference:+.1f} points, {1 - alpha:.0%} interval at "
