@@ -95,7 +95,7 @@ def remove_leftovers() -> None:
 
 
 def _remove_draft(record: Path) -> bool:
-    """Remove what a record names, if it is a draft of this machine; return whether the record is of no more use."""
+    """Remove the draft that a record names, if it is of this machine; return whether the record is no longer needed."""
     try:
         content = json.loads(record.read_bytes())
         place, host = Path(content["place"]), content["host"]

@@ -74,7 +74,7 @@ class EndpointTarget:
 
     @cached_property
     def template(self) -> JsonValue:
-        """The body with its placeholders. Raises: UsageError for a text that looks like JSON and is none."""
+        """The body with its placeholders. Raises: UsageError for a text that looks like JSON but is invalid."""
         if not isinstance(self.body, str) or self.body.strip()[:1] not in ("{", "["):
             return self.body
         try:

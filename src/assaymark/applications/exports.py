@@ -195,7 +195,7 @@ def _is_rows(value: object) -> bool:
 
 
 def _merged(default: Mapping[str, JsonValue], test: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a test of promptfoo with what all tests have: its own values win, assertions are added."""
+    """Return a test of promptfoo merged with the defaults of all tests: its own values win, assertions are added."""
     merged = {**default, **test}
     for name in ("vars", "metadata", "options"):
         of_all, own = default.get(name), test.get(name)

@@ -128,7 +128,7 @@ class BoundFunction:
 
 
 async def _awaited_within(parent: str, value: Awaitable[object]) -> object:
-    """Await what a function returned, as a part of the trace."""
+    """Await a function's awaitable, as a part of the trace."""
     with within_trace(parent):
         return await value
 

@@ -9,7 +9,7 @@ from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_dif
 
 
 def outcome_blocks(report: OutcomeReport) -> list[Block]:
-    """Return each variant's mean, what was left out, and the differences from the control."""
+    """Return each variant's mean, the omitted users, and the differences from the control."""
     rows = []
     for arm, mean in zip(report.outcomes.arms, report.means, strict=True):
         if mean is None:

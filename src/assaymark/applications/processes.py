@@ -92,7 +92,7 @@ class _BoundCommand:
         return lambda: self._run(words, prompt, environment, timeout_s)
 
     def _run(self, words: list[str], prompt: str, environment: dict[str, str], timeout_s: float) -> str:
-        """Run the command and return what it printed. Raises: Permanent, TimedOut."""
+        """Run the command and return its output. Raises: Permanent, TimedOut."""
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
             stdin.write(prompt.encode("utf-8", "surrogatepass"))
             stdin.seek(0)

@@ -30,7 +30,7 @@ from assaymark.tasks.own_rows import EVALUATED, dataset_name
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, whatever the names of its columns were.
+    """One row, under uniform names.
 
     Tools name the same things differently: `inputs` or `input`, `expected`, `reference`, `outputs` (LangSmith's data
     sets), `expectations`, `expected_output`, `ground_truth` or `target`; see `read_rows`.

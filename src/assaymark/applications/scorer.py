@@ -18,7 +18,7 @@ from assaymark.scoring.metric import Scale
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A row with what the target returned."""
+    """A row with the target's answer."""
 
     row: Row
     output: JsonValue  # as returned: a text, or a JSON value

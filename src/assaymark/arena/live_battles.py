@@ -52,7 +52,7 @@ class LiveLimits:
 
 @dataclass(eq=False)
 class LiveBattle:
-    """A battle without a vote. Never shown as it is: `Seen` is what its voter sees."""
+    """A battle without a vote. It is never shown itself: its voter sees it as `Seen`."""
 
     voter: Voter
     mode: str  # anonymous | named

@@ -26,7 +26,7 @@ Ties = Literal["half", "davidson", "rao-kupper"]
 
 @dataclass(frozen=True, slots=True)
 class TieParameter:
-    """The parameter of a model of ties, and what it means between equal models."""
+    """The parameter of a model of ties, and its meaning for equal models."""
 
     model: Ties
     name: str  # log ν or η

@@ -48,7 +48,7 @@ def has_web() -> bool:
 
 
 def need_web(command: str) -> None:
-    """Raise MissingExtra where what pages need is not installed."""
+    """Raise MissingExtra if packages that pages need are not installed."""
     if not has_web():
         raise MissingExtra(command, "web")
 

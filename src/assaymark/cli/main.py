@@ -225,7 +225,7 @@ class LazyGroup(click.Group):
         return name, command, rest if name in AS_TYPED else normalise(_help_first(rest))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands by what they are for, without importing any; those of packages come last."""
+        """Write the list of commands by purpose, without importing any; those of packages come last."""
         places = COMMANDS.places()
         widest = max(map(len, places), default=0)
         for section in (*SECTIONS, *sorted({place.section or OTHERS for place in places.values()} - set(SECTIONS))):

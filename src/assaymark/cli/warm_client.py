@@ -1,4 +1,4 @@
-"""A command handed over to the warm process, and what both sides must agree on.
+"""Handing a command over to the warm process, and the facts on which both sides must agree.
 
 The warm process (`assaymark warm start`, `assaymark.warm.server`) has imported what a run needs and forks itself for
 each command. The client stays in the foreground: it hands over words, environment, working folder and its open standard

@@ -56,7 +56,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A value on the scale of its column, with the ends of its interval and what it is set beside, such as chance."""
+    """A value on the scale of its column, with the ends of its interval and a reference value, such as chance."""
 
     value: float
     low: float | None = None

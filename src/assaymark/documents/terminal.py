@@ -298,7 +298,7 @@ def _with_short_names(block: Table, width: int) -> Table:
 
 
 def _labelled(columns: Sequence[Column]) -> tuple[list[Column], str]:
-    """Return the columns, with letters for names that are too long, and what the letters stand for."""
+    """Return the columns, with letters for names that are too long, and the meanings of the letters."""
     if not any(column.short and len(column.label) > LONGEST_HEADER for column in columns):
         return list(columns), ""
     legend = ", ".join(f"{column.short} {column.label}" for column in columns if column.short)

@@ -48,7 +48,7 @@ class CallBody(TypedDict):
 
 
 class SpokenMessage(TypedDict, total=False):
-    """A message of the model, or what a chunk adds to it."""
+    """A message of the model, or the part that a chunk adds to it."""
 
     role: str
     content: str | None
@@ -284,7 +284,7 @@ class TokenTexts:
         return texts
 
     def lengths(self, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
-        """Return the characters that tokens with these texts add to an answer: none of a special token."""
+        """Return the characters that tokens with these texts add to an answer; a special token adds none."""
         return [0 if token in self._special else len(text) for token, text in zip(tokens, texts, strict=True)]
 
     def _decoded_after(self, before: int | None, token: int) -> str:

@@ -88,7 +88,7 @@ _HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Awaitable[
 
 
 class _Service:
-    """The handlers and what they share."""
+    """The handlers and their shared state."""
 
     def __init__(self, model: HostedModel, settings: HostSettings) -> None:
         self._model = model

@@ -69,7 +69,7 @@ class ChatPage:
         )
 
     def side(self, index: int) -> str:
-        """Return the name of a chosen model, "" where there is none."""
+        """Return the name of a chosen model, "" if there is none."""
         return self.chosen[index] if index < len(self.chosen) else ""
 
     def messages(self, name: str) -> list[dict[str, str]]:

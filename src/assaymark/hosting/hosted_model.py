@@ -47,7 +47,7 @@ class EngineThread:
         threading.Thread(target=self._run, name="engine", daemon=True).start()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function on the thread and return its result. Raises: what it raises."""
+        """Run a function on the thread and return its result. Raises: the function's errors."""
         return self.start(function).result()
 
     def start(self, function: Callable[[], T]) -> "Future[T]":
@@ -65,7 +65,7 @@ class EngineThread:
         return future
 
     def close(self, seconds: float) -> None:
-        """Take nothing more, and wait for what is in progress, at most so long."""
+        """Accept no more requests, and wait for those in progress, up to a limit."""
         self._tasks.put(None)
         if self._last is not None:
             wait([self._last], seconds)
@@ -170,7 +170,7 @@ class HostedModel:
         return wanted
 
     def prompt(self, settings: Settings, tokens: IntArray, max_tokens: int) -> GenerationPrompt:
-        """Return a prompt for the engine; what the request leaves open is the model's own default."""
+        """Return a prompt for the engine; settings that the request leaves open are the model's own defaults."""
         own = self.engine.generation_defaults
         choice = self.model.arguments.generation_config
         temperature = settings.temperature

@@ -1,4 +1,4 @@
-"""Read the bodies of requests into checked records; what cannot be honoured is refused, never ignored.
+"""Read the bodies of requests into checked records; unsupported settings are refused, never ignored.
 
 Errors have OpenAI's form. A field that this host does not know is refused with the nearest known ones, since a setting
 that is silently ignored makes a wrong text; fields without an effect on the text are accepted.

@@ -20,7 +20,7 @@ OF_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset({"tool_calls"}),
 
 
 def read_messages(value: object) -> tuple[Message, ...]:
-    """Return the messages of a request. Raises: BadRequest with the place of what is wrong."""
+    """Return the messages of a request. Raises: BadRequest with the place of the fault."""
     if not isinstance(value, list) or not 0 < len(value) <= MOST_MESSAGES:
         raise wrong("messages", value, 'a list such as [{"role": "user", "content": "Hello"}]')
     called: dict[str, str] = {}  # names of the functions called so far, by the call's id

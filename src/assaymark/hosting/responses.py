@@ -297,7 +297,7 @@ class ResponseExchange:
         return f"event: {kind}\ndata: {text}\n\n".encode("utf-8", "replace")
 
     def _pieces(self, choice: AnswerChoice, output: list[_Item]) -> list[bytes]:
-        """Return the events of one choice of a chunk, and add what it begins to the output."""
+        """Return the events of one choice of a chunk, and add items that it begins to the output."""
         delta, finish = choice["delta"], choice["finish_reason"]
         events: list[bytes] = []
         if delta.get("reasoning_content"):

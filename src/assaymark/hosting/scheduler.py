@@ -1,4 +1,4 @@
-"""The thread that owns the engine: it admits requests between decoding steps and delivers what each step produced.
+"""The thread that owns the engine: it admits requests between decoding steps and delivers each step's results.
 
 `submit` and `cancel` may be called from any thread. Requests wait in a bounded queue that serves users in turn, one
 repeat of a prompt at each turn. No user holds every slot while another waits: the last free slot is kept for a user who
@@ -123,7 +123,7 @@ LEAST_FOR_CLIENTS = 3  # slots or places; of fewer one is kept for users, and no
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. `client`: the key where the host has several, else the address: what a client cannot choose."""
+    """The sender of a request. `client`: the key if the host has several, else the address; a client cannot choose."""
 
     name: str
     client: str
@@ -248,7 +248,7 @@ class Scheduler:
             }  # fmt: skip
 
     def close(self) -> None:
-        """Fail what is waiting or in progress, and end the thread after its present step."""
+        """Fail all work that is waiting or in progress, and end the thread after its present step."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -310,7 +310,7 @@ class Scheduler:
         self._deliver(events)
 
     def _admit(self, batch: OpenBatch) -> list[Handle]:
-        """Cancel what was cancelled, let prompts join while slots are free, and return the prompts to read."""
+        """Drop cancelled work, let prompts join while slots are free, and return the prompts to read."""
         reads: list[Handle] = []
         joining: dict[Handle, tuple[GenerateWork, list[int]]] = {}  # with the repeats that join now
         with self._changed:

@@ -1,4 +1,4 @@
-"""HELM's run folders as typed records: what each file states, checked and bounded.
+"""HELM's run folders as typed records: the content of each file, checked and bounded.
 
 A folder may come from anyone. Its files are read only where they are plain files inside the folder and not too large;
 values that are not of HELM's types are refused with the file's name. A folder as HELM publishes it, without the large
@@ -31,7 +31,7 @@ Family = str | None
 
 @dataclass(frozen=True, slots=True)
 class HelmPerturbation:
-    """HELM's description of a perturbation: what made a copy, or what a statistic is computed on."""
+    """HELM's description of a perturbation: of a copy, or of the samples of a statistic."""
 
     name: str
     family: Family  # robustness or fairness; None for neither

@@ -126,7 +126,7 @@ def _number(path: Path, task: str, text: str) -> float | None:
 
 
 def _error(path: Path, task: str, cells: Sequence[str]) -> float | None:
-    """Return the standard error: the last cell of a line that has a plus-minus sign, or what became of it."""
+    """Return the standard error: the last cell of a line that has a plus-minus sign, or a garbled one."""
     return _number(path, task, cells[-1]) if cells[4:5] in (["±"], ["_"]) else None
 
 

@@ -60,7 +60,7 @@ def forecast(model: Model, pending: Sequence[Request], n_items: int, n_stored: i
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """How stored answers are judged, and what it may cost.
+    """How stored answers are judged, and the limit of the cost.
 
     prompt: name of a judge prompt. reference: column of the data set with the reference answer. limit: questions of
     each task. max_tokens: of the judge's text. price: of the judge; else from `prices`, a file, or the table.

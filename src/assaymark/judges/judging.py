@@ -99,7 +99,7 @@ def judge(
     bill: Bill | None = None,
     command: str | None = None,
 ) -> str:
-    """Carry out a judging, or what is left of it, and return the id of its run.
+    """Carry out a judging, or the rest of it, and return the id of its run.
 
     Each judgement is stored as it arrives. With a bill, its limit decides which requests are sent; what is not sent
     makes the judging incomplete.

@@ -1,4 +1,4 @@
-"""Stored judgements for display: what the judge was shown and wrote, for two answers in both orders."""
+"""Stored judgements for display: the judge's prompts and texts, for two answers in both orders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

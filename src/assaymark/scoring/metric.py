@@ -100,7 +100,7 @@ _FACTS = "__assaymark_metric__"
 
 
 class RareFacts(TypedDict, total=False):
-    """Facts that only metrics of this package have; `Metric` says what they are."""
+    """Facts that only metrics of this package have; `Metric` describes them."""
 
     preference: int | None
     length: Literal["characters", "bytes", "tokens"]

@@ -161,7 +161,7 @@ class Detector:
         self.restart()
 
     def restart(self) -> None:
-        """Forget all values: after an alarm, or where what measures them has changed."""
+        """Forget all values: after an alarm, or if their measurement has changed."""
         self._logs = [np.full(len(BETS), -np.inf) for _ in self._m0]
         self._values: list[Floats] = []
         self.n_seen = 0

@@ -1,4 +1,4 @@
-"""Battles of each two models: how many, who won, what the ratings predict, and how far the two are apart."""
+"""Battles of each pair of models: counts, outcomes, the ratings' predictions, and residuals."""
 
 from dataclasses import dataclass
 

@@ -244,7 +244,7 @@ class PairedRace:
         self._zero = int(np.searchsorted(means, 0.0))
 
     def add(self, differences: Floats) -> RaceState:
-        """Add the next questions' differences, each in [-1, 1], and return what is known then."""
+        """Add the next questions' differences, each in [-1, 1], and return the state then."""
         self._bets.add(differences)
         return self.state()
 
@@ -326,7 +326,7 @@ class SequentialMean:
         )
 
     def add(self, values: Floats) -> MeanState:
-        """Add the next values, each in [0, 1], and return what is known then. Shape: [t]."""
+        """Add the next values, each in [0, 1], and return the state then. Shape: [t]."""
         self._bets.add(2 * np.asarray(values, dtype=np.float64) - 1)
         return self.state()
 

@@ -1,4 +1,4 @@
-"""Estimates from what a database returns: sums of weighted values, and sorted values of which a quantile is wanted."""
+"""Estimates from a database's results: sums of weighted values, and sorted values for quantiles."""
 
 import math
 from bisect import bisect_left

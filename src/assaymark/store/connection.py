@@ -204,7 +204,7 @@ if sys.platform != "win32":
 
 @atexit.register
 def _close_all() -> None:
-    """Close what a command or a script left open: SQLite then moves its journal into the file, which may be copied."""
+    """Close databases left open by a command or script, so that SQLite moves its journal into the file for copying."""
     for database in list(_OPEN):
         database.close()
 

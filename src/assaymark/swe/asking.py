@@ -1,4 +1,4 @@
-"""Asking a model for the next message of a conversation, with what that costs."""
+"""Asking a model for the next message of a conversation, with the cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -155,7 +155,7 @@ def _run_and_listen(
     runner: Runner | None,
     arguments: Sequence[str],
 ) -> tuple[Ended, TestRun]:
-    """Run pytest, or a repository's runner, with a pipe for its reports; return how it ended and what it said."""
+    """Run pytest, or a repository's runner, with a pipe for its reports; return its end and its output."""
     key = secrets.token_bytes(32)
     reading, writing = os.pipe()
     job = {

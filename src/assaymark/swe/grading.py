@@ -1,4 +1,4 @@
-"""Grading predictions: what each patch resolves, stored under the hashes of patch, instance and environment.
+"""Grading predictions: the outcome of each patch, stored under the hashes of patch, instance and environment.
 
 Before an instance is graded in an environment, its gold patch must resolve it and the empty patch must not, twice. An
 instance for which that is not so is not runnable here: no patch fails because of it.
@@ -162,7 +162,7 @@ class _Log(Protocol):
 
 
 class _NoStore:
-    """The log on a machine of a cluster: what is known travels there, and what is new travels back."""
+    """The log on a machine of a cluster: known results are sent there, and new ones are sent back."""
 
     def __init__(self, known: Check | None) -> None:
         self._known = known

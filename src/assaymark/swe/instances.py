@@ -50,7 +50,7 @@ class Instance:
 
     @property
     def sha(self) -> str:
-        """SHA-256, in hex, of what decides a grading."""
+        """SHA-256, in hex, of everything that decides a grading."""
         names = ("repo", "base_commit", "patch", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS")
         return text_sha(json.dumps([getattr(self, name) for name in names]))
 

@@ -21,7 +21,7 @@ MOST_IDS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDifference:
-    """An instance with two outcomes. reason: why ours is what it is, where more is known than which tests failed."""
+    """An instance with two outcomes. reason: of ours, if more is known than which tests failed."""
 
     instance_id: str
     ours: str

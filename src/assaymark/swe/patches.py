@@ -1,4 +1,4 @@
-"""Applying a patch as SWE-bench does, and what of it may decide tests without solving the issue.
+"""Applying a patch as SWE-bench does, and parts of it that may decide tests without solving the issue.
 
 What a patch changed is read from the files after it was applied, not from its text: git and GNU patch read a diff in
 more ways than one. Whoever wrote the patch is not trusted, so both run in the sandbox.
@@ -188,7 +188,7 @@ def restore_tests(changed: Mapping[str, str], test_patch: str, base: Path, copy:
 
 
 def flags_of_patch(patch: str, changed: Mapping[str, str], restored: Sequence[str]) -> list[str]:
-    """List what a patch mentions or touches that people should look at; its lines are only searched."""
+    """List names and files in a patch that people should look at; its lines are only searched."""
     flags = [
         f"touches {name}, which may belong to the tests"
         for name in changed

@@ -37,7 +37,7 @@ _VARIABLES = {"PYTHONDONTWRITEBYTECODE": ""}  # as in a container: what is writt
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The environment of an instance; problem: why there is none. is_new: whether it was made now."""
+    """The environment of an instance. problem: the reason if there is none. is_new: whether it was made now."""
 
     instance_id: str
     environment: Environment | None

@@ -1,4 +1,4 @@
-"""Several files of predictions of one model: shares over instances, pass@k, what a resolved instance took, and dates.
+"""Several files of predictions of one model: shares over instances, pass@k, effort per resolved instance, and dates.
 
 The unit of uncertainty is the instance, whose repeats are a cluster.
 """

@@ -81,7 +81,7 @@ class SweReport:
         return {name: float(each.outcome == "resolved") for name, each in self.graded.items() if each.outcome in SCORED}
 
     def flags(self) -> dict[str, list[str]]:
-        """Return instance id -> what people should look at."""
+        """Return instance id -> remarks for people to look at."""
         return {
             name: list(each.grading.details["flags"])
             for name, each in sorted(self.graded.items())
@@ -116,7 +116,7 @@ class SweReport:
         }
 
     def to_json(self) -> dict[str, object]:
-        """Return SWE-bench's report and what it lacks."""
+        """Return SWE-bench's report with additional facts."""
         interval = None if self.estimate is None else {
             "resolved_share": self.estimate.value, "low": self.estimate.low, "high": self.estimate.high,
             "n": self.estimate.n, "method": self.estimate.method,

@@ -19,7 +19,7 @@ COUNTED = (
 
 
 def report_blocks(report: "SweReport") -> list[Block]:
-    """Return the report on one file of predictions, and what to look at."""
+    """Return the report on one file of predictions, and remarks."""
     official = report.official()
     labels = ("not runnable here" if name == "infra_failure" else name.replace("_", " ") for name in COUNTED)
     counts = (f"{official[f'{name}_instances']:,}" for name in COUNTED)

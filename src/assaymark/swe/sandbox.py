@@ -208,7 +208,7 @@ def _listen(
     group: Cgroup | None = None,
     container: _Container | None = None,
 ) -> Ended:
-    """Start a command and take what it prints and reports, until it ends or exceeds a limit."""
+    """Start a command and collect its output and reports, until it ends or exceeds a limit."""
     started = time.monotonic()
     has_ended = False
     with ExitStack() as held:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Call = Callable[..., object]
 
     class Job(TypedDict):
-        """The job that is read from standard input."""
+        """What is read from standard input."""
 
         key: str
         pipe: int

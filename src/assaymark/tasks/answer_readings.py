@@ -118,7 +118,7 @@ def _places(answer: object, options: Sequence[object]) -> dict[str, int]:
 
 
 def text_index(answer: object, options: Sequence[object]) -> int | None:
-    """Return the position of the first option that an answer is the text of; None if there is none."""
+    """Return the position of the first option whose text is the answer; None if there is none."""
     return next((i for i, option in enumerate(options) if is_same_text(answer, option)), None)
 
 

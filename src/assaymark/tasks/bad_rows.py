@@ -22,7 +22,7 @@ Row = Mapping[str, object]
 
 
 def fault_finder(task: Task, layout: PromptFields, rows: Rows) -> Callable[[Row], str | None]:
-    """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
+    """Return a function from a row to its fault, to be written after its location; None for a good row."""
     answers = READINGS.get(str(task.metadata.get("answers")))  # as the user named it, for a file of rows
     shape = shape_of(rows, answers) if is_rows_file(task.source) else None
     check = check_of(shape) if shape is not None else None

@@ -290,7 +290,7 @@ class Catalog:
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> UnknownName:
-        """Return the error about an unknown name: what a benchmark that is elsewhere needs, or names like it."""
+        """Return the error about an unknown name: the needs of a benchmark that is elsewhere, or similar names."""
         if (why := why_elsewhere(name)) is not None:
             return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
         longer = longer_names(name, {*self._names, *self._elsewhere})

@@ -82,7 +82,7 @@ class Commitment:
 
     @property
     def root(self) -> str:
-        """The one hash of all rows, and of what else is published: `sha256:<hex>`."""
+        """The hash of all rows and the other published values: `sha256:<hex>`."""
         content: dict[str, JsonValue] = {
             "task": self.task, "version": self.version, "n_rows": len(self.rows), "rows": list(self.rows),
         }  # fmt: skip
@@ -105,7 +105,7 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRow:
-    """A row that was revealed, with what its commitment was computed from."""
+    """A revealed row, with the values from which its commitment was computed."""
 
     index: int
     salt: str

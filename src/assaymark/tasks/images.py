@@ -1,4 +1,4 @@
-"""Tasks with images: what their files may say, and the images of a row.
+"""Tasks with images: the keys of their files, and the images of a row.
 
 `doc_to_image` names a column, several columns, a template of a column's name, or a function that returns images. An
 image is read when its prompt is made; until then a row has a `RowImage`, which JSON and logs show by its hash.

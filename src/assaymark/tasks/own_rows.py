@@ -53,7 +53,7 @@ GUESSED = OwnData()
 
 @dataclass(frozen=True, slots=True)
 class OwnRows:
-    """A file of rows and what was guessed about it."""
+    """A file of rows and the guesses about it."""
 
     rows: Rows
     shape: Shape
@@ -145,7 +145,7 @@ def subject_of(row: Mapping[str, object]) -> str | None:
 
 
 def rows_of_file(path: Path, data: OwnData) -> OwnRows:
-    """Return a file's rows with what was guessed about them.
+    """Return a file's rows with the guesses about them.
 
     Raises: DataError if the columns are none of the known sets; for answers that can be read in two ways; for faulty
         rows, unless they are to be skipped.
@@ -217,7 +217,7 @@ class DatasetName:
 
 @dataclass(frozen=True, slots=True)
 class OwnDataset:
-    """A data set's rows and what was guessed about it."""
+    """A data set's rows and the guesses about it."""
 
     name: DatasetName  # with configuration and split
     splits: tuple[str, ...]

@@ -284,7 +284,7 @@ def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, obj
 
 
 def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, object]], str | None]:
-    """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
+    """Return a function from a row to its fault, to be written after its location; None for a good row."""
     needed = columns.needed
 
     def fault(row: Mapping[str, object]) -> str | None:

@@ -1,4 +1,4 @@
-"""The keys of a task file for rows of a known shape, and a line that says what was guessed.
+"""The keys of a task file for rows of a known shape, and a line on the guesses.
 
 Shapes: options in columns of their own, in a list, in a mapping by letter or with texts and labels (as ARC has them);
 a question with an answer to generate; a question with tools; a text.
@@ -87,7 +87,7 @@ def shape_of(rows: Rows, answers: str | None = None) -> Shape | None:
 
 
 def check_of(shape: Shape) -> Callable[[Mapping[str, object]], str | None] | None:
-    """Return a function from a row to what is wrong with it, written after its location; None for texts."""
+    """Return a function from a row to its fault, written after its location; None for texts."""
     if shape.tools is not None:
         return partial(fault_of_row, used=shape.tools)
     if shape.chat is not None:

@@ -88,7 +88,7 @@ def _with_names(call: str, parameters: Mapping[str, Sequence[str]]) -> str:
 
 
 class SimulatedScoring:
-    """The conversations of one task: what follows an answer, and scores."""
+    """The conversations of one task: the turns after an answer, and scores."""
 
     def __init__(self, task: Task, sandbox: Sandbox) -> None:
         self.task = task

@@ -42,7 +42,7 @@ class TaskRows:
         self._fault: Callable[[Row], str | None] | None = None
 
     def leave_out(self, fault: Callable[[Row], str | None]) -> None:
-        """Leave out, from now on, the rows of every split for which `fault` returns what is wrong with them."""
+        """Leave out, from now on, the rows of every split for which `fault` returns a fault."""
         self._fault = fault
         self._by_split.clear()
 

@@ -1,4 +1,4 @@
-"""Tasks with tools: what their files may say, the calls they expect, and a right answer as text.
+"""Tasks with tools: the keys of their files, the expected calls, and a right answer as text.
 
 Expected calls are `{"name": ..., "arguments": {...}}` (OpenAI's), with exact values, or BFCL's `{name: {parameter: [
 acceptable values]}}`; a list of them, or its JSON text. An empty list expects that no function is called.

@@ -1,4 +1,4 @@
-"""`assaymark warm start|status|stop|restart`: a process that has imported what runs need."""
+"""`assaymark warm start|status|stop|restart`: a process that has imported the modules of runs."""
 
 import json
 import os

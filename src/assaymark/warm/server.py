@@ -1,4 +1,4 @@
-"""The warm process: it has imported what a run needs, and forks itself for each command.
+"""The warm process: it has imported the modules of a run, and forks itself for each command.
 
 A forked process is a process of its own: its working folder, environment, standard streams, random generators and
 memory are its command's, and nothing that a command does reaches the next one. The warm process itself only imports. It
@@ -128,7 +128,7 @@ class Command:
 
 @dataclass(slots=True)
 class Pending:
-    """A client that has connected, and what it has sent so far."""
+    """A connected client, and the bytes that it has sent so far."""
 
     connection: socket.socket
     deadline: float  # of time.monotonic
@@ -136,7 +136,7 @@ class Pending:
     descriptors: list[int] = field(default_factory=list)
 
     def read(self) -> dict[str, Any] | None:
-        """Read what has come; return the command once it is whole. Raises: OSError, ValueError."""
+        """Read the available bytes; return the command once it is complete. Raises: OSError, ValueError."""
         part, more, _, _ = socket.recv_fds(self.connection, 1 << 16, 8)
         self.descriptors.extend(more)
         self.line += part
@@ -210,7 +210,7 @@ class WarmServer:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def serve(self) -> Accepted | None:
-        """Run commands, each in a fork; returns None at the end, and what is to be run in each forked process."""
+        """Run commands, each in a fork; returns None at the end, and in each forked process its command."""
         for number in OWN_SIGNALS:
             signal.signal(number, self._stop)
         last = time.monotonic()

@@ -199,7 +199,7 @@ def metrics_address(text: str) -> tuple[str, int]:
 
 
 def serve_metrics(metrics: RequestMetrics, address: tuple[str, int]) -> Callable[[], None]:
-    """Serve the metrics at `/metrics` of an address of their own, in a thread; return what ends it.
+    """Serve the metrics at `/metrics` of an address of their own, in a thread; return the function that ends it.
 
     Raises: UsageError where the address cannot be had.
     """

@@ -75,7 +75,7 @@ class PlotEvent:
 
 @dataclass(frozen=True, slots=True)
 class LinkedBar:
-    """A value with its interval and the name of what it belongs to."""
+    """A value with its interval and the name of its row."""
 
     name: str
     value: float

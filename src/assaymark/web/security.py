@@ -107,7 +107,7 @@ class Guard:
 
 
 def _without_body(send: Send) -> Send:
-    """Return a `send` that leaves out what the body contains."""
+    """Return a `send` that leaves out the body's content."""
 
     async def headers_only(message: Message) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)

@@ -126,7 +126,7 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
     def handle_events(self) -> None:
-        """Handle what has been read, then see whether the rest of a request is awaited."""
+        """Handle the bytes that were read, then check whether the rest of a request is awaited."""
         super().handle_events()
         self._watch()
 

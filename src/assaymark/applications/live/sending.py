@@ -1,4 +1,4 @@
-"""`assaymark.feedback` and `assaymark.feedback_link`: what a program says of its own traces.
+"""`assaymark.feedback` and `assaymark.feedback_link`: feedback of a program on its own traces.
 
 They go where the program's spans go, with the same token.
 """
@@ -33,7 +33,7 @@ def feedback(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> bool:
-    """Store what somebody says of an answer, at the server that receives the program's traces.
+    """Send feedback on an answer to the server that receives the program's traces.
 
     It may be sent before the trace is. Where nothing says where to send it, it does nothing, as spans do.
 

@@ -1,4 +1,4 @@
-"""The tables of live monitoring: rules and what they have to score, queues of annotations, rows made from traces.
+"""The tables of live monitoring: rules and the traces to score, queues of annotations, rows made from traces.
 
 The scores themselves, of rules, feedback and raters, are in `trace_scores`. Times are seconds since 1970: those called
 `expires` and `not_before` by the database's clock, all others by ours. `seen` is `received` of a trace's row.

@@ -423,7 +423,7 @@ def _no_number(name: str) -> object:
 
 
 def _values(text: str) -> list[object]:
-    """Return the JSON value that a text is, in a list; none where it is none."""
+    """Return the value of a JSON text, in a list; an empty list for another text."""
     if is_deeper(text, 100):
         return []
     try:

@@ -148,7 +148,7 @@ def _encoding(request: Request) -> str:
 
 
 def _received(request: Request, packed: bytes, receive: Callable[[bytes], Received]) -> Received:
-    """Unpack a body and store what it has. Raises: _Refused."""
+    """Unpack a body and store its content. Raises: _Refused."""
     try:
         return receive(unpacked(packed, _encoding(request)))
     except TooLarge as error:

@@ -54,7 +54,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ToolExchange:
-    """A call of a tool and what came back."""
+    """A call of a tool and its result."""
 
     name: str
     arguments: str

@@ -1,4 +1,4 @@
-"""Traces in the store: projects and their tokens, spans as they come, lists, trees, and what is removed again.
+"""Traces in the store: projects and their tokens, adding of spans, lists, trees, and removal.
 
 All spans of one call are stored in one transaction, together with the summaries of their traces, so that what was
 acknowledged is readable (`span_adding`).
@@ -256,7 +256,7 @@ class TraceLog:
         return TracePage(tuple(_trace_row(row) for row in rows[:limit]), len(rows) > limit, is_cut, n)
 
     def roots(self, project: int, trace_ids: Sequence[bytes]) -> dict[bytes, SpanRow]:
-        """Return the first root of each of some traces; none of a trace whose root has not come, or is damaged."""
+        """Return the first root of each of some traces; none for a trace whose root has not arrived or is damaged."""
         order = func.row_number().over(partition_by=spans.c.trace_id, order_by=(spans.c.started, spans.c.span_id))
         numbered = (
             select(spans.c.trace_id, spans.c.span_id, order.label("place"))

@@ -1,4 +1,4 @@
-"""Alarms in the store: what they watch, what they counted, and what was raised.
+"""Alarms in the store: their metrics, the values that they counted, and the alarms that were raised.
 
 Whoever evaluates an alarm holds its row until the end of the transaction that stores the values, the epoch and what was
 raised, so several watchers count each value once, and one that is killed has counted what it stored.
@@ -126,7 +126,7 @@ class WatchedStream:
         self._set(looked_until=until)
 
     def save(self, epoch: AlarmEpoch) -> None:
-        """Store what has changed of an epoch."""
+        """Store the changes of an epoch."""
         values = asdict(epoch)
         where = trace_alarm_epochs.c.alarm == self.stream.id, trace_alarm_epochs.c.epoch == values.pop("epoch")
         values["is_inherited"] = int(epoch.is_inherited)

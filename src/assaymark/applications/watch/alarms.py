@@ -1,4 +1,4 @@
-"""Alarms: what is watched, and one round of looking.
+"""Alarms: their definition, and one round of evaluation.
 
 A stream is one metric of an alarm. Its values are turned into numbers in [0, 1] of which more is better, the first ones
 freeze a baseline, and a `Detector` watches the others; without a baseline a `MeanChangeDetector` watches all. The state
@@ -185,7 +185,7 @@ def _measure(stream: AlarmStream, mean: float) -> str:
 
 
 def watch_once(store: Store, now: float, project: int | None = None) -> list[RaisedAlarm]:
-    """Count what has become complete, for every alarm; return the alarms that this raised.
+    """Count the values that have become complete, for every alarm; return the alarms raised by them.
 
     Args:
         store: where alarms and traces are.
@@ -208,7 +208,7 @@ def watch_once(store: Store, now: float, project: int | None = None) -> list[Rai
 
 
 def _count(watched: WatchedStream, pending: Sequence[PendingValue], now: float) -> Iterator[AlarmEvent]:
-    """Count values, in parts that one rule has scored; yield what they raise."""
+    """Count values, in parts that one rule has scored; yield the alarms that they raise."""
     epoch = watched.epoch()
     for (source, rule, version), group in groupby(
         pending, key=lambda each: (each.source, each.rule, each.rule_version)
@@ -308,7 +308,7 @@ def _baseline(stream: AlarmStream, raw: Floats) -> tuple[float | None, Interval]
 
 
 def _turned(stream: AlarmStream, raw: Floats, quantile: float | None) -> Floats:
-    """Return values in [0, 1] of which more is better. What is outside of the stated bound counts as at it."""
+    """Return values in [0, 1], where higher is better. Values beyond the stated bound are clipped to it."""
     if quantile is not None:
         return np.asarray(raw <= quantile, dtype=np.float64)
     shares = np.clip(raw / (stream.bound or 1.0), 0.0, 1.0)

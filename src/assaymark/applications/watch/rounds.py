@@ -24,7 +24,7 @@ class WatchLine:
 
 
 def watch_round(store: Store, project: int | None = None) -> Iterator[WatchLine]:
-    """Evaluate alarms on what has become complete, and call their webhooks; yield what people should know.
+    """Evaluate alarms on the values that have become complete, and call their webhooks; yield messages.
 
     Args:
         store: open for writing.

@@ -1,4 +1,4 @@
-"""The tables of alarms: what each watches, the values it counted, its epochs, and the alarms that were raised.
+"""The tables of alarms: the metrics, the counted values, the epochs, and the alarms that were raised.
 
 An alarm's state follows from the values of its present epoch, in their order. What is kept of it with the epoch, so
 that not all of them are read again, is written in the transaction that adds some. Times are seconds since

@@ -1,4 +1,4 @@
-"""Quality of an application over time: sums of what its traces and their scores say, by bucket of time and version.
+"""Quality of an application over time: sums over its traces and their scores, by bucket of time and version.
 
 The database adds up, and lists durations, since a quantile needs all of them: in one text for each bucket, which is
 read faster than a row for each. A bucket is named by its start in

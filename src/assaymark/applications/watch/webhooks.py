@@ -75,7 +75,7 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def deliver(store: Store, now: float, project: int | None = None) -> list[Delivery]:
-    """Send what is due, side by side; return how each try ended, as it did.
+    """Send the due deliveries concurrently; return the outcome of each try.
 
     A killed try is repeated after a minute, with the same id.
 

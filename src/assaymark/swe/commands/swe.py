@@ -45,7 +45,7 @@ def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> Callable[[F], F]:
-    """Return the options of what runs in the sandbox: their help, and the default of --timeout."""
+    """Return the options of commands in the sandbox: their help, and the default of --timeout."""
     return _with(
         click.option("--python", metavar="PROGRAM", help=f"{python}, with pytest (default: this one)."),
         click.option("--timeout", type=click.FloatRange(1, 86_400), default=seconds, show_default=True,

@@ -1,4 +1,4 @@
-"""Estimates in columns, and what boards and pages read: facts of runs and of samples.
+"""Estimates in columns, and facts of runs and of samples for boards and pages.
 
 The estimates of old runs are moved into their columns and the facts of their plans are written here; both are few. The
 facts of their samples are not: they are filled afterwards, in short transactions (`Store.fill_facts`).
