@@ -136,8 +136,8 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
 def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled: int) -> str:
     """Return one sentence: whether the judge's order of answers can replace people's, by Spearman's correlation.
 
-    It cannot be said with too few labels, or if all grades are the same. It cannot if its interval reaches 0, and it
-    can if its correlation is within or above the interval of people's own. Otherwise it can from 0.6 on, for large
+    With too few labels, or if all grades are the same, it cannot be said. A judge whose interval reaches 0 cannot, one
+    whose correlation is within or above the interval of people's own can. Otherwise a judge can from 0.6 on, for large
     differences from 0.4 on, and cannot below.
     """
     rho = judge.spearman

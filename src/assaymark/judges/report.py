@@ -107,9 +107,9 @@ SOME = 0.4  # "moderate"
 def trust_sentence(agreement: RaterAgreement) -> str:
     """Return whether the judge can be trusted for this, and why.
 
-    With too few labels it cannot be said. It cannot if the agreement is within chance, or not above that of a judge
-    that always names the model, or the position, that people prefer. It can if its agreement is at least people's own,
-    within the interval. Otherwise Cohen's kappa of the verdicts decides: from 0.6 on it can with the corrected win
+    With too few labels it cannot be said. The judge cannot if its agreement is within chance, or not above that of a
+    judge that always names the model, or the position, that people prefer. It can if its agreement is at least people's
+    own, within the interval. Otherwise Cohen's kappa of the verdicts decides: from 0.6 on it can with the corrected win
     rate, from 0.4 on only to find large differences, and below it cannot.
     """
     judge, kappa = agreement.judge, agreement.judge.kappa

@@ -25,7 +25,7 @@ TIMES = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7
 
 
 NARROW_WIDTH = 340  # of every narrow drawing, pixels
-LETTER_WIDTH = 7.2  # pixels; about the widest mean letter of a text
+LETTER_WIDTH = 7.2  # pixels; about the largest mean width of a text's letters
 
 
 @dataclass(frozen=True, slots=True)
