@@ -26,7 +26,7 @@ _CONTAINER = "install assaymark in a container of Linux (`docker run -it python:
 
 
 def not_here(what: str, needs: str = "Linux") -> UsageError:
-    """Return the error for what this system cannot do. what: begins a sentence, as "the warm process"."""
+    """Return the error for a feature that this system lacks. what: begins a sentence, as "the warm process"."""
     return UsageError(f"{what} needs {needs}, and this is {SYSTEM}: {_WSL if sys.platform == 'win32' else _CONTAINER}")
 
 

@@ -110,7 +110,7 @@ Cells = Sequence[str | Cell]
 
 
 def table(columns: Iterable[str | Column], rows: Iterable[Cells], *, n_text: int = 1) -> Table:
-    """Return a table whose first `n_text` columns are text and whose others are numbers, unless one says what it is."""
+    """Return a table whose first `n_text` columns are text and the others numbers, unless a column states its kind."""
     kept = tuple(
         each if isinstance(each, Column) else Column(each, "text" if index < n_text else "number")
         for index, each in enumerate(columns)
@@ -168,7 +168,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sample: what was asked, and what followed. mark: of the note, which stands beside the title."""
+    """One sample: its prompt and outcome. mark: of the note, which stands beside the title."""
 
     title: str
     prompt: tuple[Piece, ...] = ()

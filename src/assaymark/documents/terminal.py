@@ -43,7 +43,7 @@ NARROWEST = 40
 
 
 class Text(rich_text.Text):
-    """Rich's text without control characters, so that columns are measured by what is printed."""
+    """Rich's text without control characters, so that columns are measured as printed."""
 
     def __init__(self, text: str = "", style: str | Style = "") -> None:
         super().__init__(printable(text), style)
@@ -282,7 +282,7 @@ def _table(block: Table, width: int) -> RenderableType:
 
 
 def _with_short_names(block: Table, width: int) -> Table:
-    """Return the table with its names shortened to what the other columns leave, the longest ones first."""
+    """Return the table with its names shortened to the room that the other columns leave, the longest ones first."""
     columns = list(zip(block.columns, zip(*block.rows, strict=True), strict=True)) if block.rows else []
     sizes = {index: _size(column, cells, is_first=index == 0) for index, (column, cells) in enumerate(columns)}
     names = [index for index, (column, _) in enumerate(columns) if column.kind == "name"]

@@ -205,7 +205,7 @@ def _object(value: object, where: str) -> Mapping[str, JsonValue]:
 
 
 def _loaded(file: Path, kind: type[T]) -> T:
-    """Return a file's JSON. Raises: DataError, also for what is no plain file inside the folder."""
+    """Return a file's JSON. Raises: DataError, also if it is not a plain file inside the folder."""
     expected = "an object" if kind is dict else "a list"
     try:
         if not file.resolve().is_relative_to(file.parent.resolve()) or (file.exists() and not file.is_file()):

@@ -171,7 +171,7 @@ class _HelmRun:
                     yield ReportedValue(self.name_of(label), name, value, None, n)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return HELM's means of what is no score, by task: all that have a value, of the split that is used."""
+        """Return HELM's means other than scores, by task: all that have a value, of the split that is used."""
         numbers = {}
         for perturbation, label in self.labels.items():
             own = [stat for stat in self.folder.stats if stat.perturbation == perturbation and stat.sub_split is None]

@@ -169,7 +169,7 @@ def unmeasured_line(unmeasured: Unmeasured) -> str:
 
 
 def advice_line(missing: Missing) -> str:
-    """Name what to evaluate where there is no evidence; empty for a benchmark."""
+    """Suggest tasks to evaluate where there is no evidence; empty for a benchmark."""
     return f"what to evaluate: {missing.demand.advice}" if missing.demand.advice else ""
 
 

@@ -510,7 +510,7 @@ class StoredRuns:
                 yield line
 
     def _texts_of(self, run: RunRow, task: str) -> list[tuple[str, SampleLine]]:
-        """Return what is searched of each sample that is not withheld; kept while a visitor types."""
+        """Return the searched text of each sample that is not withheld; kept while a visitor types."""
         key, (known, texts) = _state_of(run, task), self._texts
         if known == key and not self.seals():  # a seal may end with a day
             return texts

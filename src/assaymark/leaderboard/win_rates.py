@@ -190,7 +190,7 @@ def with_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardTable:
 
 
 def _with_ends(value: float, ends: Floats) -> tuple[float | None, float | None, float | None]:
-    """Return a value with the ends of its interval, which contains it; None for what is not known."""
+    """Return a value with the ends of its interval, which contains it; None if unknown."""
     if not np.isfinite(value):
         return None, None, None
     low, high = (float(end) if np.isfinite(end) else None for end in ends)

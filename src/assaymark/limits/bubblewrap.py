@@ -43,7 +43,7 @@ class OpenedPaths:
 
 @dataclass(frozen=True, slots=True)
 class WorkingBubblewrap:
-    """A bubblewrap that works here; rights: the options by which what runs in it has none."""
+    """A bubblewrap that works here; rights: the options that remove the rights of processes in it."""
 
     executable: str
     rights: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Texts from outside: characters that they may not have, and what an exception of a user's code says.
+"""Texts from outside: characters that they may not have, and messages of exceptions of a user's code.
 
 No database's text column and no UTF-8 encoder takes NUL or half of a surrogate pair.
 """

@@ -108,7 +108,7 @@ class Watch:
     """Looks at all processes of a step together."""
 
     def __init__(self, process_id: int, limits: Resources, folder: Path) -> None:
-        """Args: process_id: the outermost process; folder: what it may write."""
+        """Args: process_id: the outermost process; folder: the one that it may write."""
         self._id, self._limits, self._folder = process_id, limits, folder
         self._next = self._next_disk = 0.0
 
@@ -221,7 +221,7 @@ class Cgroup:
                 _write(self._folder / "cgroup.procs", str(each))
 
     def remove(self) -> None:
-        """End what is left in the group, and remove it."""
+        """End the remaining processes of the group, and remove it."""
         for _ in range(50):
             with suppress(OSError):
                 _write(self._folder / "cgroup.kill", "1")

@@ -1,4 +1,4 @@
-"""Hiding where files and databases of this machine are: answers show a file's name, never what leads to it."""
+"""Hiding where files and databases of this machine are: answers show a file's name, never its folder."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The interface that every model implements. Code outside `models` uses only what is declared here.
+"""The interface that every model implements. Code outside `models` uses only this interface.
 
 Constructing a model is cheap: `identity` must not load weights (it reads the configuration and cached file digests), so
 that a run which is already complete in the store needs no weights at all. They are loaded by the first `answer`.

@@ -1,1 +1,1 @@
-"""Perturbations of texts by HELM's rules: what a reader takes for the same question, in other words or with slips."""
+"""Perturbations of texts by HELM's rules: a reader recognises the same question, in other words or with slips."""

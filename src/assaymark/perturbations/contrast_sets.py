@@ -39,7 +39,7 @@ class ContrastList:
             self._places.setdefault(names, {}).setdefault(key, []).append(place)
 
     def places_of(self, position: int, row: Mapping[str, JsonValue]) -> list[int]:
-        """Return the places in the list of what was made of the sample at a position of the evaluated split."""
+        """Return the places in the list of the variants of the sample at a position of the evaluated split."""
         places: list[int] = []
         for names, by_value in self._places.items():
             if all(name in row for name in names):

@@ -1,4 +1,4 @@
-"""Perturbations by name: what `--perturb` names, with its strength and the user's list, as a plan stores it."""
+"""Perturbations by name, as for `--perturb`, with strength and the user's list, as a plan stores them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class _PerturbationRule:
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    """One perturbation with its settings. What it makes of a text depends on nothing else but the sample's id."""
+    """One perturbation with its settings. Its result for a text depends on nothing else but the sample's id."""
 
     name: str
     strength: float | None = None  # a probability; of `space`, the most spaces

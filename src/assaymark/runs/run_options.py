@@ -26,7 +26,7 @@ WandbArguments = tuple[dict[str, object], dict[str, object]]
 
 
 class EvaluationParameters(TypedDict):
-    """The options of `run` and `plan` that say what is evaluated, and are no keywords of `evaluate`."""
+    """The options of `run` and `plan` that select models and tasks, and are not keywords of `evaluate`."""
 
     model: str
     tasks: tuple[str, ...]
@@ -179,7 +179,7 @@ def model_arguments(parameters: EvaluationParameters) -> tuple[str, dict[str, ob
 
 
 def notes_on(parameters: Mapping[str, object]) -> list[str]:
-    """Return notes on flags that are accepted, but do not do what they do in lm-eval."""
+    """Return notes on flags that are accepted, but have another effect than in lm-eval, or none."""
     notes = [
         f"--{name} has no effect: nothing is sent to {where}; write lm-eval's files with --output_path DIR "
         "--log_samples and upload those"

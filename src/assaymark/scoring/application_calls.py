@@ -1,4 +1,4 @@
-"""Metrics of the calls of an application: what is known of each call besides its answer."""
+"""Metrics of the calls of an application: facts about each call besides its answer."""
 
 import math
 from collections.abc import Callable

@@ -401,7 +401,7 @@ def score_calls(
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The calls of one answer, and what they are compared with."""
+    """The calls of one answer, and those that they are compared with."""
 
     calls: tuple[FunctionCall, ...]
     unreadable: CallFault | None  # why the calls could not be read

@@ -290,7 +290,7 @@ class Simulator:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> bytes:
-    """End a process; return what it wrote of errors."""
+    """End a process; return its error output."""
     end_group(process)
     with contextlib.suppress(OSError, ValueError):  # what was not written yet, and pipes that are closed
         return process.communicate()[1]

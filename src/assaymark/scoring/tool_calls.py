@@ -336,7 +336,7 @@ def _json_calls(text: str) -> tuple[FunctionCall, ...]:
 
 
 def _values(text: str) -> Iterator[object]:
-    """Yield the JSON values at the beginning of a text; what follows the last one must be a text without calls."""
+    """Yield the JSON values at the beginning of a text; the text after the last one must have no calls."""
     if is_deeper(text, 100):
         raise ValueError("nested deeper than 100 levels")
     decoder, at, n_found = json.JSONDecoder(), 0, 0

@@ -22,7 +22,7 @@ _ENVIRONMENT = {  # no configuration of the user's: a copy must not depend on it
 
 
 def git(folder: Path, *words: str, given: bytes | None = None) -> bytes:
-    """Run git in a repository of the user's and return what it printed.
+    """Run git in a repository of the user's and return its output.
 
     Raises: DataError with git's last line.
     """

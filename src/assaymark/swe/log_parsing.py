@@ -31,7 +31,7 @@ _WORDS = {"error": "errors", "warning": "warnings"}
 
 
 def parse_log(log: str, repository: str = "") -> dict[str, str]:
-    """Return test id -> status of what a repository's runner printed; of several lines of a test, the last.
+    """Return test id -> status from the output of a repository's runner; of several lines of a test, the last.
 
     Args:
         log: what was printed.

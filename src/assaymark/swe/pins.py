@@ -100,7 +100,7 @@ def _of_pip(lines: list[str], path: Path) -> Pins:
 
 
 def python_named(version: str) -> str:
-    """Return the version's major and minor number. Raises: DataError for what is no version."""
+    """Return the version's major and minor number. Raises: DataError for an invalid version."""
     if not _PYTHON.fullmatch(version):
         raise DataError(f"the pins name Python '{version:.40}'; expected a version such as 3.9.20")
     return ".".join(version.split(".")[:2])

@@ -181,7 +181,7 @@ def _split(
 
 
 def disagreements(instance: Instance, run: TestRun) -> list[str]:
-    """Return where what was printed contradicts the reports, in words."""
+    """Describe where the output contradicts the reports."""
     reported = grade_tests(instance, run.reported.statuses)
     printed = grade_tests(instance, run.printed)
     warnings = []

@@ -1,4 +1,4 @@
-"""The text of a task file for rows of the user: what was guessed about them, to be edited; or worded like another task.
+"""The text of a task file for rows of the user: with guessed settings, to be edited; or worded like another task.
 
 A task like another one has its prompt to the byte. Its templates are kept, after assignments that give the columns of
 the user's file the names that the templates use: `{% set question = stem %}`.

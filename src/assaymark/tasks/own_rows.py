@@ -1,4 +1,4 @@
-"""Make a task of a file, a folder or a Hub data set: its columns determine the task, and what was guessed is reported.
+"""Make a task of a file, a folder or a Hub data set: its columns determine the task, and guesses are reported.
 
 Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
 `question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
@@ -96,7 +96,7 @@ def _names_of_files(files: Sequence[Path]) -> dict[Path, str]:
 
 
 def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None) -> tuple[Task, list[str]]:
-    """Return the task made of a file of rows, and notes on what was guessed.
+    """Return the task made of a file of rows, and notes on the guesses.
 
     Where bad rows are skipped they are not checked here; the task leaves out those that it cannot read. `name` is the
     task's, as `row_file_names` has it; without it the file's own.
@@ -243,7 +243,7 @@ def dataset_name(text: str) -> DatasetName | None:
 
 
 def task_from_dataset(name: DatasetName, own: OwnData) -> tuple[Task, list[str]]:
-    """Return the task made of a data set, and the note on what was guessed.
+    """Return the task made of a data set, and the note on the guesses.
 
     Raises: as `find_dataset`.
     """
@@ -275,7 +275,7 @@ def spec_of_dataset(dataset: OwnDataset) -> dict[str, object]:
 
 
 def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
-    """Return a data set's rows with what was guessed: configuration, split and columns.
+    """Return a data set's rows with the guesses: configuration, split and columns.
 
     Raises: UsageError where several configurations or splits are possible; UnknownName for one that does not exist;
         DataError for a data set that is not found, for unknown columns, and for faulty rows unless they are to be

@@ -18,7 +18,7 @@ from assaymark.store import Store
 
 @dataclass(frozen=True)
 class SubmitPage:
-    """The form, with what was entered and what is wrong with it."""
+    """The form, with the entered values and their problems."""
 
     boards: tuple[Board, ...]
     values: Mapping[str, str]

@@ -58,7 +58,7 @@ class RecommendPage:
 
     @property
     def unmeasured(self) -> list[str]:
-        """Models that nothing rates for what is requested."""
+        """Models without any rating for the request."""
         return [] if self.found is None else [unmeasured_line(each) for each in self.found.unmeasured]
 
     def size_and_licence(self, model: str) -> KnownModel | None:

@@ -143,7 +143,7 @@ class _Export:
             self._folder.add(file, self._finished(html, partial(self._paths.link, file)))
 
     def _visit_from(self, home: str) -> None:
-        """Visit what can be reached from the home page; files that are no pages are written at once."""
+        """Visit all pages that can be reached from the home page; other files are written at once."""
         boundary = _Boundary(self._tables)
         seen = {home, "/"} | ({"/boards"} if home != "/boards" else set())
         queue = deque([home])

@@ -35,7 +35,7 @@ class SiteFolder:
     """The files of one export, as they are rendered."""
 
     def __init__(self, root: Path, draft: Path, earlier: Mapping[str, str]) -> None:
-        """Args: root: the site; draft: where files are collected; earlier: what an earlier export wrote."""
+        """Args: root: the site; draft: where files are collected; earlier: files of an earlier export."""
         self._root, self._draft, self._earlier = root, draft, earlier
         self._hashes: dict[str, str] = {}
         self._bytes = 0

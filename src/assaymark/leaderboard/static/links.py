@@ -80,7 +80,7 @@ def relative(page: str, file: str) -> str:
 
 
 def file_name(address: str) -> str:
-    """Return the path of an address in the site, without an ending; what a file system may not hold is hashed."""
+    """Return the path of an address in the site, without an ending; names that file systems may not hold are hashed."""
     path, _, query = address.partition("?")
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if query:  # /compare?runs=a,b is compare/runs-a-b

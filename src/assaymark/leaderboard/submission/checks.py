@@ -119,7 +119,7 @@ def check_submission(
     policy: Policy,
     submitter: str,
 ) -> CheckOutcome:
-    """Check what was chosen; `problems` are those of `read_choices`.
+    """Check the choices; `problems` are those of `read_choices`.
 
     Raises: Retryable where a place of models cannot be reached now.
     """

@@ -178,7 +178,7 @@ def _listed(place: Path) -> list[str]:
 
 
 def _copied(source: Path, target: Path) -> str:
-    """Copy a file; return the SHA-256 of what was copied, in hexadecimal."""
+    """Copy a file; return the SHA-256 of the copy, in hexadecimal."""
     digest = hashlib.sha256()
     try:
         with source.open("rb") as reading, target.open("wb") as writing:

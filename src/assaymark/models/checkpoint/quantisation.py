@@ -1,4 +1,4 @@
-"""Precisions of fewer than sixteen bits: which checkpoints have them, and what loading them needs.
+"""Precisions of fewer than sixteen bits: recognising them in checkpoints, and the requirements of loading them.
 
 8bit and 4bit quantise any checkpoint while it is loaded (bitsandbytes). GPTQ and AWQ are properties of a checkpoint,
 which its config.json states.

@@ -25,7 +25,7 @@ TOO_LATE = (
 
 
 def loaded_arguments(model: object, options: Mapping[str, object]) -> LocalArguments:
-    """Return the arguments of a loaded model; `pretrained` is its name, by default that of what it was loaded from.
+    """Return the arguments of a loaded model; `pretrained` is its name, by default that of its source.
 
     Raises: UsageError for an option that only has an effect while loading.
     """

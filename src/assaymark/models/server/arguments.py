@@ -244,7 +244,7 @@ def openai_arguments(kind: str, model_args: Mapping[str, object]) -> OpenAIArgum
 
 
 def _check_service(arguments: OpenAIArguments) -> None:
-    """Raise UsageError for what the service behind the URL cannot do, or needs and was not given."""
+    """Raise UsageError for arguments that the service behind the URL does not support, or requires."""
     provider, url = arguments.provider, urlsplit(arguments.url)
     if arguments.top_logprobs is not None and not provider.gives_logprobs:
         raise UsageError(

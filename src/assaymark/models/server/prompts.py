@@ -60,7 +60,7 @@ class PromptMaker:
         return QueryReader(self.encoder, self.arguments.max_length - 2, self.arguments.too_long, self.fingerprint)
 
     def scored(self, span: TokenSpan) -> tuple[Prompt, ScoredPart]:
-        """Return the prompt that scores the end of a span, and what to read from the answer."""
+        """Return the prompt that scores the end of a span, and the part to read from the answer."""
         n_scored = int(span.scored.size)
         if self.encoder is None:
             characters = Characters()

@@ -55,7 +55,7 @@ def _over(pair: PairComparison, headline: Difference) -> str:
 
 
 def table_notes(pair: PairComparison) -> list[str]:
-    """Return the notes on a table's lines: what the overall line averages, and how p is corrected."""
+    """Return the notes on a table's lines: the average of the overall line, and the correction of p."""
     notes = []
     overall = pair.overall
     if overall is not None and len(pair.tasks) > 1:

@@ -340,7 +340,7 @@ def label_of(row: RunRow) -> str:
 
 
 def precision_shown(model: ModelIdentity) -> str:
-    """Return the type of a model's weights, and what computed with them where that is not float32."""
+    """Return the type of a model's weights, and the numerics of the computation if not float32."""
     sure = model.numerics == "float32" or "unknown" in model.numerics
     return model.dtype if sure else f"{model.dtype}, {model.numerics}"
 

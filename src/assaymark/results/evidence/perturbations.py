@@ -33,7 +33,7 @@ _FIELD_TYPES = {name: _KINDS[hint] for name, hint in get_type_hints(PerturbedSco
 
 
 def perturbed_from(facts: Mapping[str, object]) -> tuple[PerturbedScore, ...]:
-    """Return the results among a run's facts, which may come from another's file: what is none is left out."""
+    """Return the results among a run's facts; invalid ones, as in a file from elsewhere, are left out."""
     listed = facts.get(PERTURBED)
     entries = listed[:MOST_RESULTS] if isinstance(listed, list) else []
     return tuple(PerturbedScore(**entry) for entry in entries if _is_result(entry))

@@ -198,7 +198,7 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> SampleDetails:
 
 
 def _equal_by(rows: Sequence[ScoreRow]) -> SampleDetails:
-    """Return how many right answers are not the reference to the letter, by what differs; empty without any."""
+    """Return the number of right answers that differ from the reference to the letter, by difference."""
     stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
     names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
     counts = Counter(str(name) for name in names if name)

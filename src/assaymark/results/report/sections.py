@@ -58,7 +58,7 @@ def headline(contents: ReportContents) -> list[Block]:
 
 
 def results_section(views: Sequence[RunView], claims: Sequence[ClaimedValue] = ()) -> list[Block]:
-    """Return the table of all values, their chart, what others claim, and the warnings."""
+    """Return the table of all values, their chart, others' claims, and the warnings."""
     points = [ClaimPoint(claim.task, claim.model, claim.value) for claim in claims]
     return [Heading("Results"), *result_blocks(views, details=True, claims=points), *_claims_table(claims)]
 
@@ -168,7 +168,7 @@ def _difference_tile(line: Difference, pair: PairComparison) -> Tile:
 
 
 def _claims_table(claims: Sequence[ClaimedValue]) -> list[Block]:
-    """Return the table of what others claim, each value with its source."""
+    """Return the table of others' claims, each value with its source."""
     if not claims:
         return []
     rows = [(claim.model, claim.task, claim.source, f"{100 * claim.value:.1f}%") for claim in claims]

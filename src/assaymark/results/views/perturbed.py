@@ -1,4 +1,4 @@
-"""The table of what perturbations did to a run's scores: each beside the same samples as they are."""
+"""The table of the effects of perturbations on a run's scores: each beside the same samples unperturbed."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def shown_scores(scores: Sequence[PerturbedScore]) -> list[PerturbedScore]:
 
 
 def perturbed_name(score: PerturbedScore) -> str:
-    """Name what a result is of: a perturbation, or the worst case of a family."""
+    """Return the name of a result's perturbation, or of the worst case of a family."""
     return f"worst of {score.by}" if score.is_worst else score.by
 
 

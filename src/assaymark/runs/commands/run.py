@@ -237,7 +237,7 @@ def _run_until(
     model: str, options: "EvaluateOptions", parameters: RunParameters, wandb: WandbArguments | None,
     *, is_quiet: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Evaluate until the goals are reached or the budget is spent; print the run and what is known."""
+    """Evaluate until the goals are reached or the budget is spent; print the run and the goals' states."""
     from assaymark.runs.until import GoalState, evaluate_until, parse_budget
 
     options["notify"], options["command"] = _note, typed_command()

@@ -368,7 +368,7 @@ class Worker:
 
 
 def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
-    """Return the folder of a step, with what it needs: a home, a working directory, the data sets that were fetched."""
+    """Return the folder of a step, with its home, its working directory and the fetched data sets."""
     for part in ("home/tmp", "home/assaymark", "cwd"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     if data is not None and (data / "home" / "hf").is_dir():
