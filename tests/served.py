@@ -1,6 +1,7 @@
 """A store with real runs, and the application behind a real server on a free port of this machine."""
 
 import csv
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,6 +78,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
         patch.setenv("ASSAYMARK_CACHE", str(made_once))
+        patch.setattr(sys, "argv", ["assaymark", "run"])  # the command that pages show, however pytest was started
         for words in (["seed=1"], ["seed=2"], ["seed=1", "--limit", "10"]):
             assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--store", place]) == 0
     write_wide(folder)
