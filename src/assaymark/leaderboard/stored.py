@@ -67,6 +67,7 @@ MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
 MOST_ANSWERS = 40  # runs that are looked at for other answers to a sample
 MOST_SEARCHED = 5000  # samples of a task whose texts are read for a search without an index
+MOST_KEPT = 10_000_000  # characters of a task's texts that are kept for the next search
 LISTED = 50  # samples that are searched for one that is also found by its number
 LONGEST_NUMBER = 9  # digits of a sample's number
 
@@ -521,7 +522,8 @@ class StoredRuns:
             whole = "\n".join([*record.request.segments[-1:], record.request.target, *said]).lower()
             if not record.is_withheld:
                 texts.append((whole, _line_of_record(record)))
-        self._texts = key, texts
+        if sum(len(whole) for whole, _ in texts) <= MOST_KEPT:
+            self._texts = key, texts
         return texts
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
