@@ -9,7 +9,7 @@ from assaymark.errors import MissingExtra
 from assaymark.settings import FORMER_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORY = ("CHANGELOG.md", "LOG.md", "docs/decisions/")
+HISTORY = ("CHANGELOG.md", "docs/experiments/", "docs/decisions/")
 FORMER = (
     "src/assaymark/settings.py",
     "tests/store/make_earlier_store.py",
