@@ -101,6 +101,24 @@ def test_of_several_references_the_one_that_matched_says_what_was_ignored() -> N
 
 
 @pytest.mark.parametrize(
+    ("answer", "references", "is_among"),
+    [
+        ("The capital of France is Paris.", ["Paris"], True), ("**rome**, I think", ["x", "Rome", "y"], True),
+        ("Spiders have 8 legs.", ["8"], True), ("“New York” it is", ["new york"], True),
+        ("Parisian", ["Paris"], False), ("18 legs", ["8"], False), ("8.5 legs", ["8"], False), ("-8", ["8"], False),
+        ("1,800", ["800"], False), ("8% of them", ["8"], False), ("a spider", ["A"], False), ("", ["Paris"], False),
+    ],
+)  # fmt: skip
+def test_a_reference_among_other_words_is_noticed(answer: str, references: list[str], is_among: bool) -> None:
+    """Such an answer stays wrong, and says why; in published tasks nothing is looked for."""
+    options = {"exact_match": {"ignore_typography": True, "ignore_case": True}}
+    score = score_generation(answer, references, options, multiple_targets=True)["exact_match"]
+    assert (score.value, (score.detail or {}).get("among_words", False)) == (0.0, is_among)
+    published = score_generation(answer, references[0], {"exact_match": {"ignore_case": True}})["exact_match"]
+    assert published.detail == {"extracted": answer}
+
+
+@pytest.mark.parametrize(
     ("text", "number"), [("1,500", "1500"), ("1,50", "1.50"), ("-3", "-3"), ("5 km", None), ("", None)]
 )
 def test_numbers_are_read(text: str, number: str | None) -> None:

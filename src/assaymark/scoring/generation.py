@@ -16,7 +16,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.scoring.metric import GENERATE, facts_of, metric
 from assaymark.scoring.metrics import computations
-from assaymark.scoring.typography import EqualBy, equal_by
+from assaymark.scoring.typography import EqualBy, equal_by, is_among_words
 from assaymark.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., object]
@@ -165,11 +165,12 @@ def _scored(
         value = _call(function, gold, prediction, options)
         values = dict(value) if isinstance(value, Mapping) else {name: value}
         return {key: _as_score(item) for key, item in values.items()}
-    is_match, detail = False, None
+    is_match = False
+    detail: Mapping[str, JsonValue] | None = None
     for option in cast("list[object]", gold):  # as `_cast_gold` makes them
         value = _call(function, option, prediction, options)
         item = value[name] if isinstance(value, Mapping) else value
-        if isinstance(item, ScoreValue) and not is_match:
+        if isinstance(item, ScoreValue) and not is_match and (item.value or not (detail or {}).get("among_words")):
             detail = item.detail
         is_match = is_match or bool(item.value if isinstance(item, ScoreValue) else item)
     return {name: ScoreValue(1.0 if is_match else 0.0, detail=detail)}
@@ -204,7 +205,13 @@ def matches_reference(references: Sequence[object], predictions: Sequence[object
     if not isinstance(prediction, str):
         return ScoreValue(float(prediction == gold), detail={"extracted": prediction})
     by = _equal_by(prediction, str(gold), rules)
-    detail = {"extracted": prediction, **({} if by in (None, "text") else {"equal_by": by})}
+    detail: dict[str, JsonValue] = {"extracted": prediction}
+    if by is not None and by != "text":
+        detail["equal_by"] = by
+    elif (
+        by is None and rules.ignore_typography and is_among_words(str(gold), prediction, ignore_case=rules.ignore_case)
+    ):
+        detail["among_words"] = True
     return ScoreValue(float(by is not None), detail=detail)
 
 

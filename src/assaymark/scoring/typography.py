@@ -104,6 +104,16 @@ def equal_by(answer: str, reference: str, *, ignore_case: bool = True) -> EqualB
     return "number" if quantity is not None and quantity == _quantity(second) else None
 
 
+def is_among_words(reference: str, answer: str, *, ignore_case: bool = True) -> bool:
+    """Return whether an answer has the reference among other words, such as Paris in "It is Paris, of course."."""
+    answer, reference = (" ".join(canonical(text).translate(_TYPED).split()) for text in (answer, reference))
+    if ignore_case:
+        answer, reference = folded(answer), folded(reference)
+    if len(reference) < 2 and not reference.isdecimal():  # a letter may be an article
+        return False
+    return re.search(rf"(?<![\w.,+-]){re.escape(reference)}(?![\w%]|[.,]\d)", answer) is not None
+
+
 def number_of(text: str) -> Decimal | None:
     """Return the number that a text is, with thousands in groups or without; None where it is none.
 

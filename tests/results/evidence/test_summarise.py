@@ -248,7 +248,7 @@ def test_a_group_without_aggregate_is_only_a_heading() -> None:
 def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() -> None:
     """The note below the table names what was ignored, with counts, and JSON has them too."""
     metric = MetricInput("exact_match")
-    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None, None)]
+    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)] + [{"among_words": True}]
     values = [1.0, 1.0, 1.0, 1.0, 0.0]
     rows = [
         ScoreRow("t", index, f"sha256:{index}", "exact_match", value, detail=detail)
@@ -257,9 +257,12 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
     estimates = summarise(rows, [task_of("t", metric, output_type="generate_until")])
     assert estimates[0].details["equal_by"] == {"case": 2, "number": 1}
     view = RunView("m", "r", estimates)
-    assert note_lines(table_rows([view]), [view]) == [
-        "t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written"
-    ]
+    (note,) = note_lines(table_rows([view]), [view])
+    assert note == (
+        "t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written; "
+        "1 wrong answer with the reference among other words, where only the reference alone is right; "
+        "--system_instruction can ask for it"
+    )
 
 
 def test_a_share_of_instructions_has_an_interval_by_prompt() -> None:

@@ -1,6 +1,7 @@
 """Showing a run of many samples takes the same number of queries and memory as a small one.
 
-`docs/experiments/storage.md` has the seconds for 200,000 samples; the test has 50,000, because storing them takes most of its time.
+`docs/experiments/storage.md` has the seconds for 200,000 samples; the test has 50,000, because storing them
+takes most of its time.
 """
 
 import json

@@ -198,11 +198,14 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> SampleDetails:
 
 
 def _equal_by(rows: Sequence[ScoreRow]) -> SampleDetails:
-    """Return the number of right answers that differ from the reference to the letter, by difference."""
+    """Count right answers that are not the reference to the letter, and wrong ones with the reference among words."""
     stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
     names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
     counts = Counter(str(name) for name in names if name)
-    return {"equal_by": dict(counts.most_common())} if counts else {}
+    details: SampleDetails = {"equal_by": dict(counts.most_common())} if counts else {}
+    if among := sum(bool(_detail(row, "among_words", default=False)) for row in rows):
+        details["n_among_words"] = among
+    return details
 
 
 def _absent_golds(name: str, own: Scored) -> SampleDetails:

@@ -230,6 +230,11 @@ def _notes(cell: Estimate) -> list[str]:
     if by := details.get("equal_by"):
         how = ", ".join(f"{n:,} in {_DIFFERS_IN.get(each, each)}" for each, n in by.items())
         notes.append(f"{counted(sum(by.values()), 'right answer')} not the reference to the letter: {how}")
+    if among := details.get("n_among_words"):
+        notes.append(
+            f"{counted(among, 'wrong answer')} with the reference among other words, where only the reference alone is "
+            "right; --system_instruction can ask for it"
+        )
     if scored := details.get("n_first_token"):
         notes.append(f"{scored:,} scored by the first generated token")
     if outside := details.get("n_outside"):
