@@ -126,6 +126,8 @@ def broken(folder: Path, line: dict[str, Any]) -> Path:
         {**sample(1, (-1.0, -2.0), 1.0), "resps": [[["-1", "True"]]]},
         {**sample(1, (-1.0, -2.0), 1.0), "arguments": {"gen_args_0": {}, "gen_args_1": {}}},
         {**sample(1, (-1.0, -2.0), 1.0), "arguments": 7},
+        {**sample(1, (-1.0, -2.0), 1.0), "doc_id": 2**70},
+        {**sample(1, (-1.0, -2.0), 1.0), "filter": "\ud800"},
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_stored(

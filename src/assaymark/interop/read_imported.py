@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ImportedRun, Importer, imported_of
+from assaymark.interop.imported import ImportedRun, Importer, imported_of
 from assaymark.interop.log_files import object_in
 from assaymark.interop.read_lm_eval import imported_run
 from assaymark.interop.reported import ImpossibleValue
+from assaymark.limits.characters import is_storable
 from assaymark.registry import Registry
 
 IMPORTERS: Registry[Importer] = Registry("importers", "importer")
@@ -40,10 +41,9 @@ def read_imported(path: str | Path) -> ImportedRun:
             '"config": {"model": "NAME"}} and import that file'
         )
     try:
-        if importer is None:
-            return _with_choice(imported_run(source), source)
-        run: ForeignRun = importer.read(source)
-        return _with_choice(imported_of(run), source)
+        run = imported_run(source) if importer is None else imported_of(importer.read(source))
+        _check_names(run)
+        return _with_choice(run, source)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:
         raise DataError(
             f"{source} is not as the tool writes it whose format it seems to have: {type(error).__name__}: {error}; "
@@ -51,6 +51,16 @@ def read_imported(path: str | Path) -> ImportedRun:
         ) from error
     except ImpossibleValue as error:
         raise DataError(f"{source}: {error}; nothing was stored") from error
+
+
+def _check_names(run: ImportedRun) -> None:
+    """Raise ValueError for a name that no column takes; texts of samples are stored in another way, as they are."""
+    names = {run.plan.model.name, *(sample.task for sample in run.samples)}
+    names.update(*((score.metric, score.filter) for score in run.scores))
+    names.update(*((estimate.metric, estimate.filter) for estimate in run.estimates))
+    for name in sorted(names):
+        if not is_storable(name):
+            raise ValueError(f"{name!r:.80} has NUL or half a surrogate pair, which is not a character")
 
 
 def _with_choice(run: ImportedRun, path: Path) -> ImportedRun:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+MOST_OF_INT = 2**63  # no database has a column for larger whole numbers
 
 
 def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonValue:
@@ -109,7 +110,10 @@ def int_of(value: object, name: str) -> int:
     """Return a number without its fraction, or the whole one that a text states. Raises: ValueError as `float_of`."""
     if not isinstance(value, int | float | str):
         raise TypeError(f"{name} is {value!r:.80}; expected a whole number")
-    return int(value)
+    number = int(value) if isinstance(value, str) else value
+    if not abs(number) < MOST_OF_INT:  # infinite ones and NaN too
+        raise ValueError(f"{name} is {value!r:.80}; expected a whole number below 2^63")
+    return int(number)
 
 
 def float_at(content: Mapping[str, object], key: str, default: float | None = None) -> float:
