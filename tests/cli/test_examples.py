@@ -1,7 +1,8 @@
-"""The help of the commands with most options ends with command lines to try, and each of them is one."""
+"""The help of every command begins with command lines to try, and each of them is one."""
 
 import re
 import shlex
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -9,30 +10,37 @@ import pytest
 from assaymark.cli.main import COMMANDS, cli, with_command
 
 
-def example_lines(command: str) -> list[str]:
-    """Return the command lines at the end of a command's help."""
-    result = cli.get_command(click.Context(cli), command)
-    assert result is not None
-    return re.findall(r"^ +assaymark (.+)$", result.epilog or "", re.MULTILINE)
+def commands_in(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command below a group, groups too, with the words that call it."""
+    for name in group.list_commands(click.Context(cli)):
+        command = group.get_command(click.Context(cli), name)
+        assert command is not None
+        yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands_in(command, *path, name)
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "judge", "audit", "board", "arena"])
-def test_the_examples_of_a_command_are_accepted(command: str) -> None:
-    """There are at least three, and every option that they name is one of the command's."""
-    lines = example_lines(command)
-    assert len(lines) >= 3
+EVERY = dict(commands_in(cli))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_examples_of_a_command_are_accepted(name: str) -> None:
+    """Each calls the command itself, or one of the group's, with arguments and options that it takes."""
+    lines = re.findall(r"^ +assaymark (.+?[^\\\\])$", (EVERY[name].epilog or "").replace("\\\n", ""), re.MULTILINE)
+    assert lines
     for line in lines:
-        name, result, rest = cli.resolve_command(click.Context(cli), with_command(shlex.split(line), list(COMMANDS)))
-        assert name == command
-        if isinstance(result, click.Group):  # `judge RUN` is `judge run RUN`
-            result = result.commands[rest[0] if rest[0] in result.commands else "run"]
-        assert result is not None
-        options = {name for parameter in result.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in rest if word.startswith("--")} <= options, line
+        words = with_command(shlex.split(line), list(COMMANDS))
+        _, command, rest = cli.resolve_command(click.Context(cli), words)
+        while isinstance(command, click.Group):
+            _, command, rest = command.resolve_command(click.Context(command), rest)
+        assert command is not None
+        command.make_context(line, rest)
 
 
-def test_examples_keep_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each example is on a line of its own in the printed help."""
+def test_a_help_begins_with_its_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are above what the command does, each on a line of its own."""
     with pytest.raises(SystemExit):
         cli.main(["compare", "--help"])
-    assert "\n    assaymark compare RUN_A RUN_B --flips\n" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "\n    assaymark compare RUN_A RUN_B --flips\n" in text
+    assert text.index("Usage:") < text.index("Examples:") < text.index("Compare stored runs") < text.index("Options:")

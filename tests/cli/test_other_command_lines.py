@@ -234,3 +234,18 @@ def test_a_forks_missing_module_is_named(how: str, tmp_path: Path, capsys: pytes
     assert "lm_eval.tasks.of_a_fork" in line
     assert "the installed lm-eval 0." in line
     assert "is not installed" not in line
+
+
+def test_a_shell_completes_commands_and_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As bash asks through click's variables; nothing is written that would land in the line that is being typed."""
+    monkeypatch.setenv("_ASSAYMARK_COMPLETE", "bash_complete")
+    for words, at, expected in (("assaymark trac", 1, "plain,traces\n"), ("assaymark run --tas", 2, "plain,--tasks\n")):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(at))
+        with pytest.raises(SystemExit) as ended:
+            main([])
+        assert ended.value.code == 0
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == (expected, "")

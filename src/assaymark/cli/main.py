@@ -25,6 +25,7 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Group
 from assaymark.cli.output import echo
 from assaymark.cli.signals import Terminated, handle_signals
 from assaymark.drafts import remove_leftovers
@@ -190,7 +191,7 @@ class PipeClosed(Exception):
     """Standard output was closed by its reader, such as `head`; click would end the program itself at an EPIPE."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported at their first use."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -239,6 +240,7 @@ class LazyGroup(click.Group):
 SECTIONS = ("Evaluate", "Read and compare", "Leaderboards", "People and judges", "Applications and code",
             "Try a model", "Files and this machine")  # fmt: skip
 OTHERS = "Other commands"
+COMPLETION = "_ASSAYMARK_COMPLETE"  # click's variable, by which a shell asks what may come next
 FIRST = """\
 assaymark demo                    two small models on a small set of benchmarks
 assaymark run --model hf --model_args pretrained=DIR --tasks NAME
@@ -360,7 +362,7 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
     except ServedToTheEnd:
         return 0
     except SystemExit as error:
-        if words and words[0] in AS_TYPED:  # another program's own way to end
+        if COMPLETION in os.environ or (words and words[0] in AS_TYPED):  # click's, another program's way to end
             raise
         _say(f"error: {_where_exited(error)} called exit({error.code!r}); code of a task, model or scorer may not end "
              "the program")  # fmt: skip

@@ -56,8 +56,3 @@ def print_rich(*renderables: object) -> None:
             console.print(renderable)
     for line in captured.get().splitlines():
         sys.stdout.write(f"{line.rstrip()}\n")
-
-
-def examples(*lines: str) -> str:
-    """Return the end of a command's help: command lines to try, one on each line."""
-    return "\b\nExamples:\n" + "\n".join(f"  assaymark {line}" for line in lines)

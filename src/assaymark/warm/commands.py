@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json
 from assaymark.cli.warm_client import SERVED, connect, process_facts, socket_folder, socket_name
 from assaymark.errors import StoreError, UsageError
 from assaymark.platforms import not_here
@@ -33,7 +34,7 @@ idle_option = click.option(
 )  # fmt: skip
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def warm() -> None:
     """Keep a process ready that has imported torch and transformers, and runs your commands in forks of itself.
 
@@ -43,7 +44,7 @@ def warm() -> None:
     """
 
 
-@warm.command()
+@warm.command(epilog=examples("warm start"))
 @model_option
 @idle_option
 def start(model_args: tuple[str, ...], idle: float) -> None:
@@ -51,7 +52,7 @@ def start(model_args: tuple[str, ...], idle: float) -> None:
     _start(model_args, idle)
 
 
-@warm.command()
+@warm.command(epilog=examples("warm restart"))
 @model_option
 @idle_option
 def restart(model_args: tuple[str, ...], idle: float) -> None:
@@ -65,7 +66,7 @@ def restart(model_args: tuple[str, ...], idle: float) -> None:
     _start(model_args, idle)
 
 
-@warm.command()
+@warm.command(epilog=examples("warm status"))
 @json_option
 def status(as_json: bool) -> int:
     """Show whether there is one, and whether commands typed here would use it. Exit code 1 if not."""
@@ -87,7 +88,7 @@ def status(as_json: bool) -> int:
     return 0 if reason is None else 1
 
 
-@warm.command()
+@warm.command(epilog=examples("warm stop"))
 def stop() -> int:
     """Stop it; commands in progress are finished."""
     facts = _stop()

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 
@@ -23,7 +24,7 @@ EXAMPLES = examples(
 )
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("file", metavar="FILE")
 @click.option("--variant", default="variant", show_default=True, metavar="COLUMN", help="Column of the variant.")
 @click.option("--user", default="user", show_default=True, metavar="COLUMN", help="Column of the user's id.")

@@ -18,7 +18,8 @@ from assaymark.applications.traces.command_parts import (
     trace_id_of,
 )
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Command, Group, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SHORT = 8  # hexadecimal digits of a hash
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("traces rule list"))
 def rule() -> None:
     """Make, list, pause and remove rules: which traces are scored, how many of them, and by what."""
 
@@ -88,7 +89,7 @@ def add_rule(
     echo(f"rule '{made.name}': {made.score} of {100 * made.rate:g}% of {of}; `assaymark traces score` scores them")
 
 
-@rule.command("list")
+@rule.command("list", epilog=examples("traces rule list"))
 @project_option
 @store_option
 @json_option
@@ -120,7 +121,7 @@ def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None
             echo(f"{each.name}: {n_failed:,} failed: {reason}")
 
 
-@rule.command("pause")
+@rule.command("pause", epilog=examples("traces rule pause tone"))
 @click.argument("name")
 @click.option("--resume", is_flag=True, help="Let a paused rule draw again, also from what came meanwhile.")
 @project_option
@@ -132,7 +133,7 @@ def pause_rule(name: str, *, resume: bool, project: str | None, store: str | Non
     echo(f"rule '{name}' {'is active again' if resume else 'is paused; --resume makes it active again'}")
 
 
-@rule.command("remove")
+@rule.command("remove", epilog=examples("traces rule remove tone"))
 @click.argument("name")
 @project_option
 @store_option
@@ -160,7 +161,7 @@ def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, object]:
     }
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("traces score --once"))
 @click.option("--once", is_flag=True, help="Score what is complete now, and end (default).")
 @click.option("--watch", is_flag=True, help="Go on with what becomes complete, until Ctrl-C.")
 @click.option(
@@ -255,7 +256,7 @@ def _round_line(counts: "RoundCounts") -> str:
     return f"scored {counts.n_scored:,} traces, {counts.n_empty:,} not scored, {counts.n_failed:,} failed{more}"
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("traces scores --since 168"))
 @click.option("--name", metavar="NAME", help="Only the scores of this name.")
 @click.option("--since", type=click.FloatRange(0), metavar="HOURS", help="Only those of the last HOURS.")
 @project_option
@@ -297,7 +298,9 @@ def _estimate_row(each: "ScoreEstimate", *, is_one_of_several: bool) -> tuple[st
             str(each.n_stale or ""), rate)  # fmt: skip
 
 
-@click.command("feedback-link", epilog=examples("traces feedback-link 5b8efff798038103 --url http://127.0.0.1:7500"))
+@click.command(
+    "feedback-link", cls=Command, epilog=examples("traces feedback-link 5b8efff798038103 --url http://127.0.0.1:7500")
+)
 @click.argument("trace")
 @click.option("--url", required=True, metavar="URL", help="Address of the server, as people reach it.")
 @click.option("--days", default=30.0, show_default=True, type=float, metavar="DAYS", help="For how long it is good.")

@@ -22,7 +22,8 @@ from assaymark.applications.traces.command_parts import (
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceRow
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Command, Group, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UsageError
 from assaymark.store import Store
 
@@ -36,7 +37,7 @@ filter_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("traces queue list"))
 def queue() -> None:
     """Make and fill queues of traces that people rate at /traces/annotate, and show how far they agree."""
 
@@ -92,7 +93,7 @@ def add_to_queue(
              "`assaymark serve --traces`")  # fmt: skip
 
 
-@queue.command("list")
+@queue.command("list", epilog=examples("traces queue list"))
 @project_option
 @store_option
 @json_option
@@ -118,7 +119,7 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
     print_table(("queue", "rubric", "done", "raters", "ratings", "agreement (95% interval)"), rows)
 
 
-@queue.command("remove")
+@queue.command("remove", epilog=examples("traces queue remove unsure"))
 @click.argument("name")
 @project_option
 @store_option
@@ -129,7 +130,7 @@ def remove_queue(name: str, *, project: str | None, store: str | None) -> None:
     echo(f"removed the queue '{name}'; its ratings stay")
 
 
-@click.command("to-rows", epilog=examples(
+@click.command("to-rows", cls=Command, epilog=examples(
     "traces to-rows --filter 'thumbs<1' -o rows.jsonl",
     "traces to-rows --dataset regressions -o rows.jsonl",
     "run --target app.py:answer --tasks rows.jsonl --scorers exact",

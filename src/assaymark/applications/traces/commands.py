@@ -20,7 +20,8 @@ from assaymark.applications.traces.command_parts import (
 )
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.commands import WATCH_COMMANDS
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -36,17 +37,17 @@ FORMATS = ("otlp", "jsonl")
 MIB = 1 << 20
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def traces() -> None:
     """Show, export and remove traces, and make projects for them; `assaymark serve --traces` receives them."""
 
 
-@traces.group()
+@traces.group(epilog=examples("traces project add guide"))
 def project() -> None:
     """Make, list and remove projects: each has its own tokens, and none reads another's traces."""
 
 
-@project.command("add")
+@project.command("add", epilog=examples("traces project add guide"))
 @click.argument("name")
 @store_option
 @json_option
@@ -57,7 +58,7 @@ def add_project(name: str, *, store: str | None, as_json: bool) -> None:
     _print_token(name, token, as_json=as_json)
 
 
-@project.command("token")
+@project.command("token", epilog=examples("traces project token guide --write_only"))
 @click.argument("name")
 @click.option("--write_only", is_flag=True, help="For senders: this token stores spans and reads nothing.")
 @click.option("--replace", is_flag=True, help="The project's earlier tokens are worth nothing from now on.")
@@ -78,7 +79,7 @@ def _print_token(name: str, token: str, *, as_json: bool) -> None:
     echo(f"send it with every batch: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer {token}'")
 
 
-@project.command("list")
+@project.command("list", epilog=examples("traces project list"))
 @store_option
 @json_option
 def list_projects(*, store: str | None, as_json: bool) -> None:
@@ -96,7 +97,7 @@ def list_projects(*, store: str | None, as_json: bool) -> None:
     print_table(("project", "traces", "spans", "MiB"), rows)
 
 
-@project.command("remove")
+@project.command("remove", epilog=examples("traces project remove guide"))
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
@@ -110,7 +111,7 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
     echo(f"removed the project '{name}' with {n_removed:,} traces")
 
 
-@traces.command("ls")
+@traces.command("ls", epilog=examples("traces ls --since 24 --error"))
 @project_option
 @click.option("--since", type=float, metavar="HOURS", help="Only traces of the last HOURS.")
 @click.option("--model", metavar="NAME", help="Only traces in which this model answered.")
@@ -193,7 +194,7 @@ def _tokens(trace: "TraceRow") -> str:
     return f"{sum(known):,}" if known else "-"
 
 
-@traces.command()
+@traces.command(epilog=examples("traces show 5b8efff798038103"))
 @click.argument("trace")
 @project_option
 @store_option
@@ -226,7 +227,7 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
 
 
-@traces.command()
+@traces.command(epilog=examples("traces export --project guide -o traces.jsonl"))
 @project_option
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="otlp", show_default=True,
               help="otlp: an OTLP request as JSON, which any receiver takes; jsonl: a step in each line.")  # fmt: skip
@@ -270,7 +271,7 @@ def _write_lines(rows: "Iterator[SpanRow]", file: IO[str]) -> int:
     return n_written
 
 
-@traces.command()
+@traces.command(epilog=examples("traces prune --older_than 90"))
 @project_option
 @click.option("--older_than", type=click.FloatRange(0), metavar="DAYS", help="Traces whose last span came before.")
 @click.option("--keep_mib", type=click.FloatRange(0), metavar="MIB", help="Keep the latest traces that have so much.")

@@ -8,7 +8,8 @@ import click
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Command, Group, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.documents.numbers import NOTHING
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples("traces quality --days 30 --by version", "traces quality --bucket hour --days 1 --json")
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @project_option
 @click.option("--days", type=float, default=7.0, show_default=True, help="The last ones.")
 @click.option("--bucket", type=click.Choice(["hour", "day"]), help="Default: day; hour for two days or less.")
@@ -75,12 +76,12 @@ ALARM_EXAMPLES = examples(
 )
 
 
-@click.group(epilog=ALARM_EXAMPLES)
+@click.group(cls=Group, epilog=ALARM_EXAMPLES)
 def alarm() -> None:
     """Make, list, reset and remove alarms, whose false alarms are bounded; the server raises them, or `watch`."""
 
 
-@alarm.command("add")
+@alarm.command("add", epilog=examples("traces alarm add wrong --metric correct --bound 0.9 --false_alarms 0.01"))
 @click.argument("name")
 @click.option("--metric", "metrics", multiple=True, required=True, metavar="SCORER|errors|latency|cost",
               help="What is watched; several share the false alarms. Repeatable.")  # fmt: skip
@@ -131,7 +132,7 @@ def add_alarm(
     echo("`assaymark serve --traces` evaluates it while it runs, and so does `assaymark traces watch`")
 
 
-@alarm.command("list")
+@alarm.command("list", epilog=examples("traces alarm list"))
 @project_option
 @store_option
 @json_option
@@ -156,7 +157,7 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
         echo(f"raised {event.time} UTC, {event.name}: {'; '.join(part for part in parts if part)}")
 
 
-@alarm.command("remove")
+@alarm.command("remove", epilog=examples("traces alarm remove wrong"))
 @click.argument("name")
 @project_option
 @store_option
@@ -167,7 +168,7 @@ def remove_alarm(name: str, *, project: str | None, store: str | None) -> None:
     echo(f"removed the alarm '{name}'")
 
 
-@alarm.command("reset")
+@alarm.command("reset", epilog=examples("traces alarm reset wrong --new_baseline"))
 @click.argument("name")
 @click.option("--new_baseline", is_flag=True, help="Freeze another baseline from the next values: this is usual now.")
 @project_option
@@ -181,7 +182,7 @@ def reset_alarm(name: str, *, new_baseline: bool, project: str | None, store: st
     echo(f"the alarm '{name}' watches again" + (", and gathers another baseline" if new_baseline else ""))
 
 
-@click.command(epilog=examples("traces watch --once", "traces watch --project guide --every 10"))
+@click.command(cls=Command, epilog=examples("traces watch --once", "traces watch --project guide --every 10"))
 @click.option("--once", is_flag=True, help="Look once and end.")
 @click.option("--every", type=click.FloatRange(1), default=5.0, show_default=True, metavar="SECONDS",
               help="Pause between two looks.")  # fmt: skip

@@ -6,7 +6,8 @@ import click
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.extras import serving_options
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import dataclass_of
 
@@ -17,12 +18,12 @@ EXAMPLES = examples(
 )
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def arena() -> None:
     """Let people compare two models' answers, and compute ratings from votes."""
 
 
-@arena.command()
+@arena.command(epilog=examples("arena rate votes.jsonl --matrix"))
 @click.argument("votes", metavar="VOTES")
 @click.option(
     "--by",
@@ -109,7 +110,7 @@ def rate(
         print_rich(rated.document())
 
 
-@arena.command()
+@arena.command(epilog=examples("arena serve --answers last~1 --answers last"))
 @click.option(
     "--answers",
     multiple=True,
@@ -166,7 +167,7 @@ def serve(**options: Any) -> None:
         serve_arena(**options)
 
 
-@arena.command()
+@arena.command(epilog=examples("arena erase 5b8efff7"))
 @click.argument("battle", metavar="BATTLE")
 @store_option
 def erase(battle: str, store: str | None) -> None:
@@ -178,7 +179,7 @@ def erase(battle: str, store: str | None) -> None:
         echo(f"{erase_battle(opened, battle)} texts and conversations are erased")
 
 
-@arena.command()
+@arena.command(epilog=examples("arena export -o votes.jsonl"))
 @click.option("-o", "--output", default="votes.jsonl", show_default=True, metavar="FILE", help="File to write.")
 @click.option("--texts", is_flag=True, help="Include prompts and answers, but not those of live battles.")
 @click.option("--live_texts", is_flag=True, help="Include those of live battles too: voters wrote them.")
@@ -200,7 +201,7 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
         echo(f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}")
 
 
-@arena.command()
+@arena.command(epilog=examples("arena verify votes.jsonl"))
 @click.argument("votes", required=False, metavar="[VOTES.jsonl]")
 @click.option("--head", metavar="HASH", help="Published hash of the last vote (default: from VOTES.head.json).")
 @store_option
@@ -226,7 +227,7 @@ def verify(votes: str | None, *, head: str | None, store: str | None, as_json: b
         raise DataError(f"{len(problems)} problems with {count:,} votes: {problems[0]}")
 
 
-@arena.command()
+@arena.command(epilog=examples("arena withdraw NAME"))
 @click.argument("models", nargs=-1, required=True, metavar="MODEL ...")
 @store_option
 def withdraw(models: tuple[str, ...], *, store: str | None) -> None:
@@ -241,7 +242,7 @@ def withdraw(models: tuple[str, ...], *, store: str | None) -> None:
             echo(f"{name} is withdrawn")
 
 
-@arena.command()
+@arena.command(epilog=examples("arena hide last"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN ...")
 @click.option("--undo", is_flag=True, help="Make them public again.")
 @store_option

@@ -8,6 +8,7 @@ import click
 
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.cli.extras import need_web, serving_options
+from assaymark.cli.help import Group, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import ModelError
 
@@ -40,12 +41,12 @@ def serve_study(file: str, options: Mapping[str, object], store: str | None) -> 
         serve_features([studies_feature(StudySessions(opened))], where, ready)
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("study init tone", "study serve study.yaml", "study results tone"))
 def study() -> None:
     """Run a human study: invited people compare two models' answers without knowing the models."""
 
 
-@study.command()
+@study.command(epilog=examples("study init tone"))
 @click.argument("folder", metavar="FOLDER")
 def init(folder: str) -> None:
     """Write an example of a study's file, with answers to compare, into a folder."""
@@ -60,7 +61,7 @@ def init(folder: str) -> None:
     echo(f"Edit {path}, then: assaymark study check {path}")
 
 
-@study.command()
+@study.command(epilog=examples("study draft study.yaml --with DIR --count 20"))
 @click.argument("file", metavar="STUDY.yaml")
 @click.option("--with", "model", required=True, metavar="MODEL", help="Model that drafts: a folder, a Hub id or a kind "
               "of model (see `ls models`).")  # fmt: skip
@@ -94,7 +95,7 @@ def draft(
     echo(f"Edit {path}: `accepted: true` where you accept one; then: assaymark study ask {path} --with MODEL -o FILE")
 
 
-@study.command()
+@study.command(epilog=examples("study ask prompts.yaml --with DIR -o answers.jsonl"))
 @click.argument("file", metavar="PROMPTS.yaml")
 @click.option("--with", "model", required=True, metavar="MODEL", help="Model that answers: a folder, a Hub id or a "
               "kind of model (see `ls models`).")  # fmt: skip
@@ -126,7 +127,7 @@ def ask(
     return ModelError.exit_code if asked.failures and not asked.n else 0
 
 
-@study.command()
+@study.command(epilog=examples("study check study.yaml"))
 @click.argument("file", metavar="STUDY.yaml")
 @json_option
 def check(file: str, *, as_json: bool) -> None:
@@ -151,7 +152,7 @@ def check(file: str, *, as_json: bool) -> None:
     )
 
 
-@study.command()
+@study.command(epilog=examples("study serve study.yaml --port 7500"))
 @click.argument("file", metavar="STUDY.yaml")
 @serving_options(port=7501)
 @store_option
@@ -163,7 +164,7 @@ def serve(file: str, *, store: str | None, **options: object) -> None:
     serve_study(file, options, store)
 
 
-@study.command()
+@study.command(epilog=examples("study results tone"))
 @click.argument("name", metavar="STUDY")
 @store_option
 @json_option
@@ -179,7 +180,7 @@ def results(name: str, *, store: str | None, as_json: bool) -> None:
         print_rich(results_document(study_results))
 
 
-@study.command()
+@study.command(epilog=examples("study export tone -o votes.jsonl"))
 @click.argument("name", metavar="STUDY")
 @click.option("-o", "--output", metavar="FILE", help="File to write (default: STUDY.jsonl).")
 @click.option("--texts", is_flag=True, help="Include prompts and answers, which are held out otherwise.")
@@ -196,7 +197,7 @@ def export(name: str, *, output: str | None, texts: bool, demographics: bool, st
     echo(f"{n:,} rows in {path}")
 
 
-@study.command()
+@study.command(epilog=examples("study erase tone RATER"))
 @click.argument("name", metavar="STUDY")
 @click.argument("rater", metavar="RATER")
 @store_option

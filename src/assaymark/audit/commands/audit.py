@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -61,12 +62,12 @@ EXAMPLES = examples(
 )
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def audit() -> None:
     """Test what a score does not show: contamination, sensitivity to prompts, calibration, bias, toxicity, cost."""
 
 
-@audit.command()
+@audit.command(epilog=examples("audit contamination DIR arc_easy --test order"))
 @click.argument("model", metavar="MODEL")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @click.option(
@@ -125,7 +126,7 @@ def contamination(
     _print(output, options, contamination_json(results), contamination_document(results))
 
 
-@audit.command()
+@audit.command(epilog=examples("audit prompts DIR arc_easy --limit 50"))
 @click.argument("model", metavar="MODEL")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @click.option(
@@ -172,7 +173,7 @@ def prompts(
     _print(output, options, content, prompts_document(audits, changes))
 
 
-@audit.command()
+@audit.command(epilog=examples("audit calibration last"))
 @click.argument("run", default="last")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @click.option("--model", "-M", metavar="MODEL", help="Evaluate this model on --tasks first, instead of RUN.")
@@ -218,7 +219,7 @@ def calibration(
     _print(output, options, audits, calibration_document(audits))
 
 
-@audit.command()
+@audit.command(epilog=examples("audit bias last"))
 @click.argument("run", default="last")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @store_option
@@ -237,7 +238,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
         print_rich(bias_document(audits))
 
 
-@audit.command()
+@audit.command(epilog=examples("audit toxicity last --scorer profanity"))
 @click.argument("run", default="last")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @click.option(
@@ -279,7 +280,7 @@ def toxicity(
         print_rich(toxicity_document(audits))
 
 
-@audit.command()
+@audit.command(epilog=examples("audit efficiency DIR --lengths 16,128 --answers 1,16"))
 @click.argument("model", metavar="MODEL")
 @declared_option("model_args", help="Arguments of the model, as in `run`.")
 @click.option("--lengths", default="16,64,256,1024", show_default=True, metavar="N,...", help="Tokens of the prompts.")

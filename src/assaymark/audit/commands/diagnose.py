@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from assaymark.audit.commands.audit import output_option
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.runs.run_options import declared_option, evaluate_options
 
 EXAMPLES = examples("diagnose last", "diagnose RUN --task mmlu_anatomy --limit 50", "diagnose RUN --json -o why.json")
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("run", default="last")
 @click.option(
     "--task", "-t", "tasks", multiple=True, metavar="NAME", help="Task of the run; repeatable (default: all)."

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Group, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.records.json_values import dataclass_of
 from assaymark.runs.run_options import declared_option
 from assaymark.runs.targets import F
 
 
-@click.group()
+@click.group(cls=Group, epilog=examples("task check questions.csv", "task init questions.csv"))
 def task() -> None:
     """Write a task file of your own data, check it, look at its questions, seal its rows and reveal them."""
 
 
-@task.command()
+@task.command(epilog=examples("task check questions.csv"))
 @click.argument("name", metavar="TASK|FILE")
 @declared_option(
     "num_fewshot", help="Number of few-shot examples in the prompts.", type=click.IntRange(0), callback=None
@@ -59,7 +60,7 @@ def check(
     return 3 if any(finding.level == "error" for finding in checked.findings) else 0
 
 
-@task.command()
+@task.command(epilog=examples("task questions arc_easy"))
 @click.argument("name", metavar="TASK")
 @store_option
 @json_option
@@ -78,7 +79,7 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
         print_rich(question_document(answered))
 
 
-@task.command()
+@task.command(epilog=examples("task init questions.csv --like arc_easy"))
 @click.argument("source", metavar="FILE|DIR|HUB_ID")
 @click.option("--like", default="", metavar="TASK|GROUP", help="Word it like this task; a group gets it as a subject.")
 @click.option("--name", default="", metavar="NAME", help="Name of the task (default: that of the file).")
@@ -125,7 +126,7 @@ def _data_options(command: F) -> F:
     return command
 
 
-@task.command()
+@task.command(epilog=examples("task seal exam.yaml --public_fraction 0.1 --valid_until 2027-06-30"))
 @click.argument("name", metavar="TASK|FILE")
 @click.option(
     "--public_fraction", type=click.FloatRange(0, 1, max_open=True), metavar="SHARE",
@@ -161,7 +162,7 @@ def seal(name: str, *, store: str | None, as_json: bool, **options: object) -> N
     echo(f"keep    {sealed.secret_file}: without it the rows cannot be revealed")
 
 
-@task.command()
+@task.command(epilog=examples("task reveal exam.yaml --seal KEYFILE"))
 @click.argument("name", metavar="TASK|FILE")
 @click.option(
     "--seal", "seal_file", required=True, type=click.Path(path_type=Path), metavar="FILE",
@@ -184,7 +185,7 @@ def reveal(name: str, *, seal_file: Path, preview: bool, store: str | None, **op
         echo("pages, reports and exports of the store show these rows from now on")
 
 
-@task.command("verify")
+@task.command("verify", epilog=examples("task verify exam.commitment.json rows.jsonl"))
 @click.argument("commitment", type=click.Path(path_type=Path), metavar="COMMITMENT")
 @click.argument("rows", type=click.Path(path_type=Path), metavar="ROWS")
 @json_option
@@ -207,7 +208,7 @@ def verify_rows(commitment: Path, rows: Path, as_json: bool) -> int:
     return 0 if verified.is_sound else 3
 
 
-@task.command()
+@task.command(epilog=examples("task seals"))
 @store_option
 @json_option
 def seals(store: str | None, as_json: bool) -> None:

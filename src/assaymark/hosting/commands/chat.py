@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo
 from assaymark.errors import UsageError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from assaymark.hosting.chat import ChatSettings
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("chat DIR", "chat http://127.0.0.1:8000/v1"))
 @click.argument("model", metavar="MODEL|URL")
 @click.option("--base_url", metavar="URL", help="Server that offers MODEL: `assaymark host`, or OpenAI-compatible.")
 @click.option("--with", "other", metavar="MODEL|URL", help="Second model, which answers the same questions.")

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra, UsageError
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("host DIR --port 8000"))
 @click.argument("model", metavar="MODEL")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option("--port", default=7600, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free one.")

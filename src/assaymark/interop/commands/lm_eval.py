@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra
 from assaymark.settings import data_folder
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.command(
+    cls=Command,
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    epilog=examples("lm-eval --model assaymark --model_args pretrained=DIR --tasks arc_easy"),
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[LM-EVAL'S WORDS]...")
 def lm_eval(words: tuple[str, ...]) -> None:
     """Run lm-evaluation-harness itself, with our engine as `--model assaymark`.

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class JudgeGroup(click.Group):
+class JudgeGroup(Group):
     """A group in which `judge RUN ...` means `judge run RUN ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -65,7 +66,7 @@ def judge() -> None:
     """
 
 
-@judge.command("run")
+@judge.command("run", epilog=examples("judge run last~1 last --model DIR"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [OTHER]")
 @judge_options
 @click.option("--prompt", metavar="NAME", help="Judge prompt: single, single-reference, pair, pair-reference, five or "
@@ -148,7 +149,7 @@ def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool)
         echo(line)
 
 
-@judge.command()
+@judge.command(epilog=examples("judge agreement votes.jsonl --human people.csv"))
 @click.argument("judging", metavar="JUDGING|VOTES")
 @click.option("--human", required=True, metavar="VOTES", help="File of human votes, as for `arena rate`, or of grades.")
 @click.option("--without", multiple=True, metavar="RATER", help="Leave these human raters out, e.g. 'author_*'.")
@@ -183,7 +184,7 @@ def agreement(
     print_json(report) if as_json else print_rich(report_document(report))
 
 
-@judge.command()
+@judge.command(epilog=examples("judge injections --model DIR"))
 @judge_options
 @click.option(
     "--prompt", "prompts", multiple=True, metavar="NAME", help="Judge prompt to test; repeatable (default: all)."
@@ -216,7 +217,7 @@ def injections(
     print_json(rates) if as_json else print_rich(injection_document(rates))
 
 
-@judge.command()
+@judge.command(epilog=examples("judge panel 3f2a 91bc"))
 @click.argument("judgings", nargs=-1, required=True, metavar="JUDGING...")
 @store_option
 @json_option

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.extras import need_web
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.leaderboard.commands.serve import gated_option
 
@@ -20,12 +21,12 @@ EXAMPLES = examples(
 )
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def board() -> None:
     """Create a leaderboard's file, check it, and search its rows."""
 
 
-@board.command()
+@board.command(epilog=examples("board init --suite open-llm-leaderboard-v2", "board init --table results.csv"))
 @click.argument("path", default="board.yaml", metavar="[FILE]")
 @click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
 @click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
@@ -43,7 +44,7 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, tit
     echo(f"wrote {file}; show it with: assaymark serve {file}")
 
 
-@board.command()
+@board.command(epilog=examples("board check board.yaml"))
 @click.argument("path", metavar="BOARD.yaml")
 def check(path: str) -> None:
     """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
@@ -70,7 +71,7 @@ def check(path: str) -> None:
             )
 
 
-@board.command()
+@board.command(epilog=examples("board exposure board.yaml"))
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @store_option
 @json_option
@@ -91,7 +92,7 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
     return 3 if any(each.is_alarm for each in rows) else 0
 
 
-@board.command()
+@board.command(epilog=examples("board query board.yaml 'llama params:<8'"))
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.argument("words", nargs=-1, metavar="QUERY")
 @click.option(
@@ -125,7 +126,7 @@ def query(
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
 
 
-@board.command()
+@board.command(epilog=examples("board correlations board.yaml"))
 @click.argument("path", metavar="BOARD.yaml")
 @store_option
 @json_option
@@ -145,7 +146,7 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
         print_rich(correlations_document(rows))
 
 
-@board.command("win-rates")
+@board.command("win-rates", epilog=examples("board win-rates board.yaml"))
 @click.argument("path", metavar="BOARD.yaml")
 @store_option
 @json_option
@@ -165,7 +166,7 @@ def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
         print_rich(rates.document())
 
 
-@board.command()
+@board.command(epilog=examples("board datasets board.yaml -o datasets"))
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
 @gated_option
@@ -191,7 +192,7 @@ def datasets(path: str, output: str, show_gated: bool, store: str | None) -> Non
     echo(f"{output}: {len(paths):,} files")
 
 
-@board.command()
+@board.command(epilog=examples("board export board.yaml -o site"))
 @click.argument("boards", nargs=-1, required=True, metavar="BOARD.yaml ...")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="New, empty, or with an earlier export.")
 @gated_option
@@ -216,7 +217,7 @@ def export(boards: tuple[str, ...], output: str, show_gated: bool, store: str | 
          f"{done.n_deleted:,} deleted")  # fmt: skip
 
 
-@board.command()
+@board.command(epilog=examples("board token NAME --role submitter"))
 @click.argument("name")
 @click.option("--role", type=click.Choice(["submitter", "moderator"]), default="submitter", show_default=True)
 @click.option("--days", type=float, default=180.0, show_default=True, help="How long the token is valid.")

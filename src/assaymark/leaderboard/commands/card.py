@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
 from assaymark.errors import StoreError
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("card DIR -o README.md"))
 @click.argument("model")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it, such as README.md (default: print it).")
 @click.option("--license", "--licence", "licence", default="", metavar="NAME", help="Licence to state: apache-2.0.")

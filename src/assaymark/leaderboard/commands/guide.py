@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from assaymark.leaderboard.guide import GuideSection
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("guide", "guide reasoning"))
 @click.argument("capability", required=False)
 @json_option
 def guide(capability: str | None, as_json: bool) -> None:

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 
 if TYPE_CHECKING:
     from assaymark.leaderboard.site import Site
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("recommend --for 'coding in python' --max_params 8"))
 @click.option("--for", "wanted", required=True, metavar="NAME,...", help="Capabilities or benchmarks, such as maths.")
 @click.option("--max-params", "--max_params", type=click.FloatRange(0, min_open=True), metavar="B",
               help="Most parameters, in billions.")  # fmt: skip

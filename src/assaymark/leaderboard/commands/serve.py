@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.extras import need_web, served_features, served_options, serving_options
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ all_runs_option = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("serve", "serve board.yaml --port 8000"))
 @click.argument("boards", nargs=-1, metavar="[BOARD.yaml ...]")
 @serving_options(port=7500)
 @gated_option

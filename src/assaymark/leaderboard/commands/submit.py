@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json
 from assaymark.errors import UsageError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 REFUSED = 1
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("submit ORG/MODEL --server https://leaderboard.example.org"))
 @click.argument("model", metavar="MODEL")
 @click.option("--check", is_flag=True, help="Only check here; nothing is sent to a leaderboard.")
 @click.option("--server", metavar="URL", help="Address of the leaderboard's server, such as https://board.example.org.")

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("worker board.yaml --once"))
 @click.argument("boards", nargs=-1, metavar="[BOARD.yaml ...]")
 @click.option("--once", is_flag=True, help="End when no job is waiting.")
 @click.option(

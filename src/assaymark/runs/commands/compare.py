@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ EXAMPLES = examples(
 )
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @click.option("--strict_prompts", is_flag=True, help="Refuse to compare runs whose prompts differ.")
 @click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")

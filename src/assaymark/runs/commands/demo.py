@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from assaymark.cli.extras import has_web
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, print_rich, store_option
 from assaymark.runs.progress import ProgressLine
 
@@ -30,7 +31,7 @@ def _serving(command: str, store: str | None) -> dict[str, str]:
     return {"pip install '.[web]'": f"in the folder of Assaymark's source; then: {serve}"}
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("demo"))
 @store_option
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 def demo(store: str | None, quiet: bool) -> None:

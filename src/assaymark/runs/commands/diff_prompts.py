@@ -2,10 +2,11 @@
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import json_option, print_json, print_rich, store_option
 
 
-@click.command("diff-prompts")
+@click.command("diff-prompts", cls=Command, epilog=examples("diff-prompts last~1 last arc_easy"))
 @click.argument("first", metavar="RUN_A")
 @click.argument("second", metavar="RUN_B")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")

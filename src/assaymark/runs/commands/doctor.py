@@ -2,11 +2,12 @@
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json
 from assaymark.runs.run_options import declared_option
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("doctor"))
 @declared_option("model_args", metavar="A=1", help="Also load this model and show its attention path.")
 @json_option
 def doctor(model_args: str, as_json: bool) -> None:

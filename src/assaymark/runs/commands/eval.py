@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Command
 from assaymark.cli.main import is_option, normalise, with_underscores
 from assaymark.errors import MissingExtra, UnknownName, UsageError
 from assaymark.runs.targets import OptionDecorator
@@ -44,6 +45,7 @@ def _option(name: str, **attributes: object) -> OptionDecorator:
 
 @click.command(
     "eval",
+    cls=Command,
     epilog=EPILOG,
     context_settings={"ignore_unknown_options": True},
     options_metavar="[OPTIONS]",

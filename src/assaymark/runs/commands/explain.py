@@ -2,12 +2,13 @@
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import json_option, print_json, print_rich
 from assaymark.errors import UnknownName
 from assaymark.runs.run_options import declared_option
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("explain arc_challenge --num_fewshot 25", "explain acc_norm"))
 @click.argument("task", metavar="TASK|METRIC")
 @declared_option(
     "num_fewshot", help="Number of few-shot examples in the prompt.", type=click.IntRange(0), callback=None

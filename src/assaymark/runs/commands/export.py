@@ -8,13 +8,14 @@ from typing import TypedDict, Unpack
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import declared_option
 
 
-@click.command("import")
+@click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json"))
 @click.argument("path", type=click.Path(path_type=Path))
 @store_option
 @json_option
@@ -60,7 +61,7 @@ EXAMPLES = examples(
 )
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("run", default="last")
 @click.option(
     "-o", "--output", required=True, metavar="FILE|DIR", help="File or folder to write; its suffix selects the format."

@@ -5,6 +5,7 @@ from typing import TypedDict, TypeVar
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UnknownName, UsageError
 from assaymark.runs.run_options import declared_option
@@ -19,7 +20,7 @@ _ListedEntry = TypedDict(
 )
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("ls tasks arc", "ls runs"))
 @click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs|audits]")
 @click.argument("words", nargs=-1)
 @declared_option("include_path", help="Folder with task files to list too.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import EvaluationParameters, evaluate_options, model_arguments, run_options
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("plan --model hf --model_args pretrained=DIR --tasks mmlu --num_fewshot 5"))
 @run_options
 @target_options
 @click.option("--mde", type=float, metavar="POINTS", help="Also show the samples needed for this difference.")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
@@ -21,7 +22,7 @@ EXAMPLES = examples(
 )
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("first", metavar="MODEL")
 @click.argument("second", metavar="MODEL|RUN")
 @click.argument("others", metavar="[MODEL|RUN]...", nargs=-1)

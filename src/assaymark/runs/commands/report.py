@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("report last~1 last -o report.html"))
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
 @click.option(
     "--output",

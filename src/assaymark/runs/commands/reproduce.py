@@ -2,6 +2,7 @@
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.records.json_values import json_fields
 from assaymark.runs.run_options import declared_option
@@ -9,7 +10,7 @@ from assaymark.runs.run_options import declared_option
 DIFFERS = 1
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("reproduce last"))
 @click.argument("run", default="last")
 @click.option("--tasks", "-t", multiple=True, metavar="FILE", help="Files of the run's own tasks, if they have moved.")
 @declared_option("data_dir")

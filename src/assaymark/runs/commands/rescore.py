@@ -2,12 +2,13 @@
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.runs.run_options import declared_option
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("rescore last --task gsm8k --filter strict-match"))
 @click.argument("run")
 @click.option(
     "--task", "task_names", multiple=True, metavar="TASK", help="Rescore only this task of the run; repeatable."

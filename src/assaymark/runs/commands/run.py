@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 import click
 
-from assaymark.cli.output import details_option, echo, examples, json_option, print_json, print_rich
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError, UsageError
 from assaymark.runs.progress import ProgressLine
@@ -55,7 +56,7 @@ class RunParameters(EvaluationParameters, WandbParameters):
     macro: bool
 
 
-class ConfiguredCommand(click.Command):
+class ConfiguredCommand(Command):
     """A command with a --config file, whose values are defaults for the options."""
 
     def make_context(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from assaymark.cli.help import Command, examples
 from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 
@@ -28,7 +29,7 @@ class ShowParameters(TypedDict):
     attempts: bool
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("show last", "show last --samples arc_easy --wrong"))
 @click.argument("run", default="last")
 @click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
 @click.option("--wrong", is_flag=True, help="With --samples: show only those answered wrongly or not at all.")

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.help import Command, Group, examples
+from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UsageError
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("verify last"))
 @click.argument("run", required=False)
 @store_option
 @json_option
@@ -38,7 +39,7 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
     return 4 if problems else 0
 
 
-@click.command()
+@click.command(cls=Command, epilog=examples("rm last"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @store_option
@@ -68,12 +69,12 @@ def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
 EXAMPLES = examples("store backup runs-2026-11-24.sqlite", "store restore runs-2026-11-24.sqlite --replace")
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def store() -> None:
     """Back up and restore the database of runs, votes and submissions."""
 
 
-@store.command()
+@store.command(epilog=examples("store backup monday.sqlite"))
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @store_option
 def backup(file: Path, store: str | None) -> None:
@@ -85,7 +86,7 @@ def backup(file: Path, store: str | None) -> None:
     echo(f"{copied.path}: {copied.n_runs:,} runs, {copied.n_bytes / 1e6:,.1f} MB")
 
 
-@store.command()
+@store.command(epilog=examples("store restore monday.sqlite --replace"))
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--replace", is_flag=True, help="Replace a store that is there, after copying it to NAME.before-restore.")
 @store_option

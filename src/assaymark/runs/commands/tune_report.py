@@ -2,12 +2,13 @@
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Command, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 
 EXAMPLES = examples("tune-report BASE_RUN TUNED_RUN", "tune-report BASE_RUN SFT_RUN DPO_RUN --json")
 
 
-@click.command("tune-report", epilog=EXAMPLES)
+@click.command("tune-report", cls=Command, epilog=EXAMPLES)
 @click.argument("runs", nargs=-1, required=True, metavar="BASE TUNED...")
 @store_option
 @json_option

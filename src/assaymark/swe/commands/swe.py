@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.help import Group, examples
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
 from assaymark.records.json_values import json_fields
@@ -87,7 +88,7 @@ _places = _with(
 )  # fmt: skip
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def swe() -> None:
     """Software-engineering tasks: patches for issues of real repositories, decided by the repositories' tests.
 

@@ -1,0 +1,26 @@
+"""What `--help` shows: the usage, command lines to try, what the command does, and its options."""
+
+import click
+
+
+def examples(*lines: str) -> str:
+    """Return a command's `epilog`: command lines to try, one on each line."""
+    return "\b\nExamples:\n" + "\n".join(f"  assaymark {line}" for line in lines)
+
+
+class Command(click.Command):
+    """A command whose help begins with its examples."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help into the formatter."""
+        self.format_usage(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_options(ctx, formatter)
+
+
+class Group(Command, click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+    group_class = type
