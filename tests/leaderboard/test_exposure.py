@@ -19,7 +19,7 @@ from assaymark.leaderboard.exposure import ModelExposure, exposures, sealed_view
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.records import ModelIdentity, Output, QueryKind, WorkEstimate
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from assaymark.web.app import create_app
 from tests.served import running
 
@@ -92,7 +92,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> tuple[st
         assert main([*seal, "-o", str(folder), "--store", store]) == 0
         first = assaymark.evaluate(Knower("honest-0", lambda _: 0.6), str(folder / "law.csv"), store=store)
         with Store.open_to_read(store) as opened:
-            public = outward(opened).preview_of(first.id, "law")
+            public = public_store(opened).preview_of(first.id, "law")
         assert public is not None
         assert 0.2 * N < len(public) < 0.4 * N
         kinds = {

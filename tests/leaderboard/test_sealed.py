@@ -26,7 +26,7 @@ from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.static.links import addresses, canonical
 from assaymark.leaderboard.static.visit import PageReader, visiting
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from assaymark.web.app import create_app
 
 N = 8
@@ -246,7 +246,7 @@ def withheld_in(place: Place, task: str, run: str = "last") -> list[bool]:
     """Return which samples of a run are withheld from others."""
     with Store.open_to_read(place.store) as store:
         row = store.run(run)
-        return [record.is_withheld for record in outward(store).samples(row.run_id, task)]
+        return [record.is_withheld for record in public_store(store).samples(row.run_id, task)]
 
 
 def write_resaved(place: Place, how: str) -> Path:
@@ -349,11 +349,11 @@ def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path, monk
         done("run", "--model", "fake", "--tasks", tmp_path / f"{column}.csv", "--store", place.store, "--quiet")
         with Store.open_to_read(place.store) as store:
             run_id = store.run("last").run_id
-            before = {each.category for each in outward(store).sample_list(run_id, column).samples}
+            before = {each.category for each in public_store(store).sample_list(run_id, column).samples}
             assert before == {" ".join(value.split()) for value in own}
         done("task", "seal", tmp_path / f"{column}.csv", "-o", tmp_path, "--store", place.store)
         with Store.open_to_read(place.store) as store:
-            others = outward(store)
+            others = public_store(store)
             wanted = {"law", "art"} if column == "category" else set()
             listed = others.sample_list(run_id, column)
             assert {each.category for each in listed.samples} == {*wanted, None}
@@ -443,7 +443,7 @@ def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
     done("import", file, "--store", target)
     with Store.open_to_read(target) as store:
         (row,) = store.runs()
-        assert all(record.is_withheld for record in outward(store).samples(row.run_id, "exam"))
+        assert all(record.is_withheld for record in public_store(store).samples(row.run_id, "exam"))
 
 
 @pytest.mark.slow
@@ -473,7 +473,7 @@ def test_a_task_file_seals_from_the_first_row(tmp_path: Path, monkeypatch: pytes
     def observe(_: Any) -> None:
         with Store.open_to_read(str(tmp_path / "runs.sqlite")) as store:
             for row in store.runs():
-                records = list(outward(store).samples(row.run_id, "mine"))
+                records = list(public_store(store).samples(row.run_id, "mine"))
                 seen.extend(record.is_withheld for record in records)
 
     run = assaymark.evaluate("fake", str(tmp_path / "mine.yaml"), store=str(tmp_path / "runs.sqlite"), observe=observe)
@@ -490,7 +490,7 @@ def test_edited_rows_stay_sealed(place: Place) -> None:
     (place.folder / "exam.csv").write_text(text.replace("question 0", "question zero"))
     done("run", "--model", "fake", "--tasks", place.folder / "exam.csv", "--store", place.store, "--quiet")
     with Store.open_to_read(place.store) as store:
-        assert all(record.is_withheld for record in outward(store).samples(store.run("last").run_id, "exam"))
+        assert all(record.is_withheld for record in public_store(store).samples(store.run("last").run_id, "exam"))
 
 
 @pytest.mark.slow
@@ -500,7 +500,7 @@ def test_a_preview_shows_its_rows_and_no_shots(place: Place) -> None:
     with Store.open_to_read(place.store) as store:
         results = {}
         for row in store.runs():
-            records = list(outward(store).samples(row.run_id, "exam"))
+            records = list(public_store(store).samples(row.run_id, "exam"))
             results[row.run_id] = {record.request.sample_index for record in records if not record.is_withheld}
             n_shots = records[0].request.n_shots
             assert (len(results[row.run_id]) == 0) == (n_shots > 0)
@@ -558,8 +558,8 @@ def test_revealed_rows_are_shown_and_verified(place: Place) -> None:
     assert "not those committed to: 3" in printed
     with Store.open_to_read(place.store) as store:
         run_id = store.runs()[0].run_id
-        assert not any(record.is_withheld for record in outward(store).samples(run_id, "exam"))
-        assert all(record.is_withheld for record in outward(store).samples(run_id, "words"))
+        assert not any(record.is_withheld for record in public_store(store).samples(run_id, "exam"))
+        assert all(record.is_withheld for record in public_store(store).samples(run_id, "words"))
 
 
 def texts_in(path: Path) -> Iterator[str]:
@@ -613,5 +613,5 @@ def test_new_rows_are_sealed_apart_and_the_old_ones_revealed(place: Place) -> No
     done("task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "--store", place.store)
     with Store.open_to_read(place.store) as store:
         latest, *earlier = [row.run_id for row in store.runs()]
-        assert all(record.is_withheld for record in outward(store).samples(latest, "exam"))
-        assert not any(record.is_withheld for record in outward(store).samples(earlier[0], "exam"))
+        assert all(record.is_withheld for record in public_store(store).samples(latest, "exam"))
+        assert not any(record.is_withheld for record in public_store(store).samples(earlier[0], "exam"))

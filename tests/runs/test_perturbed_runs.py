@@ -24,7 +24,7 @@ from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.runs.run import Run
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from assaymark.store.sealed_tasks import SealedTask
 
 SENTENCES = (
@@ -412,15 +412,15 @@ def test_copies_of_sealed_tasks_are_withheld_with_them(in_folder: Path) -> None:
     plan = next(task for task in run.row.plan.tasks if task.name == "chores")
     store = run.store
     store.seals.put(SealedTask("chores", plan.dataset_hash, key="5a" * 32, public_fraction=0.3))
-    gate = outward(store)
+    gate = public_store(store)
     results = {r.request.sample_index for r in gate.samples(run.id, "chores") if not r.is_withheld}
     copies = list(gate.samples(run.id, "chores~mild_mix"))
     assert copies
     assert {r.request.sample_index for r in copies if not r.is_withheld} <= results
     assert any(r.is_withheld for r in copies)
     store.seals.put(SealedTask("sayings", "sha256:" + "0" * 64))
-    other = outward(store)
-    assert other.withholding(run.id, "sayings~mild_mix") is not None
+    other = public_store(store)
+    assert other.why_withheld(run.id, "sayings~mild_mix") is not None
 
 
 def test_facts_of_another_store_that_are_no_results_are_left_out() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assaymark.records import Sample
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from assaymark.store.sealed_rows import Recogniser, digest_rows, words_of
 from assaymark.store.sealed_tasks import SealedTask, learn
 from tests.store import examples
@@ -100,10 +100,10 @@ def test_a_search_that_was_killed_is_made_again(store: Store) -> None:
     seal = SealedTask("other", "sha256:" + "0" * 64)
     store.seals.put(seal)
     assert learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)  # killed after it
-    assert outward(store).withholding(run, task) is None
+    assert public_store(store).why_withheld(run, task) is None
     assert learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)  # nothing new, not searched
     store.seals.learn_missing()
-    assert outward(store).withholding(run, task) is not None
+    assert public_store(store).why_withheld(run, task) is not None
     assert not learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)
     assert store.verify() == []
 
@@ -123,19 +123,19 @@ def test_runs_stored_before_and_after_are_found(store: Store) -> None:
     assert len(samples) == 4
     seal = SealedTask("other", "sha256:" + "0" * 64)
     store.seals.put(seal)
-    assert outward(store).withholding(earlier, task) is None
+    assert public_store(store).why_withheld(earlier, task) is None
     copies = [Sample("other", 0, {"text": f"long enough to be told apart {n}", "row": dict(own.row)}, own.sha256)
               for n, own in enumerate(samples)]  # fmt: skip
     store.seals.learn_rows(seal.dataset_hash, copies)
     store.seals.learn_rows(seal.dataset_hash, samples[:1])
-    assert outward(store).withholding(earlier, task) is not None
-    assert outward(store).run(earlier).plan.tasks[0].dataset_hash.startswith("(withheld")
-    assert all(record.is_withheld for record in outward(store).samples(earlier, task))
+    assert public_store(store).why_withheld(earlier, task) is not None
+    assert public_store(store).run(earlier).plan.tasks[0].dataset_hash.startswith("(withheld")
+    assert all(record.is_withheld for record in public_store(store).samples(earlier, task))
     store.remove(earlier)
     assert store.seals.copies() == {}
     later = examples.fill(store, examples.plan(n_samples=4))
-    assert outward(store).withholding(later, task) is not None
+    assert public_store(store).why_withheld(later, task) is not None
     assert store.verify() == []
     store.seals.put(SealedTask("other", seal.dataset_hash, revealed_at="2026-01-01"))
-    assert outward(store).withholding(later, task) is None
+    assert public_store(store).why_withheld(later, task) is None
     assert store.seals.recogniser() is None

@@ -12,7 +12,7 @@ from assaymark.applications.judging_scores import MOST_TOKENS
 from assaymark.applications.scorer import Answered, JudgedScorer
 from assaymark.documents.numbers import counted
 from assaymark.judges.judge import open_judge
-from assaymark.judges.material import JudgePromptWriter, ask
+from assaymark.judges.judged_answers import JudgePromptWriter, ask
 from assaymark.models.cost.bill import CostForecast, cost_forecast
 from assaymark.models.cost.prices import find_price
 from assaymark.models.lending import lent

@@ -17,7 +17,7 @@ from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.errors import LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
-from assaymark.judges.material import JudgePromptWriter, ask
+from assaymark.judges.judged_answers import JudgePromptWriter, ask
 from assaymark.limits.characters import exception_text
 from assaymark.models.lending import lent
 from assaymark.models.model import Model

@@ -10,7 +10,7 @@ from assaymark.datasets.files import READABLE, read_files
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
-from assaymark.store.outward import OutwardStore, outward
+from assaymark.store.public_store import PublicStore, public_store
 
 PROMPTS = ("instruction", "prompt", "question")
 OUTPUTS = ("output", "answer", "response")
@@ -86,7 +86,7 @@ def answers_of_runs(
 
     Raises: UnknownName for a run; UsageError if the runs share no generation task, or two are of one model.
     """
-    readable = outward(store)  # voters read prompts and answers
+    readable = public_store(store)  # voters read prompts and answers
     finished = [readable.run(name) for name in names] or [run for run in readable.runs() if run.status == "finished"]
     by_model: dict[str, list[RunRow]] = {}
     for run in finished:
@@ -130,7 +130,7 @@ def _label(run: RunRow, all_names: Sequence[str]) -> str:
 
 
 def _shared_task(
-    store: OutwardStore, by_model: Mapping[str, Sequence[RunRow]], task: str | None, *, of_all: bool
+    store: PublicStore, by_model: Mapping[str, Sequence[RunRow]], task: str | None, *, of_all: bool
 ) -> tuple[str, list[RunRow]]:
     """Return the generation task that most models have, or the named one, and the latest run of each with it.
 
@@ -142,7 +142,7 @@ def _shared_task(
     for model, runs in by_model.items():
         for run in runs:  # the latest first
             for row in store.generated(run.run_id):
-                if (how := store.withholding(run.run_id, row.task)) is not None and not how.public_fraction:
+                if (how := store.why_withheld(run.run_id, row.task)) is not None and not how.public_fraction:
                     sealed.add(row.task)  # no voter may read its prompts
                     continue
                 if with_task.setdefault(row.task, {}).setdefault(model, run) is run:

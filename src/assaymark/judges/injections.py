@@ -13,7 +13,7 @@ from importlib.resources import files
 from assaymark.errors import DataError
 from assaymark.judges.judge import open_judge
 from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, find_prompt, judge_prompts, mark_for
-from assaymark.judges.material import JudgePromptWriter, ask
+from assaymark.judges.judged_answers import JudgePromptWriter, ask
 from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Verdict, parse_verdict
 from assaymark.limits.yaml_documents import load_yaml

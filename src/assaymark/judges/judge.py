@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import find_prompt
+from assaymark.judges.judged_answers import JudgedAnswers, read_judged_answers
 from assaymark.judges.judging import (
     MOST_TOKENS,
     JudgingSettings,
@@ -18,7 +19,6 @@ from assaymark.judges.judging import (
     judging_plan,
     pending_of,
 )
-from assaymark.judges.material import Material, read_material
 from assaymark.models.cost.bill import Bill, cost_forecast
 from assaymark.models.cost.prices import Price, find_price
 from assaymark.models.lending import gives_back
@@ -116,7 +116,7 @@ def judge_runs(
     opened = store if isinstance(store, Store) else _writable(store)
     work = _Judging(opened, runs, chosen, model)
     opener = RunOpener(opened, work.plan, chosen.wait, announce, observe)
-    run_id = judge(opener, work.model, work.settings, work.material, bill=bill, command=command)
+    run_id = judge(opener, work.model, work.settings, work.judged, bill=bill, command=command)
     announce(_stored_line(opened, opened.run(run_id), bill))
     audit = find_audit(opened.url, run_id)
     if audit is None:
@@ -139,7 +139,7 @@ def plan_judging(
     chosen = options or JudgeOptions()
     opened = store if isinstance(store, Store) else existing_store(store)
     work = _Judging(opened, runs, chosen, open_judge(judge_model, chosen.model_args))
-    asked = all_requests(work.settings, work.model, work.material)
+    asked = all_requests(work.settings, work.model, work.judged)
     pending = pending_of(opened, work.plan, asked)
     n_requests = sum(len(question.requests) for question in asked)
     price = find_price(work.model.identity, chosen.price, chosen.prices)
@@ -161,10 +161,10 @@ class _Judging:
         self.settings = JudgingSettings(prompt, options.seed, options.limit, options.reference, options.max_tokens)
         rows = [store.run(name) for name in runs]
         check_runs(self.settings, rows)
-        self.material: Material = read_material(
+        self.judged: JudgedAnswers = read_judged_answers(
             store, rows, limit=options.limit, reference=options.reference, wanted=options.tasks
         )
-        self.plan = judging_plan(self.settings, model, rows, self.material)
+        self.plan = judging_plan(self.settings, model, rows, self.judged)
 
 
 def _writable(store: str | None) -> Store:

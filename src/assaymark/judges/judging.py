@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import JudgePrompt
-from assaymark.judges.material import Asked, Material, requests_of
+from assaymark.judges.judged_answers import Asked, JudgedAnswers, requests_of
 from assaymark.judges.results import JudgedItem, estimates_of, judged_item, scores_of
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
@@ -47,7 +47,7 @@ def check_runs(settings: JudgingSettings, rows: Sequence[RunRow]) -> None:
         raise UsageError(f"run {rows[0].short_id} would be compared with itself; name two runs")
 
 
-def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow], material: Material) -> RunPlan:
+def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow], judged: JudgedAnswers) -> RunPlan:
     """Return the plan of a judging of these runs."""
     prompt = settings.prompt
     facts: dict[str, JsonValue] = {
@@ -56,7 +56,7 @@ def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow]
         "prompt_hash": prompt.hash,
         "runs": [row.run_id for row in rows],
         "models": [row.model for row in rows],
-        "answers": material.hash,
+        "answers": judged.hash,
         "reference": settings.reference,
         "seed": settings.seed,
         "max_tokens": settings.max_tokens,
@@ -64,7 +64,7 @@ def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow]
     plans = {task.name: task for task in rows[0].plan.tasks}
     tasks = tuple(
         replace(plans[task], n_samples=len({item.sample.index for item in items}), sample_indices=None)
-        for task, items in material.items.items()
+        for task, items in judged.items.items()
     )
     return RunPlan(
         model.identity,
@@ -77,9 +77,9 @@ def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow]
     )
 
 
-def all_requests(settings: JudgingSettings, model: Model, material: Material) -> list[Asked]:
+def all_requests(settings: JudgingSettings, model: Model, judged: JudgedAnswers) -> list[Asked]:
     """Return every request of a judging, by item."""
-    items = list(material.all())
+    items = list(judged.all())
     return requests_of(items, settings.prompt, model, seed=settings.seed, max_tokens=settings.max_tokens)
 
 
@@ -94,7 +94,7 @@ def judge(
     opener: RunOpener,
     model: Model,
     settings: JudgingSettings,
-    material: Material,
+    judged: JudgedAnswers,
     *,
     bill: Bill | None = None,
     command: str | None = None,
@@ -107,7 +107,7 @@ def judge(
     Raises: ModelUnavailable, StoreError. Judgements received before an error stay stored.
     """
     store = opener.store
-    asked = all_requests(settings, model, material)
+    asked = all_requests(settings, model, judged)
     opener.until_free()
     if not store.is_complete(opener.plan):
         model.check()
@@ -122,24 +122,24 @@ def judge(
         pending = attempt.unanswered(requests, samples)
         for _ in attempt.answer(pending, opener.observe):
             pass  # stored by the attempt
-        _score(store, opened.run_id, settings, asked, material)
+        _score(store, opened.run_id, settings, asked, judged)
     return opened.run_id
 
 
-def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked], material: Material) -> None:
+def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked], judged: JudgedAnswers) -> None:
     """Store the scores of all judged answers, and the estimates."""
     form = settings.prompt.form
     scoring = content_hash({"judging": VERSION, "form": form})
-    judged = list(_judged(store, run_id, settings, asked))
-    for item, judgement in zip(asked, judged, strict=True):
+    judgements = list(_judged(store, run_id, settings, asked))
+    for item, judgement in zip(asked, judgements, strict=True):
         if judgement is not None:
             store.add_scores(run_id, scores_of(judgement, item.requests, item.item.lengths), scoring)
     counts: Mapping[str, JsonValue] = {
-        "n_without_answer": material.n_without_answer,
-        "n_unmatched": material.n_unmatched,
-        "left_out": list(material.left_out),
+        "n_without_answer": judged.n_without_answer,
+        "n_unmatched": judged.n_unmatched,
+        "left_out": list(judged.left_out),
     }
-    estimates = estimates_of([known for known in judged if known is not None], form)
+    estimates = estimates_of([known for known in judgements if known is not None], form)
     store.save_estimates(run_id, estimates, {JUDGING: dict(counts)})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from assaymark.errors import UsageError
-from assaymark.judges.material import task_in_order
+from assaymark.judges.judged_answers import task_in_order
 from assaymark.judges.pairwise import JudgedPair, PairSummary, pair_of, summarise_pairs
 from assaymark.judges.single import Grade, GradeSummary, summarise_grades
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict

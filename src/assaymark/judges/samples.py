@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assaymark.documents.blocks import Example
 from assaymark.documents.numbers import NOTHING
-from assaymark.judges.material import task_in_order
+from assaymark.judges.judged_answers import task_in_order
 from assaymark.judges.results import form_of, judged_item, judged_models
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import JsonValue

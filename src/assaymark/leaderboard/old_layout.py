@@ -18,7 +18,7 @@ from assaymark.leaderboard.stored import is_gated
 from assaymark.leaderboard.table import BoardTable
 from assaymark.platforms import portable_name
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 
 REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
 
@@ -39,7 +39,7 @@ def write_old_layout(table: BoardTable, store: Store, folder: Path, *, show_gate
         for run_id in row.run_ids:
             if run_id not in written:
                 written.add(run_id)
-                withheld = outward(store).withheld_tasks(run_id)
+                withheld = public_store(store).withheld_tasks(run_id)
                 tasks = [
                     name
                     for name in store.run(run_id).tasks

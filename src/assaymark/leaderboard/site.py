@@ -20,7 +20,6 @@ from assaymark.leaderboard.about import cited_human
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, CitedScores, slug
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
-from assaymark.leaderboard.brought import read_brought
 from assaymark.leaderboard.capabilities import measured_task
 from assaymark.leaderboard.own_rows import (
     estimates_of_member,
@@ -35,6 +34,7 @@ from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
 from assaymark.leaderboard.request_files import read_requests, with_requests
 from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.self_reported import read_self_reported
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import with_win_rates
@@ -293,7 +293,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
         return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
-    runs = [*runs, *with_requests(read_brought(board.results), read_requests(board.requests))]
+    runs = [*runs, *with_requests(read_self_reported(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     rows = [_in_unit(row, columns) for row in rows]

@@ -4,7 +4,7 @@ Lists of runs, samples and categories are read from columns. Plans and whole est
 composites and baselines, are read once for each state of a run and cached; a single sample is read when its page is
 shown. Audits are not read.
 
-The store is read through `store.outward`, which hides the texts of tasks that are sealed or that a board calls
+The store is read through `store.public_store`, which hides the texts of tasks that are sealed or that a board calls
 private, and those of gated data sets unless the host allows them, since these are distributed under terms (GPQA's
 authors ask that its questions are not published in plain text). Scores are shown; questions and answers are neither
 shown nor searched.
@@ -43,7 +43,7 @@ from assaymark.results.evidence.questions import Questions, questions_in
 from assaymark.results.evidence.records import ScoreRow, StoppedByRule
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
-from assaymark.store.outward import OutwardStore, Withholding, outward
+from assaymark.store.public_store import PublicStore, WhyWithheld, public_store
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 from assaymark.store.sealed_tasks import SealedTask
@@ -204,7 +204,7 @@ class StoredRuns:
         def why_private(task: str) -> str:
             return GATED if not show_gated and is_gated(task) else ""
 
-        self._opened = outward(store, private=private, why_private=why_private)
+        self._opened = public_store(store, private=private, why_private=why_private)
         self._shows = shows
         self._visibility: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
         self._lock = Lock()
@@ -219,7 +219,7 @@ class StoredRuns:
         self._questions: dict[str, tuple[str, Questions]] = {}
 
     @property
-    def _store(self) -> OutwardStore:
+    def _store(self) -> PublicStore:
         """The store that is at its path now: opened again where its file was replaced.
 
         Raises: StoreError while there is none, or none that can be read.
@@ -415,7 +415,7 @@ class StoredRuns:
         return replace(comparison, pairs=tuple(pairs))
 
     def _are_withheld(self, run_ids: Sequence[str], task: str) -> bool:
-        return any(self.withholding(run_id, task) is not None for run_id in run_ids)
+        return any(self.why_withheld(run_id, task) is not None for run_id in run_ids)
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
         store = self._store
@@ -432,9 +432,9 @@ class StoredRuns:
 
     # -------------------------------------------------------------------------------------- samples
 
-    def withholding(self, run_id: str, task: str) -> Withholding | None:
+    def why_withheld(self, run_id: str, task: str) -> WhyWithheld | None:
         """Return how a task's questions and answers are withheld; None where they are shown."""
-        return self._store.withholding(run_id, task)
+        return self._store.why_withheld(run_id, task)
 
     def seals(self) -> list[SealedTask]:
         """Return the sealed tasks of the store, revealed ones too."""

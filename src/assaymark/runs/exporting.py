@@ -15,7 +15,7 @@ from assaymark.registry import Registry
 from assaymark.runs.run import Run
 from assaymark.runs.stored import open_run
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
         raise UsageError(f"'{target.name}' has no known suffix; expected {known}, or a folder for lm-eval's files")
     run = open_run(store, name)
     if not with_sealed:
-        if target.suffix == WHOLE_RUN and (sealed := list(outward(run.store).withheld_tasks(run.id))):
+        if target.suffix == WHOLE_RUN and (sealed := list(public_store(run.store).withheld_tasks(run.id))):
             raise UsageError(
                 f"run {run.short_id} has sealed tasks ({', '.join(sealed[:5])}), and {WHOLE_RUN} holds every row of a "
                 "run; give --with_sealed to write them, or export another format"
@@ -111,7 +111,7 @@ def export_wrong(
         raise UsageError(f"--wrong writes samples; '{target.name}' ends neither in .jsonl nor in .csv")
     run = open_run(store, name)
     run.refuse_without_results()
-    sealed = [] if with_sealed else list(outward(run.store).withheld_tasks(run.id))
+    sealed = [] if with_sealed else list(public_store(run.store).withheld_tasks(run.id))
     run = run if with_sealed else run.as_others_see_it()
     n_rows = 0
 

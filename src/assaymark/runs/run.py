@@ -187,9 +187,9 @@ class Run:
 
     def as_others_see_it(self) -> "Run":
         """Return the run without the texts of sealed tasks, as files and pages for others show it."""
-        from assaymark.store.outward import outward
+        from assaymark.store.public_store import public_store
 
-        return Run(outward(self.store), self.id, self.result)
+        return Run(public_store(self.store), self.id, self.result)
 
     def write_report(self, path: str | Path, *, with_sealed: bool = False) -> Path:
         """Write a report of this run, as .html, .md or .pdf (for several runs: `api.reporting`).

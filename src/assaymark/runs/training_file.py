@@ -27,7 +27,7 @@ from assaymark.runs.run import Run
 from assaymark.runs.stored import open_run
 from assaymark.settings import data_folder
 from assaymark.store import SampleRecord
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.own_rows import is_rows_file, subject_of
 from assaymark.tasks.python_tasks import bind
@@ -161,7 +161,7 @@ def _wrong_by_subject(run: Run, options: TrainingOptions) -> dict[_Subject, int]
     for task in options.tasks:
         if task not in names:
             raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
-    withheld = {} if options.with_sealed else outward(run.store).withheld_tasks(run.id)
+    withheld = {} if options.with_sealed else public_store(run.store).withheld_tasks(run.id)
     chosen = [task for task in names if (not options.tasks or task in options.tasks) and task not in withheld]
     if not chosen:
         raise UsageError(

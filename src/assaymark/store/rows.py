@@ -123,7 +123,7 @@ class SampleRecord:
     request: Request
     outputs: tuple[Output, ...]  # by query, then repeat
     scores: tuple[Score, ...]  # current ones: of the latest scoring of each filter and metric
-    is_withheld: bool = False  # its task is sealed, and its texts were left out (`store.outward`)
+    is_withheld: bool = False  # its task is sealed, and its texts were left out (`store.public_store`)
 
 
 @dataclass(frozen=True, slots=True)

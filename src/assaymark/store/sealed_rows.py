@@ -9,7 +9,7 @@ words of the row's question, or of its longest text, in this order. Texts that s
 identify none of them, and neither do texts of fewer than three words or ten letters and digits. Rows without a longer
 text are recognised by the set of all their values: as rows, but not within a prompt.
 
-`sealed_copies` lists the tasks of runs in which a row was recognised; pages read that list (`outward`) and no text.
+`sealed_copies` lists the tasks of runs in which a row was recognised; pages read that list (`public_store`), no text.
 """
 
 import json

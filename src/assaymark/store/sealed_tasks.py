@@ -1,8 +1,8 @@
 """Sealed tasks of the store: their rows are shown only to the store's owner.
 
 A seal belongs to the content of a data set, so it covers every run of it, including earlier ones and those of other
-task files. Runs of other rows under the same task's name are covered as well (`outward`), so that a corrected typo does
-not reveal a benchmark.
+task files. Runs of other rows under the same task's name are covered as well (`public_store`), so that a corrected typo
+does not reveal a benchmark.
 
 The rows of a sealed data set are learnt from its samples and looked for in stored runs; later requests are compared as
 they are written (`request_rows`).

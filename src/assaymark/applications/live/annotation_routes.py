@@ -12,10 +12,10 @@ from starlette.datastructures import QueryParams
 
 from assaymark.applications.live.annotation import rating_score
 from assaymark.applications.live.annotation_log import LONGEST_RATER, AnnotationLog
+from assaymark.applications.live.answered_traces import read_trace
 from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.datasets import row_of_trace
 from assaymark.applications.live.feedback import LONGEST_COMMENT
-from assaymark.applications.live.material import read_trace
 from assaymark.applications.live.pages import queues_page, rating_page
 from assaymark.applications.traces.pages import trace_of
 from assaymark.applications.traces.readers import Readers, private

@@ -7,8 +7,8 @@ since a test that expects the former answer finds no fault in it.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from assaymark.applications.live.answered_traces import as_value, contexts_of, inputs_and_output, read_trace
 from assaymark.applications.live.dataset_log import inputs_digest
-from assaymark.applications.live.material import as_value, contexts_of, inputs_and_output, read_trace
 from assaymark.applications.traces.steps import Step
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import StoredScore, TraceRow

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from assaymark.applications.live.annotation import QueueAgreement, Rubric, agreement_of, rubric_of
 from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue
+from assaymark.applications.live.answered_traces import contexts_of, inputs_and_output, read_trace
 from assaymark.applications.live.dataset_log import DatasetLog
-from assaymark.applications.live.material import contexts_of, inputs_and_output, read_trace
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import Token, TraceRow
 from assaymark.errors import DataError

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, judge_rows
-from assaymark.applications.live.material import answered_trace, read_trace
+from assaymark.applications.live.answered_traces import answered_trace, read_trace
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
 from assaymark.applications.live.rules import rule_filter, rule_scorer, rule_version

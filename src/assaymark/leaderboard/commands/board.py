@@ -179,11 +179,11 @@ def datasets(path: str, output: str, show_gated: bool, store: str | None) -> Non
     """
     from assaymark.leaderboard.old_layout import write_old_layout
     from assaymark.store import Store
-    from assaymark.store.outward import outward
+    from assaymark.store.public_store import public_store
 
     site = _site(path, store)
     (only_board,) = site.boards.values()
-    source = outward(Store.open_to_read(store), private=only_board.private)
+    source = public_store(Store.open_to_read(store), private=only_board.private)
     paths = list(write_old_layout(site.table(only_board), source, Path(output), show_gated=show_gated))
     if not paths:
         raise UsageError(

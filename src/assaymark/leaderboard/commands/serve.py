@@ -64,13 +64,13 @@ def _registered_pages(store: str | None, site: "Site") -> "list[Feature]":
     """
     from assaymark.registry import Registry
     from assaymark.store import Store
-    from assaymark.store.outward import outward
+    from assaymark.store.public_store import public_store
 
     pages: Registry[Callable[[Store], Feature]] = Registry("pages", "page")
     if not Store.exists(store) or not list(pages):
         return []
     private = frozenset().union(*(board.private for board in site.boards.values()))
-    return [pages.load(name)(outward(Store.open_to_read(store), private=private)) for name in pages]
+    return [pages.load(name)(public_store(Store.open_to_read(store), private=private)) for name in pages]
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:

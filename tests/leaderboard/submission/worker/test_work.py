@@ -19,7 +19,7 @@ from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow
 from assaymark.leaderboard.submission.worker.work import SEALED_REASON, Host, Worker
 from assaymark.store import Store
-from assaymark.store.outward import outward
+from assaymark.store.public_store import public_store
 from tests.leaderboard.submission.test_queue import make_due
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_private_boards_runs_are_sealed(store: Store, host: Host, submit: Call
     sealed = replace(host, boards={"demo": replace(board, private=frozenset({"demo_facts"}))})
     Worker(store, sealed, lambda _: None).work(once=True)
     run_id = job_of(store, submission).run_id or ""
-    records = list(outward(store).samples(run_id, "demo_facts"))
+    records = list(public_store(store).samples(run_id, "demo_facts"))
     assert len(records) == 20
     assert all(record.is_withheld for record in records)
 

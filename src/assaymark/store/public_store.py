@@ -1,8 +1,8 @@
 """The store as the public may read it: the texts of sealed tasks are withheld.
 
-Pages, static sites, reports, model cards and exports read an `OutwardStore`, never the `Store` itself. It has all
+Pages, static sites, reports, model cards and exports read an `PublicStore`, never the `Store` itself. It has all
 methods of a `Store` and hides texts in each of them, so that code that knows nothing of sealed tasks shows none.
-`tests/store/test_outward.py` fails for a new method of `Store` that has not been classified.
+`tests/store/test_public_store.py` fails for a new method of `Store` that has not been classified.
 
 Hidden are a sample's row, prompt, choices and target, the answer and its extracted form, error texts, and each hash
 against which a guessed row could be checked. Scores, log-likelihoods, numbers of tokens, statuses and categories are
@@ -68,7 +68,7 @@ _PROCESS_KEY = secrets.token_hex(32)  # of the digests of tasks that are withhel
 
 
 @dataclass(frozen=True, slots=True)
-class Withholding:
+class WhyWithheld:
     """How a task is withheld. Rows of a preview are shown if their prompts show no other row."""
 
     key: str = field(default=_PROCESS_KEY, repr=False)
@@ -108,23 +108,23 @@ class _RunTasks:
     is_summarised: bool  # its groups are known
 
 
-def outward(
+def public_store(
     store: Store, *, private: Collection[str] = (), why_private: Callable[[str], str] = lambda _: ""
-) -> "OutwardStore":
-    """Return a store as others may read it; an `OutwardStore` is returned as it is.
+) -> "PublicStore":
+    """Return a store as others may read it; an `PublicStore` is returned as it is.
 
     Args:
         store: open; it stays open for as long as the returned one is used.
         private: names of tasks and groups that are withheld, besides those that are sealed in the store.
         why_private: the reason why a task is withheld, by its name; "" for one that is not.
     """
-    if isinstance(store, OutwardStore):
+    if isinstance(store, PublicStore):
         return store
     store.flush()
-    return OutwardStore(store.database, frozenset(private), why_private)
+    return PublicStore(store.database, frozenset(private), why_private)
 
 
-class OutwardStore(Store):
+class PublicStore(Store):
     """A store as others may read it. May be used by several threads."""
 
     def __init__(
@@ -139,14 +139,14 @@ class OutwardStore(Store):
         self._categories: dict[tuple[str, str], frozenset[str]] = {}  # shown ones of withheld tasks
 
     def open_again(self) -> Self:
-        """Return the outward view of the store that is at this one's path now."""
+        """Return the public view of the store that is at this one's path now."""
         again = super().open_again()
         again._private, again._why_private = self._private, self._why_private  # noqa: SLF001 - of the same class
         return again
 
     # ------------------------------------------------------------------------- what is withheld
 
-    def withholding(self, run_id: str, task: str) -> Withholding | None:
+    def why_withheld(self, run_id: str, task: str) -> WhyWithheld | None:
         """Return how a task of a run is withheld; None where its texts are shown.
 
         A task that is not in the run's plan is another form of one that is (the other order of a judging), so it is
@@ -154,21 +154,21 @@ class OutwardStore(Store):
         """
         seals = self.seals.all()
         if not self._private and not seals:
-            return Withholding(why=why) if (why := self._why_private(task)) else None
+            return WhyWithheld(why=why) if (why := self._why_private(task)) else None
         own = self._tasks_of(run_id)
         copies = self._copies(seals, [run_id])
         names = [task] if task in own.datasets else [*own.datasets, task]
         hows = (self._of(name, own, seals, copies.get((run_id, name), ())) for name in names)
         return next((how for how in hows if how is not None), None)
 
-    def withheld_tasks(self, run_id: str) -> dict[str, Withholding]:
+    def withheld_tasks(self, run_id: str) -> dict[str, WhyWithheld]:
         """Return the tasks of a run's plan that are withheld."""
         seals = self.seals.all()
         return self._withheld(run_id, self._tasks_of(run_id), seals, self._copies(seals, [run_id]))
 
     def preview_of(self, run_id: str, task: str) -> frozenset[int] | None:
         """Return the positions of a sealed task's rows that belong to its preview; None where it has none."""
-        how = self.withholding(run_id, task)
+        how = self.why_withheld(run_id, task)
         if how is None or not how.public_fraction:
             return None
         hashes = super().sample_hashes(run_id, task)
@@ -186,17 +186,17 @@ class OutwardStore(Store):
         own: _RunTasks,
         seals: Sequence[SealedTask],
         copies: Mapping[tuple[str, str], Collection[str]],
-    ) -> dict[str, Withholding]:
-        withholdings = ((name, self._of(name, own, seals, copies.get((run_id, name), ()))) for name in own.datasets)
-        return {name: how for name, how in withholdings if how is not None}
+    ) -> dict[str, WhyWithheld]:
+        reasons = ((name, self._of(name, own, seals, copies.get((run_id, name), ()))) for name in own.datasets)
+        return {name: how for name, how in reasons if how is not None}
 
     def _of(
         self, task: str, own: _RunTasks, seals: Sequence[SealedTask], copied: Collection[str]
-    ) -> Withholding | None:
+    ) -> WhyWithheld | None:
         """Return how a task is withheld. copied: hashes of the sealed data sets whose rows it contains."""
         seal = next((seal for seal in seals if seal.dataset_hash == own.datasets.get(task)), None)
         if seal is not None and seal.is_closed:
-            return Withholding(seal.key, seal.public_fraction, seal.commitment)
+            return WhyWithheld(seal.key, seal.public_fraction, seal.commitment)
         original = own.originals.get(task, task)
         if seal is None and (
             related := next(
@@ -204,11 +204,11 @@ class OutwardStore(Store):
                 None,
             )
         ):
-            return Withholding(related.key)
+            return WhyWithheld(related.key)
         is_named = bool(({task, original} | own.groups.get(original, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
-            return Withholding()
-        return Withholding(why=why) if (why := self._why_private(original)) else None
+            return WhyWithheld()
+        return WhyWithheld(why=why) if (why := self._why_private(original)) else None
 
     def _tasks_of(self, run_id: str) -> _RunTasks:
         known = self._run_tasks.get(run_id)
@@ -265,7 +265,7 @@ class OutwardStore(Store):
             withheld = self.withheld_tasks(run_id)
         else:  # the run is not read, since tables read the estimates of all runs
             names = {estimate.task for estimate in estimates}
-            withheld = {name: Withholding(why=why) for name in names if (why := self._why_private(name))}
+            withheld = {name: WhyWithheld(why=why) for name in names if (why := self._why_private(name))}
         return [_outward_estimate(estimate, withheld) for estimate in estimates]
 
     # ---------------------------------------------------------------------------------- samples
@@ -288,7 +288,7 @@ class OutwardStore(Store):
         return self._outward_records(run_id, task, super().samples_not_right(run_id, task, by))
 
     def _outward_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
-        how = self.withholding(run_id, task)
+        how = self.why_withheld(run_id, task)
         if how is None:
             return records
         categories = self._shown_categories(run_id, task)
@@ -298,10 +298,10 @@ class OutwardStore(Store):
         self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
     ) -> Iterator[SampleScoreRow]:
         """As `Store.scores`, without texts extracted from withheld answers."""
-        withheld: dict[str, Withholding | None] = {}
+        withheld: dict[str, WhyWithheld | None] = {}
         for score in super().scores(run_id, task, details=details, indices=indices):
             if score.task not in withheld:
-                withheld[score.task] = self.withholding(run_id, score.task)
+                withheld[score.task] = self.why_withheld(run_id, score.task)
             how = withheld[score.task]
             yield (
                 score
@@ -312,14 +312,14 @@ class OutwardStore(Store):
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
         """As `Store.sample_hashes`, with digests for withheld samples, which are equal for equal rows of any run."""
         hashes = super().sample_hashes(run_id, task)
-        how = self.withholding(run_id, task)
+        how = self.why_withheld(run_id, task)
         return hashes if how is None else {place: how.digest(own) for place, own in hashes.items()}
 
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """As `Store.outputs_of`, without the texts of withheld tasks, rows of a preview included."""
         outputs = super().outputs_of(run_id, request_ids)
         tasks = {request_id: split_request_id(request_id)[0] for request_id in outputs}
-        withheld = {task: self.withholding(run_id, task) for task in set(tasks.values())}
+        withheld = {task: self.why_withheld(run_id, task) for task in set(tasks.values())}
         return {
             request_id: own
             if (how := withheld[tasks[request_id]]) is None
@@ -353,11 +353,11 @@ class OutwardStore(Store):
         """As `Store.categories`; withheld samples whose category is not shown count as having none."""
         withheld = self.withheld_tasks(run_id)
         names = [task] if task is not None else list(withheld)
-        if not any(self.withholding(run_id, name) is not None for name in names):
+        if not any(self.why_withheld(run_id, name) is not None for name in names):
             return super().categories(run_id, task)
         counts: dict[str | None, list[int]] = {}
         for name in [task] if task is not None else self._tasks_of(run_id).datasets:
-            public = None if self.withholding(run_id, name) is None else self._shown_categories(run_id, name)
+            public = None if self.why_withheld(run_id, name) is None else self._shown_categories(run_id, name)
             for count in super().categories(run_id, name):
                 category = count.category if public is None or count.category in public else None
                 own = counts.setdefault(category, [0, 0])
@@ -382,7 +382,7 @@ class OutwardStore(Store):
         """As `Store.sample_list`; withheld samples have no snippet, and no search finds them."""
 
         def read(at: int, most: int) -> SamplePage:
-            return super(OutwardStore, self).sample_list(
+            return super(PublicStore, self).sample_list(
                 run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
             )
 
@@ -402,7 +402,7 @@ class OutwardStore(Store):
         """As `Store.search_samples`; withheld samples have no snippet, and no search finds them."""
 
         def read(at: int, most: int) -> SamplePage:
-            return super(OutwardStore, self).search_samples(
+            return super(PublicStore, self).search_samples(
                 run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
             )
 
@@ -422,7 +422,7 @@ class OutwardStore(Store):
 
         A search leaves withheld samples out, and a list of one category those whose category is not shown.
         """
-        if task is not None and self.withholding(run_id, task) is None:
+        if task is not None and self.why_withheld(run_id, task) is None:
             return read(page.offset, page.limit)
         withheld = self.withheld_tasks(run_id)
         if not withheld:
@@ -493,7 +493,7 @@ def _run_tasks(row: RunRow) -> _RunTasks:
 # ------------------------------------------------------------------------------------ records without texts
 
 
-def withheld_record(record: SampleRecord, how: Withholding, categories: Collection[str] = ()) -> SampleRecord:
+def withheld_record(record: SampleRecord, how: WhyWithheld, categories: Collection[str] = ()) -> SampleRecord:
     """Return a record without its texts; a sample of a preview that is shown is returned as it is.
 
     categories: shown ones.
@@ -514,7 +514,7 @@ def withheld_record(record: SampleRecord, how: Withholding, categories: Collecti
     )
 
 
-def _outward_request(request: Request, how: Withholding, digest: str) -> Request:
+def _outward_request(request: Request, how: WhyWithheld, digest: str) -> Request:
     return replace(
         request,
         sample_sha256=digest,
@@ -526,7 +526,7 @@ def _outward_request(request: Request, how: Withholding, digest: str) -> Request
     )
 
 
-def _outward_query(query: Query, how: Withholding) -> Query:
+def _outward_query(query: Query, how: WhyWithheld) -> Query:
     if isinstance(query, LoglikelihoodQuery):
         own = None if query.segments is None else (how.mark("".join(query.segments)),)
         return replace(query, continuation=how.mark(query.continuation), segments=own)
@@ -535,7 +535,7 @@ def _outward_query(query: Query, how: Withholding) -> Query:
     return query
 
 
-def _outward_output(output: Output, how: Withholding) -> Output:
+def _outward_output(output: Output, how: WhyWithheld) -> Output:
     return replace(
         output,
         text=None if output.text is None else how.mark(output.text),
@@ -563,26 +563,26 @@ def _outward_detail(detail: JsonValue) -> JsonValue:
     return {name: detail[name] for name in SHOWN_OF_DETAIL if name in detail} or None
 
 
-def _outward_estimate(estimate: Estimate, withheld: Mapping[str, Withholding]) -> Estimate:
+def _outward_estimate(estimate: Estimate, withheld: Mapping[str, WhyWithheld]) -> Estimate:
     if estimate.task not in withheld and not any(name in withheld for name in estimate.details.get("path", ())):
         return estimate
     details = {name: value for name, value in estimate.details.items() if name not in TEXT_DETAILS}
     return replace(estimate, details=cast("EstimateDetails", details))
 
 
-def _outward_run(row: RunRow, withheld: Mapping[str, Withholding]) -> RunRow:
+def _outward_run(row: RunRow, withheld: Mapping[str, WhyWithheld]) -> RunRow:
     plan = replace(row.plan, tasks=tuple(_outward_task(task, withheld.get(task.name)) for task in row.plan.tasks))
     return replace(row, plan=plan, summary=_without_errors(row.summary), extra=_extra(row, withheld))
 
 
-def _outward_task(task: TaskPlan, how: Withholding | None) -> TaskPlan:
+def _outward_task(task: TaskPlan, how: WhyWithheld | None) -> TaskPlan:
     """Return a task's plan with the published commitment, or a note, in place of the data set's hash."""
     if how is None:
         return task
     return replace(task, dataset_hash=how.commitment or how.note)
 
 
-def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> ResultFacts:
+def _extra(row: RunRow, withheld: Mapping[str, WhyWithheld]) -> ResultFacts:
     """Return a run's facts without bad rows and task files of withheld tasks, which may hold rows as shots."""
     tasks = row.extra.get("tasks")
     if not isinstance(tasks, Mapping):
@@ -593,7 +593,7 @@ def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> ResultFacts:
     return {**row.extra, "tasks": outward_tasks}
 
 
-def _task_facts(facts: TaskFact, how: Withholding) -> TaskFact:
+def _task_facts(facts: TaskFact, how: WhyWithheld) -> TaskFact:
     outward_facts: TaskFact = {**facts}
     spec = facts.get("spec")
     if isinstance(spec, Mapping):

@@ -48,7 +48,7 @@ class JudgedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class JudgedAnswers:
     """All items of the judged runs, by task in the first run's order."""
 
     items: Mapping[str, Sequence[JudgedItem]]
@@ -76,14 +76,14 @@ class Material:
             yield from items
 
 
-def read_material(
+def read_judged_answers(
     store: Store,
     rows: Sequence[RunRow],
     *,
     limit: int | None = None,
     reference: str | None = None,
     wanted: Sequence[str] = (),
-) -> Material:
+) -> JudgedAnswers:
     """Return the questions of one or two runs, with their answers.
 
     Args:
@@ -125,7 +125,7 @@ def read_material(
             f"{' and '.join(row.short_id for row in rows)}: there is no generated answer to judge in "
             f"{', '.join(tasks[:5])}; judges read texts, so name a run of a task of output_type generate_until"
         )
-    return Material(items, counts[0], counts[1], tuple(left_out))
+    return JudgedAnswers(items, counts[0], counts[1], tuple(left_out))
 
 
 def _answers(store: Store, row: RunRow, task: str) -> dict[Key, tuple[SampleRecord, Output | None]]:

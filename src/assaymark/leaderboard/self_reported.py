@@ -17,7 +17,7 @@ ENDINGS = {".json", ".md"}
 FIRST_STAGE = 10  # letters of an id that are shown
 
 
-def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
+def read_self_reported(paths: Sequence[Path]) -> list[StoredRun]:
     """Return the runs in results files, given directly or in folders, the latest first.
 
     Raises: DataError, naming the file, if no known tool wrote it.
