@@ -109,6 +109,7 @@ class ApplicationTask:
         self.is_conversation = False
         self.skipped = Skipped()
         self.not_circular: str | None = None
+        self.dataset_revision: str | None = None
         self.sandbox: Sandbox | None = None
 
     @cached_property

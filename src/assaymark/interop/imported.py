@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 from assaymark.errors import AssaymarkError
+from assaymark.interop.hub_benchmarks import Unit
 from assaymark.interop.reported import ReportedValue, reported_estimates
 from assaymark.records import (
     Estimate,
@@ -159,6 +160,7 @@ class Importer:
     recognises: Callable[[Path], object]  # whether a file or folder is that tool's, as a truth value
     read: Callable[[Path], ForeignRun]  # raises DataError, or KeyError and the like for files not as the tool writes
     format: str  # of the files, for messages
+    with_unit: Callable[[Path, Unit], ForeignRun] | None = None  # reads files that need not state the unit of a value
 
 
 def imported_of(run: ForeignRun) -> ImportedRun:

@@ -4,7 +4,8 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from assaymark.errors import DataError
+from assaymark.errors import DataError, UsageError
+from assaymark.interop.hub_benchmarks import Unit
 from assaymark.interop.imported import ImportedRun, Importer, imported_of
 from assaymark.interop.log_files import object_in
 from assaymark.interop.read_lm_eval import imported_run
@@ -19,11 +20,15 @@ OURS = (  # what is read beside what importers read
 )
 
 
-def read_imported(path: str | Path) -> ImportedRun:
+def read_imported(path: str | Path, unit: Unit | None = None) -> ImportedRun:
     """Return the run at a path, read by the reader whose format it matches; lm-eval's is the last to be tried.
 
-    Raises: DataError, in one line, if files are missing, in no supported format (the line lists those), or not as
-    their tool writes them.
+    Args:
+        path: the file or folder.
+        unit: of values whose unit their files leave in doubt; formats that leave none take no unit.
+
+    Raises: UsageError for a unit that is not taken; DataError, in one line, if files are missing, in no supported
+        format (the line lists those), or not as their tool writes them.
     """
     source = Path(path)
     if not source.exists():
@@ -40,8 +45,15 @@ def read_imported(path: str | Path) -> ImportedRun:
             'tool, write its totals as {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, '
             '"config": {"model": "NAME"}} and import that file'
         )
+    if unit is not None and (importer is None or importer.with_unit is None):
+        raise UsageError(f"{source} states the unit of its values; --unit is for values of a model's folder")
     try:
-        run = imported_run(source) if importer is None else imported_of(importer.read(source))
+        if importer is None:
+            run = imported_run(source)
+        elif unit is None or importer.with_unit is None:
+            run = imported_of(importer.read(source))
+        else:
+            run = imported_of(importer.with_unit(source, unit))
         _check_names(run)
         return _with_choice(run, source)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:

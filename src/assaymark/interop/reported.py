@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.errors import DataError
-from assaymark.records import Estimate, EstimateDetails
+from assaymark.records import Estimate, EstimateDetails, ReportedFacts
 from assaymark.results.evidence.groups import group_estimates, leaves_of
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import (
@@ -41,6 +41,8 @@ class ReportedValue:
     stderr: float | None = None
     n: int = 0  # samples; 0: not reported
     filter: str = "none"
+    shots: int | None = None  # None: as its task's
+    facts: ReportedFacts | None = None  # who reported it
 
 
 def reported_estimates(
@@ -74,6 +76,8 @@ def reported_estimates(
             own = _n_of_group(value, of_groups, sizes)
         else:
             details = _task_details(value, of_tasks.get(value.task), shots_known=shots_known)
+            if value.facts is not None:
+                details = {**details, "reported": value.facts, "n_shots": value.shots}
             own = value.n
         made.append(_estimate(replace(value, n=own), details, value.metric in shares, _direction(value, tasks)))
     return tuple(made)

@@ -431,6 +431,21 @@ class LmEvalDetails(TypedDict, total=False):
     lm_eval_n: int
 
 
+class ReportedFacts(TypedDict):
+    """Who reported a value that has no answers, and how. Texts are empty where nothing is stated."""
+
+    stated: float  # in the unit of whoever reported it
+    unit: str  # share | per cent; empty for a number that is no share
+    unit_by: str  # how the unit was made out
+    file: str
+    date: str
+    source: str  # URL
+    by: str
+    notes: str
+    dataset: str
+    benchmark: str  # its task on the Hub, if it is registered there
+
+
 class CalibrationDetails(TypedDict, total=False):
     """Of an estimate: calibration and baselines."""
 
@@ -472,6 +487,7 @@ class CompositeDetails(TypedDict, total=False):
 class EstimateDetails(SampleDetails, LmEvalDetails, CalibrationDetails, GroupDetails, CompositeDetails, total=False):
     """Facts about an estimate beside its value, stored with it as JSON. The keys depend on `kind`."""
 
+    reported: ReportedFacts  # of a value from a model's repository
     kind: str  # task | group | composite
     path: Sequence[str]  # the groups it is in, outermost first
     alias: str

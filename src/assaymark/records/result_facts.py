@@ -43,6 +43,7 @@ class TaskFact(TypedDict):
     metrics: Sequence[MetricFact]
     filters: list[str]
     spec: NotRequired[Mapping[str, JsonValue]]  # the file's content
+    dataset_revision: NotRequired[str]  # the commit that the rows were read from, on the Hub
     skipped: NotRequired[SkippedFact]
     perturbed: NotRequired[PerturbedFrom]
 

@@ -8,14 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assaymark.drafts import draft_folder, open_whole, whole_file
-from assaymark.errors import StoreError, UsageError
+from assaymark.errors import DataError, StoreError, UsageError
 from assaymark.registry import Registry
 from assaymark.runs.run import Run
 from assaymark.runs.stored import open_run
 from assaymark.store import Store
 from assaymark.store.public_store import public_store
+
+if TYPE_CHECKING:
+    from assaymark.interop.hub_benchmarks import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,12 @@ class Imported:
     notes: tuple[str, ...] = ()  # results in the files that cannot be computed from their samples
 
 
-def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
+def import_run(
+    store: str | None, path: str | Path, *, command: str | None = None, unit: "Unit | None" = None
+) -> Imported:
     """Store the run in another tool's files (as `interop.read_imported` lists them), or an exported run.
+
+    unit: of values whose unit their files leave in doubt.
 
     Raises: DataError for files of an unknown format, or that violate their format; nothing is stored then.
     """
@@ -41,10 +49,30 @@ def import_run(store: str | None, path: str | Path, *, command: str | None = Non
     from assaymark.interop.imported import store_imported
     from assaymark.interop.read_imported import read_imported
 
-    run = read_imported(path)  # reads everything before anything is written
+    run = read_imported(path, unit)  # reads everything before anything is written
     opened = Store.open(store)
     run_id, is_new = store_imported(opened, run, command=command)
     return Imported(Run(opened, run_id), is_new, run.notes)
+
+
+def import_models(
+    store: str | None, folder: Path, *, command: str | None = None, unit: "Unit | None" = None
+) -> tuple[list[Imported], list[str]]:
+    """Store what each model's folder below a folder reports; return the runs, and a line for each that has none.
+
+    Raises: DataError if none has any.
+    """
+    from assaymark.interop.imported import imported_of, store_imported
+    from assaymark.interop.read_hub_results import read_models
+
+    found = list(read_models(folder, unit))
+    faults = [str(each) for each in found if isinstance(each, DataError)]
+    runs = [imported_of(each) for each in found if not isinstance(each, DataError)]
+    if not runs:
+        raise DataError("; ".join(faults[:3]))
+    opened = Store.open(store)
+    stored = [(run, *store_imported(opened, run, command=command)) for run in runs]
+    return [Imported(Run(opened, run_id), is_new, run.notes) for run, run_id, is_new in stored], faults
 
 
 WHOLE_RUN = ".assaymark"

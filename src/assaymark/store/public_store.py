@@ -222,27 +222,27 @@ class PublicStore(Store):
 
     def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
         """As `Store.runs`, without texts and hashes of withheld rows."""
-        return self._outward_rows(super().runs(words))
+        return self._public_rows(super().runs(words))
 
     def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
         """As `Store.audits`, without texts and hashes of withheld rows."""
-        return self._outward_rows(super().audits(words))
+        return self._public_rows(super().audits(words))
 
     def run(self, name: str) -> RunRow:
         """As `Store.run`, without texts and hashes of withheld rows; the plan's key is that of the plan as shown."""
-        return self._outward_rows([super().run(name)])[0]
+        return self._public_rows([super().run(name)])[0]
 
-    def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
+    def _public_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
         seals = self.seals.all()
         copies = self._copies(seals, [row.run_id for row in rows] if len(rows) == 1 else None)
-        outward_rows = []
+        public_rows = []
         for row in rows:
             own = _run_tasks(row)
             if own.is_summarised:
                 self._run_tasks[row.run_id] = own
             withheld = self._withheld(row.run_id, own, seals, copies)
-            outward_rows.append(_outward_run(row, withheld) if withheld else row)
-        return outward_rows
+            public_rows.append(_public_run(row, withheld) if withheld else row)
+        return public_rows
 
     def attempts(self, run_id: str) -> list[AttemptRow]:
         """As `Store.attempts`, without the texts of errors where the run has a withheld task."""
@@ -266,7 +266,7 @@ class PublicStore(Store):
         else:  # the run is not read, since tables read the estimates of all runs
             names = {estimate.task for estimate in estimates}
             withheld = {name: WhyWithheld(why=why) for name in names if (why := self._why_private(name))}
-        return [_outward_estimate(estimate, withheld) for estimate in estimates]
+        return [_public_estimate(estimate, withheld) for estimate in estimates]
 
     # ---------------------------------------------------------------------------------- samples
 
@@ -281,13 +281,13 @@ class PublicStore(Store):
     ) -> Iterator[SampleRecord]:
         """As `Store.samples`; withheld records say so (`is_withheld`)."""
         records = super().samples(run_id, task, offset=offset, limit=limit, indices=indices)
-        return self._outward_records(run_id, task, records)
+        return self._public_records(run_id, task, records)
 
     def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
         """As `Store.samples_not_right`; withheld records say so."""
-        return self._outward_records(run_id, task, super().samples_not_right(run_id, task, by))
+        return self._public_records(run_id, task, super().samples_not_right(run_id, task, by))
 
-    def _outward_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
+    def _public_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
         how = self.why_withheld(run_id, task)
         if how is None:
             return records
@@ -306,7 +306,7 @@ class PublicStore(Store):
             yield (
                 score
                 if how is None
-                else score._replace(detail=_outward_detail(score.detail), parts=_outward_parts(score.parts))
+                else score._replace(detail=_public_detail(score.detail), parts=_public_parts(score.parts))
             )
 
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
@@ -323,7 +323,7 @@ class PublicStore(Store):
         return {
             request_id: own
             if (how := withheld[tasks[request_id]]) is None
-            else [_outward_output(output, how) for output in own]
+            else [_public_output(output, how) for output in own]
             for request_id, own in outputs.items()
         }
 
@@ -386,7 +386,7 @@ class PublicStore(Store):
                 run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(text))
+        return self._public_page(run_id, task, read, Page(offset, limit), category, is_search=bool(text))
 
     def search_samples(
         self,
@@ -406,9 +406,9 @@ class PublicStore(Store):
                 run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(query.strip()))
+        return self._public_page(run_id, task, read, Page(offset, limit), category, is_search=bool(query.strip()))
 
-    def _outward_page(
+    def _public_page(
         self,
         run_id: str,
         task: str | None,
@@ -507,26 +507,26 @@ def withheld_record(record: SampleRecord, how: WhyWithheld, categories: Collecti
     sample = Sample(request.task, request.sample_index, {} if category is None else {"category": category}, digest)
     return SampleRecord(
         sample=None if record.sample is None else sample,
-        request=_outward_request(request, how, digest),
-        outputs=tuple(_outward_output(output, how) for output in record.outputs),
-        scores=tuple(_outward_score(score) for score in record.scores),
+        request=_public_request(request, how, digest),
+        outputs=tuple(_public_output(output, how) for output in record.outputs),
+        scores=tuple(_public_score(score) for score in record.scores),
         is_withheld=True,
     )
 
 
-def _outward_request(request: Request, how: WhyWithheld, digest: str) -> Request:
+def _public_request(request: Request, how: WhyWithheld, digest: str) -> Request:
     return replace(
         request,
         sample_sha256=digest,
         segments=(how.mark(request.prompt),),
-        queries=tuple(_outward_query(query, how) for query in request.queries),
+        queries=tuple(_public_query(query, how) for query in request.queries),
         messages=(),
         target="",
         tools=None,
     )
 
 
-def _outward_query(query: Query, how: WhyWithheld) -> Query:
+def _public_query(query: Query, how: WhyWithheld) -> Query:
     if isinstance(query, LoglikelihoodQuery):
         own = None if query.segments is None else (how.mark("".join(query.segments)),)
         return replace(query, continuation=how.mark(query.continuation), segments=own)
@@ -535,7 +535,7 @@ def _outward_query(query: Query, how: WhyWithheld) -> Query:
     return query
 
 
-def _outward_output(output: Output, how: WhyWithheld) -> Output:
+def _public_output(output: Output, how: WhyWithheld) -> Output:
     return replace(
         output,
         text=None if output.text is None else how.mark(output.text),
@@ -547,35 +547,35 @@ def _outward_output(output: Output, how: WhyWithheld) -> Output:
     )
 
 
-def _outward_score(score: Score) -> Score:
-    return replace(score, parts=_outward_parts(score.parts), detail=_outward_detail(score.detail))
+def _public_score(score: Score) -> Score:
+    return replace(score, parts=_public_parts(score.parts), detail=_public_detail(score.detail))
 
 
-def _outward_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:
+def _public_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:
     """Return an aggregation's inputs if all are numbers: texts, and lists that name the right choice, are withheld."""
     is_plain = parts is not None and all(isinstance(part, int | float) for part in parts)
     return parts if is_plain else None
 
 
-def _outward_detail(detail: JsonValue) -> JsonValue:
+def _public_detail(detail: JsonValue) -> JsonValue:
     if not isinstance(detail, Mapping):
         return None
     return {name: detail[name] for name in SHOWN_OF_DETAIL if name in detail} or None
 
 
-def _outward_estimate(estimate: Estimate, withheld: Mapping[str, WhyWithheld]) -> Estimate:
+def _public_estimate(estimate: Estimate, withheld: Mapping[str, WhyWithheld]) -> Estimate:
     if estimate.task not in withheld and not any(name in withheld for name in estimate.details.get("path", ())):
         return estimate
     details = {name: value for name, value in estimate.details.items() if name not in TEXT_DETAILS}
     return replace(estimate, details=cast("EstimateDetails", details))
 
 
-def _outward_run(row: RunRow, withheld: Mapping[str, WhyWithheld]) -> RunRow:
-    plan = replace(row.plan, tasks=tuple(_outward_task(task, withheld.get(task.name)) for task in row.plan.tasks))
+def _public_run(row: RunRow, withheld: Mapping[str, WhyWithheld]) -> RunRow:
+    plan = replace(row.plan, tasks=tuple(_public_task(task, withheld.get(task.name)) for task in row.plan.tasks))
     return replace(row, plan=plan, summary=_without_errors(row.summary), extra=_extra(row, withheld))
 
 
-def _outward_task(task: TaskPlan, how: WhyWithheld | None) -> TaskPlan:
+def _public_task(task: TaskPlan, how: WhyWithheld | None) -> TaskPlan:
     """Return a task's plan with the published commitment, or a note, in place of the data set's hash."""
     if how is None:
         return task
@@ -587,21 +587,21 @@ def _extra(row: RunRow, withheld: Mapping[str, WhyWithheld]) -> ResultFacts:
     tasks = row.extra.get("tasks")
     if not isinstance(tasks, Mapping):
         return row.extra
-    outward_tasks = {
+    public_tasks = {
         name: facts if (how := withheld.get(name)) is None else _task_facts(facts, how) for name, facts in tasks.items()
     }
-    return {**row.extra, "tasks": outward_tasks}
+    return {**row.extra, "tasks": public_tasks}
 
 
 def _task_facts(facts: TaskFact, how: WhyWithheld) -> TaskFact:
-    outward_facts: TaskFact = {**facts}
+    public_facts: TaskFact = {**facts}
     spec = facts.get("spec")
     if isinstance(spec, Mapping):
         kept = {name: spec[name] for name in SHOWN_OF_SPEC if name in spec}
-        outward_facts["spec"] = {**kept, "sealed": how.digest(canonical_json(spec))}
+        public_facts["spec"] = {**kept, "sealed": how.digest(canonical_json(spec))}
     if isinstance(skipped := facts.get("skipped"), Mapping):
-        outward_facts["skipped"] = {**skipped, "first": []}
-    return outward_facts
+        public_facts["skipped"] = {**skipped, "first": []}
+    return public_facts
 
 
 def _without_errors(facts: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

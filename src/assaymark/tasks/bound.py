@@ -75,6 +75,10 @@ class BoundTask(Protocol):
         """The rows of the evaluated split that were left out because they cannot be read."""
 
     @property
+    def dataset_revision(self) -> str | None:
+        """The commit or branch of the data set on the Hub; None for rows from elsewhere."""
+
+    @property
     def not_circular(self) -> str | None:
         """Why the options are not rotated though the run asked for it; None where they are, or it did not ask."""
 

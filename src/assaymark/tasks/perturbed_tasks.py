@@ -86,6 +86,11 @@ class PerturbedTask:
         return len(self._samples)
 
     @property
+    def dataset_revision(self) -> str | None:
+        """That of the original."""
+        return self._own.dataset_revision
+
+    @property
     def plan(self) -> TaskPlan:
         """The part of the run's plan for the copies; the perturbation's settings are in the run's."""
         return replace(

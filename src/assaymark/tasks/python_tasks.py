@@ -73,6 +73,7 @@ class BoundPythonTask:
 
     is_conversation = False
     skipped = Skipped()  # such a class reads its rows itself
+    dataset_revision: str | None = None  # as for its rows
     sandbox: Sandbox | None = None  # such a class runs code itself, if at all
 
     def __init__(self, task: Task, options: BindOptions) -> None:

@@ -200,6 +200,11 @@ class BoundYamlTask:
         return own if self._layout.images is None else hash_of_rows(own, self._rows.evaluated)
 
     @property
+    def dataset_revision(self) -> str | None:
+        """The commit or branch of the data set on the Hub; None for rows from elsewhere."""
+        return self._rows.dataset.revision
+
+    @property
     def is_conversation(self) -> bool:
         """Whether further turns may follow an answer; see `next`."""
         return self.task.prompt.turns is not None

@@ -148,6 +148,8 @@ def _task_json(task: Task, bound: BoundTask | None) -> TaskFact:
         "filters": [pipeline.name for pipeline in task.filters],
         "spec": {str(key): plain_spec(part) for key, part in task.spec.items()},
     }
+    if bound is not None and bound.dataset_revision is not None:
+        fact["dataset_revision"] = bound.dataset_revision
     if bound is not None and bound.skipped.n:  # runs before these were counted have no such key either
         fact["skipped"] = {"n": bound.skipped.n, "first": list(bound.skipped.first)}
     if bound is not None and bound.plan.perturbed is not None:

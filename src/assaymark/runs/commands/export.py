@@ -4,7 +4,7 @@
 """
 
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -14,25 +14,57 @@ from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import declared_option
 
+if TYPE_CHECKING:
+    from assaymark.interop.hub_benchmarks import Unit
+    from assaymark.runs.exporting import Imported
+
 
 @click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json"))
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--unit",
+    type=click.Choice(["share", "percent"]),
+    help="Unit of a model folder's values for which nothing else states it.",
+)
 @store_option
 @json_option
-def import_(path: Path, store: str | None, as_json: bool) -> None:
+def import_(path: Path, unit: str | None, store: str | None, as_json: bool) -> None:
     """Import a run of another tool, so that it can be shown and compared like any other, marked as imported.
 
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
     read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
     .json log, or a folder of them; HELM's run folder or a suite's; simple-evals' _allresults.json; AlpacaEval's
     annotations.json; EvalScope's reports; OpenCompass's summary; or an exported .assaymark file.
-    """
-    from assaymark.runs.exporting import import_run
 
-    imported = import_run(store, path, command=typed_command())
-    if as_json:
-        print_json({**imported.run.to_json(), "is_new": imported.is_new, "notes": list(imported.notes)})
+    A model's folder of the Hub, or a folder of such, gives what .eval_results and the README's model-index report:
+    values without answers.
+    """
+    from assaymark.interop.hub_files import holds_results, model_folders
+    from assaymark.runs.exporting import import_models, import_run
+
+    stated: Unit | None = None if unit is None else "share" if unit == "share" else "per cent"
+    if path.is_dir() and not holds_results(path) and model_folders(path):
+        every, faults = import_models(store, path, command=typed_command(), unit=stated)
+        if as_json:
+            print_json({"runs": [_imported_json(each) for each in every], "notes": faults})
+            return
+        for each in every:
+            _print_imported(each)
+        for fault in faults:
+            echo(f"note: {fault}", err=True)
         return
+    imported = import_run(store, path, command=typed_command(), unit=stated)
+    if as_json:
+        print_json(_imported_json(imported))
+        return
+    _print_imported(imported)
+
+
+def _imported_json(imported: "Imported") -> dict[str, object]:
+    return {**imported.run.to_json(), "is_new": imported.is_new, "notes": list(imported.notes)}
+
+
+def _print_imported(imported: "Imported") -> None:
     print_rich(imported.run.document())
     for note in imported.notes:
         echo(f"note: {note}", err=True)
@@ -54,9 +86,11 @@ class TrainingParameters(TypedDict):
     with_sealed: bool
 
 
+HUB_RESULTS = "hub-results"
 EXAMPLES = examples(
     "export last -o results.csv",
     "export last --wrong -o wrong.csv",
+    "export last --format hub-results -o MODEL_FOLDER --check",
     "export last --wrong --by subject --chat --train_on train -o train.jsonl",
 )
 
@@ -66,6 +100,15 @@ EXAMPLES = examples(
 @click.option(
     "-o", "--output", required=True, metavar="FILE|DIR", help="File or folder to write; its suffix selects the format."
 )
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice([HUB_RESULTS]),
+    help="Layout of a folder; hub-results: .eval_results of a model's folder, which the Hub's leaderboards read.",
+)
+@click.option("--source", metavar="URL", help="With hub-results: where the evaluation can be seen.")
+@click.option("--check", is_flag=True, help="With hub-results: only show the entries beside those in the folder.")
+@click.option("--replace", is_flag=True, help="With hub-results: replace files that say something else.")
 @click.option("--wrong", is_flag=True, help="Write the samples answered wrongly or not at all, as .jsonl or .csv.")
 @click.option("--by", type=click.Choice(["subject"]), help="With --wrong: subjects with the lowest values first.")
 @click.option(
@@ -90,13 +133,16 @@ EXAMPLES = examples(
 @click.option("--with_sealed", is_flag=True, help="Write the rows of sealed tasks too, for whoever gets the file.")
 @json_option
 @store_option
-def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_json: bool, store: str | None,
+def export(run: str, output: str, layout: str | None, source: str | None, check: bool, replace: bool, wrong: bool,
+           by: str | None, chat: bool, as_json: bool, store: str | None,
            **options: Unpack[TrainingParameters]) -> None:  # fmt: skip
     """Export a stored run to a file.
 
     .assaymark is the whole run, which `assaymark import` reads on another machine; .csv, .parquet, .md and .tex are
     its estimates; .yaml is `model-index` for a Hugging Face model card; .json is lm-eval's results file. With a folder,
     lm-eval's samples files are written too. Rows of sealed tasks are in none of them without --with_sealed.
+
+    --format hub-results writes the results of whole registered benchmarks into a model's folder. Nothing is uploaded.
 
     --wrong --chat writes a file to fine-tune a model with (`messages`, as TRL and torchtune read it). The rows that the
     run was evaluated on are not in it, nor rows that repeat one of them (13 words in a row, or the same question).
@@ -111,6 +157,20 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
         raise UsageError("--chat writes a training file for what was answered wrongly; use it with --wrong")
     if not chat and (idle := [name for name, value in options.items() if value and name != "with_sealed"]):
         raise UsageError(f"--{idle[0]} is an option of training files; use it with --wrong --chat")
+    if layout == HUB_RESULTS:
+        if wrong:
+            raise UsageError("--wrong writes samples, and --format hub-results writes results; use one of them")
+        from assaymark.runs.hub_export import export_to_hub
+        from assaymark.runs.stored import open_run
+
+        exported = export_to_hub(open_run(store, run), Path(output), source=source, check=check, replace=replace)
+        if as_json:
+            print_json(exported.to_json())
+        else:
+            print_rich(exported.document())
+        return
+    if source is not None or check or replace:
+        raise UsageError("--source, --check and --replace are options of --format hub-results")
     if chat:
         from assaymark.runs.training_file import TrainingOptions, write_training_file
 

@@ -1,0 +1,361 @@
+"""What a model's repository says about its results: `.eval_results/*.yaml`, and `model-index` in README.md before it.
+
+The files are anybody's: each is bounded, regular and inside of the repository, and a fault is one line that names file
+and key. An entry with a fault is left out, and an optional key with one; everything else is read.
+Source: huggingface/hub-docs, docs/hub/eval-results.md and modelcard.md
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from assaymark.documents.plain_text import printable
+from assaymark.errors import DataError
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
+
+FOLDER = ".eval_results"
+CARD = "README.md"
+LARGEST_FILE = 1 << 20
+MOST_FILES = 1000
+MOST_ENTRIES = 10_000  # of one file
+LONGEST = 200  # characters of a text
+LONGEST_URL = 2000
+DEPTH = 4  # of models in a folder of models: models--org--name/snapshots/COMMIT
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
+_CACHED = re.compile(r"models--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)", re.ASCII)  # a folder of huggingface_hub's cache
+_FRONT = re.compile(rb"---[ \t]*\r?\n(?P<yaml>.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_KEYS = {
+    "an entry": ("dataset", "value", "verifyToken", "date", "source", "notes"),
+    "dataset": ("id", "task_id", "revision"),
+    "source": ("url", "name", "user", "org"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatedResult:
+    """One value of a file, in the unit of whoever wrote it."""
+
+    file: str  # in the model's folder
+    dataset: str
+    task_id: str  # of `.eval_results`; of `model-index` the configuration
+    value: float
+    name: str = ""  # of the benchmark, where `model-index` has one
+    metric: str = ""  # `.eval_results` names none
+    shots: int | None = None
+    date: str = ""
+    source: str = ""  # URL
+    by: str = ""  # name, user or organisation
+    notes: str = ""
+    revision: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and benchmark, for messages."""
+        return f"{self.file}: {self.name or self.dataset} {self.metric or self.task_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model's folder as it was read."""
+
+    model: str
+    results: tuple[StatedResult, ...]
+    faults: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+@dataclass
+class _Reading:
+    """What was read of a folder so far."""
+
+    root: Path
+    results: list[StatedResult] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+
+class _Fault(Exception):
+    """What is wrong with an entry or a key of it."""
+
+
+def holds_results(path: Path) -> bool:
+    """Return whether a folder is a model's repository with results, or a path such a file of one."""
+    if path.is_dir():
+        return (path / FOLDER).is_dir() or _has_model_index(path / CARD)
+    return _is_entries_file(path) or (path.name == CARD and _has_model_index(path))
+
+
+def model_folders(path: Path) -> list[Path]:
+    """Return the models' repositories with results below a folder, sorted; symbolic links are not followed."""
+    found: list[Path] = []
+    level = [path]
+    for _ in range(DEPTH):
+        folders = [each for folder in level for each in sorted(folder.iterdir())
+                   if each.is_dir() and not each.is_symlink() and not each.name.startswith(".")]  # fmt: skip
+        found += [each for each in folders if holds_results(each)]
+        level = [each for each in folders if each not in found]
+    return sorted(found)
+
+
+def read_model_files(path: Path) -> ModelFiles:
+    """Return what a model's folder, or one file of it, says about its results, and what could not be read of it."""
+    root = path if path.is_dir() else path.parent.parent if _is_entries_file(path) else path.parent
+    reading = _Reading(root)
+    names = [path] if not path.is_dir() else [*_entries_files(reading), root / CARD]
+    for file in names:
+        if file.name == CARD and not _has_model_index(file):
+            continue
+        shown = file.relative_to(root).as_posix()
+        try:
+            content = load_yaml(_front_matter(file) if file.name == CARD else _content(root, file))
+        except (DataError, _Fault) as error:
+            reading.faults.append(f"{shown}: {error}")
+            continue
+        except OSError as error:
+            reading.faults.append(f"{shown}: cannot be read: {error.strerror}")
+            continue
+        reading.files.append(file)
+        of_file = _card_results(shown, content) if file.name == CARD else _entries(shown, content)
+        for each in of_file:
+            if isinstance(each, str):
+                reading.faults.append(each)
+            else:
+                reading.results.append(each)
+    return ModelFiles(_model_of(root), tuple(reading.results), tuple(reading.faults), tuple(reading.files))
+
+
+def _is_entries_file(path: Path) -> bool:
+    return path.suffix == ".yaml" and path.parent.name == FOLDER
+
+
+def _entries_files(reading: _Reading) -> list[Path]:
+    folder = reading.root / FOLDER
+    files = sorted(file for file in folder.iterdir() if file.suffix == ".yaml") if folder.is_dir() else []
+    if len(files) > MOST_FILES:
+        reading.faults.append(f"{FOLDER}: has {len(files):,} files; the first {MOST_FILES:,} are read")
+    return files[:MOST_FILES]
+
+
+def _model_of(root: Path) -> str:
+    """Return a model's name: as huggingface_hub's cache names it, else the folder as it was typed."""
+    for part in reversed(root.absolute().parts):
+        if (cached := _CACHED.fullmatch(part)) is not None:
+            return f"{cached['org']}/{cached['name']}"
+    return printable(root.as_posix() if root.name else root.absolute().name) or "model"
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def _content(root: Path, file: Path) -> bytes:
+    """Return a file's bytes. Raises: _Fault for one that may not be read; OSError."""
+    real, home = Path(os.path.realpath(file)), root.resolve()  # `resolve` raises RuntimeError for a link to itself
+    cached = next((each for each in (root.absolute(), *root.absolute().parents) if _CACHED.fullmatch(each.name)), None)
+    if not real.is_relative_to(home) and (cached is None or not real.is_relative_to(cached.resolve())):
+        raise _Fault("is a link to a file outside of the model's folder")
+    if not real.is_file():
+        raise _Fault("is not a regular file")
+    if real.stat().st_size > LARGEST_FILE:
+        raise _Fault(f"has {real.stat().st_size:,} bytes; at most {LARGEST_FILE:,} are read")
+    return real.read_bytes()
+
+
+def _has_model_index(card: Path) -> bool:
+    try:
+        return re.search(rb"^model-index[ \t]*:", _front_matter(card), re.MULTILINE) is not None
+    except (OSError, _Fault):
+        return False
+
+
+def _front_matter(card: Path) -> bytes:
+    """Return the YAML at the beginning of a model card; empty without one. Raises: as `_content`."""
+    match = _FRONT.match(_content(card.parent, card).removeprefix(b"\xef\xbb\xbf"))
+    return b"" if match is None else match["yaml"]
+
+
+# ------------------------------------------------------------------------------------------ .eval_results
+
+
+def _entries(file: str, content: object) -> Iterator[StatedResult | str]:
+    """Yield the entries of a file, and a line for each fault."""
+    if not isinstance(content, list):
+        yield f"{file}: is {_kind(content)}; expected a list of entries with `dataset` and `value`"
+        return
+    if len(content) > MOST_ENTRIES:
+        yield f"{file}: has {len(content):,} entries; the first {MOST_ENTRIES:,} are read"
+    for number, entry in enumerate(content[:MOST_ENTRIES], start=1):
+        place = file if len(content) == 1 else f"{file}: entry {number}"
+        faults: list[str] = []
+        try:
+            yield _entry(file, entry, faults)
+        except _Fault as fault:
+            faults.append(f"{fault}; the entry was left out")
+        yield from (f"{place}: {fault}" for fault in faults)
+
+
+def _entry(file: str, entry: object, faults: list[str]) -> StatedResult:
+    content = _mapping(entry, "an entry", faults)
+    dataset = _mapping(_required(content, "dataset"), "dataset", faults)
+    source = _mapping(content["source"], "source", faults) if content.get("source") is not None else {}
+    return StatedResult(
+        file=file,
+        dataset=_hub_id(dataset, "id"),
+        task_id=_required_text(dataset, "task_id"),
+        value=_number(_required(content, "value"), "value"),
+        date=_date(content, faults),
+        source=_url(source, faults),
+        by=_text(source, "name", faults) or _text(source, "user", faults) or _text(source, "org", faults),
+        notes=_text(content, "notes", faults),
+        revision=_text(dataset, "revision", faults),
+    )
+
+
+# ------------------------------------------------------------------------------------------ model-index
+
+
+def _card_results(file: str, content: object) -> Iterator[StatedResult | str]:
+    """Yield the values of a model card's `model-index`, and a line for each fault."""
+    models = content.get("model-index") if isinstance(content, Mapping) else None
+    if not isinstance(models, list):
+        yield f"{file}: model-index is {_kind(models)}; expected a list"
+        return
+    for model in models:
+        results = model.get("results") if isinstance(model, Mapping) else None
+        if not isinstance(results, list):
+            yield f"{file}: model-index: results is {_kind(results)}; expected a list"
+            continue
+        for number, result in enumerate(results[:MOST_ENTRIES], start=1):
+            yield from _card_result(file, f"{file}: model-index, result {number}", result)
+
+
+def _card_result(file: str, place: str, result: object) -> Iterator[StatedResult | str]:
+    faults: list[str] = []
+    try:
+        content = _mapping(result, "", faults)
+        dataset = _mapping(_required(content, "dataset"), "", faults)
+        source = _mapping(content["source"], "", faults) if content.get("source") is not None else {}
+        arguments = dataset.get("args")
+        shots = arguments.get("num_few_shot") if isinstance(arguments, Mapping) else None
+        common = StatedResult(
+            file=file,
+            dataset=_required_text(dataset, "type"),
+            task_id=_text(dataset, "config", faults),
+            value=0.0,
+            name=_text(dataset, "name", faults),
+            shots=shots if type(shots) is int and 0 <= shots < 1000 else None,
+            source=_url(source, faults),
+            by=_text(source, "name", faults),
+            revision=_text(dataset, "revision", faults),
+        )
+        metrics = _list(content, "metrics")
+    except _Fault as fault:
+        yield f"{place}: {fault}; the result was left out"
+        return
+    yield from (f"{place}: {fault}" for fault in faults)
+    for metric in metrics[:MOST_ENTRIES]:
+        try:
+            of_metric = _mapping(metric, "", faults)
+            value = _number(_required(of_metric, "value"), "value")
+            yield replace(common, metric=_required_text(of_metric, "type"), value=value)
+        except _Fault as fault:
+            yield f"{place}: metrics: {fault}; the value was left out"
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def _mapping(value: object, what: str, faults: list[str]) -> Mapping[str, JsonValue]:
+    """Return a mapping, and add its unknown keys to the faults. Raises: _Fault for anything else."""
+    if not isinstance(value, Mapping):
+        raise _Fault(f"{what or 'a result'} is {_kind(value)}; expected a mapping")
+    if (known := _KEYS.get(what)) is not None:
+        strange = [str(key) for key in value if key not in known]
+        faults += [f"unknown key {printable(key)[:40]!r} of {what}; known: {', '.join(known)}" for key in strange[:5]]
+    return value
+
+
+def _required(content: Mapping[str, JsonValue], key: str) -> JsonValue:
+    if content.get(key) is None:
+        raise _Fault(f"has no `{key}`")
+    return content[key]
+
+
+def _list(content: Mapping[str, JsonValue], key: str) -> list[JsonValue]:
+    value = _required(content, key)
+    if not isinstance(value, list):
+        raise _Fault(f"{key} is {_kind(value)}; expected a list")
+    return value
+
+
+def _required_text(content: Mapping[str, JsonValue], key: str) -> str:
+    value = _required(content, key)
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
+        raise _Fault(f"{key} is {_shown(value)}; expected a text of up to {LONGEST} characters")
+    return printable(" ".join(value.split()))
+
+
+def _hub_id(content: Mapping[str, JsonValue], key: str) -> str:
+    value = _required_text(content, key)
+    if not _HUB_ID.fullmatch(value) or ".." in value:
+        raise _Fault(f"{key} is {_shown(value)}; expected a data set of the Hub, such as openai/gsm8k")
+    return value
+
+
+def _number(value: object, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Fault(f"{key} is {_shown(value)}; expected a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _Fault(f"{key} is {_shown(value)}; expected a finite number")
+    return number
+
+
+def _text(content: Mapping[str, JsonValue], key: str, faults: list[str]) -> str:
+    """Return an optional text; one that is none is a fault, and left out."""
+    value = content.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > LONGEST:
+        faults.append(f"{key} is {_shown(value)}; expected a text of up to {LONGEST} characters, and was left out")
+        return ""
+    return printable(" ".join(value.split()))
+
+
+def _date(content: Mapping[str, JsonValue], faults: list[str]) -> str:
+    stated = _text(content, "date", faults)
+    try:
+        datetime.fromisoformat(stated or "1970-01-01")
+    except ValueError:
+        faults.append(f"date is {_shown(stated)}; expected ISO 8601, such as 2026-01-15, and was left out")
+        return ""
+    return stated
+
+
+def _url(content: Mapping[str, JsonValue], faults: list[str]) -> str:
+    value = content.get("url")
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(rf"https?://[!-~]{{1,{LONGEST_URL}}}", value):
+        faults.append(f"url is {_shown(value)}; expected an address that begins with https://, and was left out")
+        return ""
+    return value
+
+
+def _kind(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "a text", type(None): "empty", bool: "true or false"}
+    return names.get(type(value), "a number")
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message; what is long or nested only by its kind."""
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        return _kind(value)
+    return repr(printable(value)[:60]) if isinstance(value, str) else f"{value!r:.60}"

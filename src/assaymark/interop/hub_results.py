@@ -1,0 +1,255 @@
+"""A run's results as entries of `.eval_results`, the files of a model's repository that the Hub's leaderboards read.
+
+An entry stands for a whole benchmark: a result of other rows, of a part of them, or by another metric is refused, with
+what differs. Numbers of shots and forms of prompts are free; they are in the entry's notes.
+
+The entries are made by `huggingface_hub`'s own functions. Nothing is uploaded here.
+Source: huggingface/hub-docs, docs/hub/eval-results.md; huggingface_hub 2.4
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.util import find_spec
+
+from assaymark.errors import MissingExtra, UsageError
+from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, tasks_of
+from assaymark.options.of_plans import limit_shown, short_hash
+from assaymark.records import Estimate, JsonValue, content_hash
+from assaymark.records.json_values import object_at
+from assaymark.results.evidence.from_store import stopped_by_rule
+from assaymark.results.evidence.groups import leaves_of
+from assaymark.results.evidence.task_facts import groups_from
+from assaymark.store import RunRow, Store
+
+FIRST_WITH_ENTRIES = "1.4"  # version of huggingface_hub
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class HubResult:
+    """One result of a run for one leaderboard."""
+
+    benchmark: HubTask
+    task: str  # here; or a group
+    value: float  # a share
+    n: int
+    variant: tuple[str, ...]  # how it was asked
+    date: str | None
+    revision: str | None  # commit of the data set
+
+    @property
+    def shown(self) -> float:
+        """The value in the unit of the leaderboard."""
+        return round(100 * self.value, 2) if self.benchmark.unit == "per cent" else round(self.value, 4)
+
+    @property
+    def notes(self) -> str:
+        """How it was asked, as the entry's notes."""
+        return ", ".join(self.variant)
+
+    @property
+    def file(self) -> str:
+        """The name of its file; other variants have other names."""
+        is_named = bool(self.variant) and self.variant[0].startswith(self.benchmark.id)
+        words = self.variant if is_named else (self.benchmark.id, *self.variant)
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).strip("_")
+        return f"{plain}.yaml" if len(plain) <= 100 else f"{plain[:80]}_{short_hash(content_hash(plain))}.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class NoHubResult:
+    """A task of which no entry is made."""
+
+    task: str
+    why: str
+
+
+def hub_results(store: Store, run_id: str) -> tuple[list[HubResult], list[NoHubResult]]:
+    """Return a run's results that leaderboards of the Hub take, and why the others are none."""
+    row = store.run(run_id)
+    estimates = store.estimates(run_id)
+    made: list[HubResult] = []
+    refused: list[NoHubResult] = []
+    for name, leaves in _wholes(row, estimates):
+        benchmark, differences = _compared(row, estimates, name, leaves)
+        estimate = _accuracy(estimates, name)
+        if benchmark is None or differences or estimate is None or estimate.value is None:
+            refused.append(NoHubResult(name, "; ".join(differences)))
+            continue
+        variant = tuple(_variant(row, name, leaves, benchmark, estimate))
+        made.append(
+            HubResult(benchmark, name, estimate.value, benchmark.n, variant, _date(row), _revision(row, leaves))
+        )
+    return made, refused
+
+
+def measured_for(row: RunRow, estimates: Sequence[Estimate], benchmark: HubTask) -> list[Estimate]:
+    """Return the estimates of a run that are of a benchmark's rows, all or some, by its metric."""
+    found = []
+    for name, leaves in _wholes(row, estimates):
+        estimate = _accuracy(estimates, name)
+        if estimate is not None and all(_same_rows(row, leaf, benchmark) == [] for leaf in leaves):
+            found.append(estimate)
+    return found
+
+
+def entry_text(result: HubResult, source: str | None = None) -> str:
+    """Return the file of a result's entry. Raises: UsageError without a version of huggingface_hub that has entries."""
+    import yaml
+
+    try:
+        from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+    except ImportError as error:
+        if find_spec("huggingface_hub") is None:
+            raise MissingExtra("writing .eval_results", "hub") from error
+        raise UsageError(
+            f"writing .eval_results needs huggingface_hub {FIRST_WITH_ENTRIES} or later: "
+            f"pip install 'huggingface_hub>={FIRST_WITH_ENTRIES}'"
+        ) from error
+    entry = EvalResultEntry(
+        dataset_id=result.benchmark.dataset,
+        task_id=result.benchmark.id,
+        value=result.shown,
+        dataset_revision=result.revision,
+        date=result.date,
+        source_url=source,
+        notes=result.notes or None,
+    )
+    return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, allow_unicode=True)
+
+
+# ------------------------------------------------------------------------------------------ what counts
+
+
+def _wholes(row: RunRow, estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the groups that have a value of all samples of one data set, and the tasks in none, with their tasks."""
+    groups = {group.name: group for group in groups_from(row.extra)}
+    copies = {estimate.task for estimate in estimates if "copy_of" in estimate.details}
+    covered: set[str] = set()
+    for name in groups:
+        leaves = leaves_of(name, groups)
+        sources = {_source(row, leaf) for leaf in leaves}
+        is_micro = any(each.task == name and each.details.get("weighting") == "micro" for each in estimates)
+        if is_micro and len(sources) == 1 and len(leaves) > 1 and not covered & set(leaves):
+            covered |= set(leaves)
+            yield name, leaves
+    for task in dict.fromkeys(each.task for each in estimates if each.details.get("kind", "task") == "task"):
+        if task not in covered | copies:
+            yield task, [task]
+
+
+def _spec(row: RunRow, task: str) -> Mapping[str, JsonValue]:
+    return object_at(object_at(row.extra.get("tasks") or {}, task), "spec")
+
+
+def _source(row: RunRow, task: str) -> tuple[str, str, str]:
+    """Return the data set, configuration and split of a task, as its file names them."""
+    spec = _spec(row, task)
+    split = spec.get("test_split") or spec.get("validation_split") or spec.get("training_split")
+    return str(spec.get("dataset_path") or ""), str(spec.get("dataset_name") or "default"), str(split or "")
+
+
+def _compared(
+    row: RunRow, estimates: Sequence[Estimate], name: str, leaves: Sequence[str]
+) -> tuple[HubTask | None, list[str]]:
+    """Return the benchmark that a task or group is of, and what differs from it."""
+    if not row.n_scores:
+        return None, ["its value was reported by others and has no answers"]
+    dataset, config, _ = _source(row, leaves[0])
+    of_dataset = tasks_of(dataset)
+    if not of_dataset:
+        known = ", ".join(dict.fromkeys(task.dataset for task in HUB_TASKS))
+        return None, [f"its data set is {dataset or 'not known'}; benchmarks that are known: {known}"]
+    benchmark = next((task for task in of_dataset if task.config == config), of_dataset[0])
+    differences = [each for leaf in leaves for each in _same_rows(row, leaf, benchmark)]
+    if row.plan.audit is not None:
+        differences.append(f"it is an audit ({row.plan.audit})")
+    if row.plan.circular:
+        differences.append("each question was asked in every rotation of its options")
+    return benchmark, list(dict.fromkeys(differences)) or _missing_rows(row, estimates, name, leaves, benchmark)
+
+
+def _same_rows(row: RunRow, task: str, benchmark: HubTask) -> list[str]:
+    """Return how the rows that a task is drawn from differ from a benchmark's."""
+    dataset, config, split = _source(row, task)
+    if benchmark not in tasks_of(dataset):
+        return [f"data set {dataset or 'not known'}, the benchmark's is {benchmark.dataset}"]
+    differences = []
+    if config != benchmark.config:
+        differences.append(f"configuration {config}, the benchmark's is {benchmark.config}")
+    if split != benchmark.split:
+        differences.append(f"split {split or 'not known'}, the benchmark's is {benchmark.split}")
+    if _spec(row, task).get("custom_dataset") is not None:
+        differences.append("its rows come from a function of its own")
+    return differences
+
+
+def _missing_rows(
+    row: RunRow, estimates: Sequence[Estimate], name: str, leaves: Sequence[str], benchmark: HubTask
+) -> list[str]:
+    """Return that there is no share of right answers, or that it is not of all rows; nothing where it is."""
+    whole = _accuracy(estimates, name)
+    if whole is None:
+        metrics = ", ".join(dict.fromkeys(each.metric for each in estimates if each.task == name))
+        return [f"metric {metrics}, the leaderboard's is the share of right answers ({' or '.join(ACCURACY)})"]
+    kind = (whole.metric, whole.filter)
+    parts = [each for each in estimates if each.task in leaves and (each.metric, each.filter) == kind]
+    n, n_failed = sum(each.n for each in parts), sum(each.n_failed for each in parts)
+    if n == benchmark.n and not n_failed and whole.value is not None:
+        return []
+    reasons = [
+        f"{n_failed:,} failed" if n_failed else "",
+        limit_shown(row.plan.limit) if row.plan.limit is not None else "",
+        "stopped early" if stopped_by_rule(row) is not None else "",
+    ]
+    why = ", ".join(filter(None, reasons))
+    return [f"{n:,} of {benchmark.n:,} rows of {benchmark.title}{f' ({why})' if why else ''}"]
+
+
+def _accuracy(estimates: Sequence[Estimate], name: str) -> Estimate | None:
+    """Return the share of right answers of a task or group, the primary one of several; None without one."""
+    of_name = [each for each in estimates if each.task == name and each.metric in ACCURACY]
+    return next((each for each in of_name if each.details.get("primary")), of_name[0] if of_name else None)
+
+
+# ------------------------------------------------------------------------------------------ how it was asked
+
+
+def _variant(row: RunRow, name: str, leaves: Sequence[str], benchmark: HubTask, estimate: Estimate) -> Iterator[str]:
+    """Yield, in words, what may differ between two results of a benchmark."""
+    plan = row.plan
+    if name != benchmark.id:
+        yield name
+    shots = {task.num_fewshot for task in plan.tasks if task.name in leaves}
+    if len(shots) == 1:
+        yield f"{shots.pop()}-shot"
+    if estimate.filter not in {"none", ""}:
+        yield estimate.filter
+    if plan.prompt_preset is not None:
+        yield f"prompt preset {plan.prompt_preset.name}"
+    elif plan.apply_chat_template:
+        yield "chat template"
+    if plan.prompt_style is not None:
+        yield f"prompt style {plan.prompt_style}"
+    if plan.system_instruction is not None:
+        yield f"system prompt {short_hash(content_hash(plan.system_instruction))}"
+
+
+def _date(row: RunRow) -> str | None:
+    """Return when a run ended, to the second, or what an imported log says; None where that is no ISO 8601."""
+    imported = row.extra.get("imported")
+    stated = row.updated_at if imported is None else imported.get("date")
+    try:
+        at = datetime.fromisoformat(str(stated))
+    except ValueError:
+        return None
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _revision(row: RunRow, leaves: Sequence[str]) -> str | None:
+    """Return the commit of the data set, where the run's facts have the same one for all tasks."""
+    facts = row.extra.get("tasks") or {}
+    stated = {str(facts[leaf].get("dataset_revision") or "") if leaf in facts else "" for leaf in leaves}
+    return stated.pop() if len(stated) == 1 and all(map(COMMIT.fullmatch, stated)) else None

@@ -1,0 +1,173 @@
+"""Export of a run's results into a model's folder, as files that the Hub's leaderboards read, beside those in it.
+
+A file that is there is replaced only where that was asked for. Uploading is the user's command.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assaymark.documents.blocks import Block, Bullets, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING
+from assaymark.drafts import open_whole
+from assaymark.errors import StoreError, UsageError
+from assaymark.interop.hub_files import FOLDER, StatedResult, read_model_files
+from assaymark.interop.hub_results import HubResult, NoHubResult, entry_text, hub_results
+from assaymark.runs.run import Run
+
+_HUB_MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of an export."""
+
+    path: Path
+    result: HubResult
+    text: str
+    before: str | None  # what is in the file now
+
+    @property
+    def state(self) -> str:
+        """What is done with it, in a word."""
+        return "new" if self.before is None else "unchanged" if self.before == self.text else "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class HubExport:
+    """A run's files for a model's folder, with what is there, and the tasks of which there are none."""
+
+    folder: Path
+    model: str
+    files: tuple[HubFile, ...]
+    refused: tuple[NoHubResult, ...]
+    there: tuple[StatedResult, ...]
+    faults: tuple[str, ...]  # of the files that are there
+    is_written: bool
+
+    @property
+    def upload(self) -> list[str]:
+        """The commands that open a pull request with each file."""
+        repository = self.model if _HUB_MODEL.fullmatch(self.model) and not Path(self.model).exists() else "ORG/MODEL"
+        return [
+            shlex.join(["hf", "upload", repository, str(file.path), f"{FOLDER}/{file.path.name}", "--create-pr"])
+            for file in self.files
+            if file.state != "unchanged"
+        ]
+
+    def document(self) -> Document:
+        """Return the entries beside those in the folder, what was refused, and how to upload."""
+        return document(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        own = {file.path.name: file.state for file in self.files}
+        rows: list[tuple[str, ...]] = [
+            (file.path.name, f"{file.result.benchmark.dataset} {file.result.benchmark.id}", file.result.notes,
+             f"{file.result.shown:g}", file.result.benchmark.unit, file.result.date or NOTHING,
+             f"this run, {file.state}")
+            for file in self.files
+        ]  # fmt: skip
+        rows += [
+            (Path(each.file).name, f"{each.dataset} {each.task_id}", each.notes, f"{each.value:g}", NOTHING,
+             each.date or NOTHING, "folder, before" if own.get(Path(each.file).name) else "folder")
+            for each in self.there
+            if each.file.startswith(FOLDER) and own.get(Path(each.file).name) != "unchanged"
+        ]  # fmt: skip
+        yield table(("file", "benchmark", "notes", "value", "unit", "date", "from"), rows, n_text=7)
+        yield Bullets(tuple(f"{each.task}: not written: {each.why}" for each in self.refused), "warning")
+        yield Bullets(tuple(self.faults), "warning")
+        if not self.is_written:
+            yield Paragraph("nothing was written", "facts")
+        elif self.upload:
+            yield Paragraph("to open a pull request on the Hub:", "facts")
+            yield Bullets(tuple(self.upload))
+
+    def to_json(self) -> dict[str, object]:
+        """Return the same with stable names."""
+        return {
+            "files": [
+                {"path": str(file.path), "dataset": file.result.benchmark.dataset, "task_id": file.result.benchmark.id,
+                 "task": file.result.task, "value": file.result.shown, "unit": file.result.benchmark.unit,
+                 "notes": file.result.notes, "date": file.result.date, "revision": file.result.revision,
+                 "state": file.state}
+                for file in self.files
+            ],
+            "refused": [{"task": each.task, "why": each.why} for each in self.refused],
+            "in_folder": [{"file": each.file, "dataset": each.dataset, "task_id": each.task_id, "value": each.value,
+                           "notes": each.notes, "date": each.date} for each in self.there],
+            "faults": list(self.faults),
+            "written": self.is_written,
+            "upload": self.upload if self.is_written else [],
+        }  # fmt: skip
+
+
+def export_to_hub(
+    run: Run, folder: Path, *, source: str | None = None, check: bool = False, replace: bool = False
+) -> HubExport:
+    """Write a run's results into `.eval_results` of a model's folder, a file for each benchmark and variant.
+
+    Args:
+        run: the run.
+        folder: of the model.
+        source: the address that the entries name as their source.
+        check: write nothing.
+        replace: replace files that are there.
+
+    Raises: UsageError if there is no result that a leaderboard takes, or a file is there that says something else;
+        StoreError if a file cannot be written.
+    """
+    if source is not None and not re.fullmatch(r"https?://[!-~]{1,2000}", source):
+        raise UsageError(f"--source is {source!r:.80}; expected an address that begins with https://")
+    run.refuse_without_results()
+    results, refused = hub_results(run.store, run.id)
+    if not results:
+        raise UsageError(f"run {run.short_id} has no result for a leaderboard of the Hub: {_listed(refused)}")
+    place = folder / FOLDER
+    known = read_model_files(folder) if folder.is_dir() else None
+    files = [_file(place, result, entry_text(result, source)) for result in results]
+    export = HubExport(
+        folder, run.row.model, tuple(files), tuple(refused), known.results if known else (),
+        known.faults if known else (), is_written=not check,
+    )  # fmt: skip
+    if check:
+        return export
+    changed = [file.path.name for file in files if file.state == "replaced"]
+    if changed and not replace:
+        raise UsageError(
+            f"{place} has {', '.join(changed)} with another content; --check shows both, --replace writes this run's"
+        )
+    _refuse_links(folder, place, files)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            with open_whole(file.path) as opened:
+                opened.write(file.text)
+    except OSError as error:
+        raise StoreError(f"{place} cannot be written: {error}; name another folder with -o") from error
+    return export
+
+
+def _file(place: Path, result: HubResult, text: str) -> HubFile:
+    path = place / result.file
+    try:
+        before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    return HubFile(path, result, text, before)
+
+
+def _refuse_links(folder: Path, place: Path, files: Sequence[HubFile]) -> None:
+    """Raise UsageError where writing would follow a link out of the model's folder, or replace what is no file."""
+    for path in (place, *(file.path for file in files)):
+        if path.is_symlink() or (path.exists() and path != place and not path.is_file()):
+            raise UsageError(f"{path} is no file of {folder}; remove it, or name another folder with -o")
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"{place} is no folder; remove it, or name another folder with -o")
+
+
+def _listed(refused: Sequence[NoHubResult]) -> str:
+    lines = [f"{each.task}: {each.why}" for each in refused[:5]]
+    return " | ".join(lines) + (f" | and {len(refused) - 5} more" if len(refused) > 5 else "")
