@@ -59,7 +59,7 @@ class HubExport:
         ]
 
     def document(self) -> Document:
-        """Return the entries beside those in the folder, what was refused, and how to upload."""
+        """Return the entries beside those in the folder, and what was refused."""
         return document(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
@@ -81,9 +81,6 @@ class HubExport:
         yield Bullets(tuple(self.faults), "warning")
         if not self.is_written:
             yield Paragraph("nothing was written", "facts")
-        elif self.upload:
-            yield Paragraph("to open a pull request on the Hub:", "facts")
-            yield Bullets(tuple(self.upload))
 
     def to_json(self) -> dict[str, object]:
         """Return the same with stable names."""
