@@ -38,7 +38,7 @@ NOT_RUN = {
     "index.md": 1,
     "leaderboard.md": 7,
     "own_data.md": 3,
-    "installation.md": 2,
+    "installation.md": 3,
     "quick_start.md": 2,
     "scorers.md": 3,
     "servers.md": 2,
