@@ -19,11 +19,9 @@ from assaymark.store import Store
 from assaymark.store.public_store import public_store
 
 if TYPE_CHECKING:
-    from assaymark.interop.hub_benchmarks import Unit
-
-if TYPE_CHECKING:
     from assaymark.interop.every_eval_files import WrittenRecords
     from assaymark.interop.every_eval_results import Publisher
+    from assaymark.interop.hub_benchmarks import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ def import_(path: Path, unit: str | None, store: str | None, as_json: bool) -> N
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
     read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
     .json log, or a folder of them; HELM's run folder or a suite's; simple-evals' _allresults.json; AlpacaEval's
-    annotations.json; EvalScope's reports; OpenCompass's summary; or an exported .assaymark file.
+    annotations.json; EvalScope's reports; OpenCompass's summary; a record of Every Eval Ever, or a folder of one
+    model's; or an exported .assaymark file.
 
     A model's folder of the Hub, or a folder of such, gives what .eval_results and the README's model-index report:
     values without answers.
