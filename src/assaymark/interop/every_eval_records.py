@@ -101,7 +101,7 @@ class Part:
         value = self.content.get(key)
         if value is None and not needed:
             value = {}
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             raise self.fault(key, "an object")
         return Part(self.where, value, f"{self.path}{key}.")
 
@@ -112,7 +112,7 @@ class Part:
             raise self.fault(key, "a list")
         made: list[Part] = []
         for position, each in enumerate(value):
-            if not isinstance(each, Mapping):
+            if not isinstance(each, dict):
                 raise DataError(f"{self.where}: {self.path}{key}[{position}] is {each!r:.60}; expected an object")
             made.append(Part(self.where, each, f"{self.path}{key}[{position}]."))
         return made
@@ -197,7 +197,7 @@ def is_record(file: Path) -> bool:
 
 
 def record_files(folder: Path) -> tuple[list[Path], list[str]]:
-    """Return the records in a folder and below, in the order of their names, and a line for each link left out."""
+    """Return the files that should be records in a folder and below, and a line for each link left out."""
     files: list[Path] = []
     left_out: list[str] = []
     bases = _bases(folder)
@@ -211,7 +211,7 @@ def record_files(folder: Path) -> tuple[list[Path], list[str]]:
             path = Path(place, name)
             if path.is_symlink() and not _is_within(path, bases):
                 left_out.append(f"{path} is a link that leaves {folder}; copy the file that it names")
-            elif is_record(path):
+            elif NAME.fullmatch(path.stem) or is_record(path):  # one by its name may be damaged, which is said
                 files.append(path)
     return files, left_out
 
@@ -249,7 +249,7 @@ def read_record(file: Path) -> EvalRecord:
         raise DataError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:  # no JSON, no UTF-8
         raise DataError(f"{file}: is not JSON that a record may have: {error}") from error
-    if not isinstance(loaded, Mapping):
+    if not isinstance(loaded, dict):
         raise DataError(f"{file}: is no object; expected a record of Every Eval Ever")
     return _record(file, Part(str(file), loaded))
 
@@ -424,6 +424,6 @@ def sample_parts(samples: StatedSamples, folder: Path) -> Iterator[tuple[Part, b
                 row = parse_json(line.decode("utf-8"), MAX_DEPTH)
             except ValueError as error:
                 raise DataError(f"{where}: is not JSON that a row may have: {error}") from error
-            if not isinstance(row, Mapping):
+            if not isinstance(row, dict):
                 raise DataError(f"{where}: is no object; expected a row of a sample")
             yield Part(where, row), line
