@@ -11,6 +11,7 @@ import pytest
 
 import assaymark
 from assaymark.cli.main import main
+from assaymark.errors import UsageError
 from assaymark.interop.every_eval_files import WrittenRecords, write_records
 from assaymark.interop.every_eval_results import Publisher, folder_name
 from assaymark.judges.judge import JudgeOptions, judge_runs
@@ -208,6 +209,28 @@ def test_rows_of_sealed_tasks_stay_here(
     capsys.readouterr()
 
 
+def test_who_publishes_is_written_and_asked_for_here_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A developer that publishes its own model names it; without one that is said; other formats refuse the options."""
+    store = str(tmp_path / "s.sqlite")
+    run = assaymark.evaluate("fake", ["demo_who"], limit=3, store=store)
+    words = ["export", run.id, "--store", store, "-o"]
+    own = ["--format", "every-eval-ever", "--organization", "Acme", "--relationship", "first_party"]
+    assert main([*words, str(tmp_path / "own"), *own]) == 0
+    assert (tmp_path / "own" / "data" / "demo_who" / "Acme" / "fake-random-0").is_dir()
+    assert main([*words, str(tmp_path / "unknown"), "--format", "every-eval-ever"]) == 0
+    assert "name the model as the data store has it with --model_id" in capsys.readouterr().err
+    assert main([*words, str(tmp_path / "run.csv"), "--model_id", "a/b"]) == 2
+    assert main([*words, str(tmp_path / "x"), *own, "--wrong"]) == 2
+    assert "error: --wrong writes samples" in capsys.readouterr().err
+
+
+def test_a_run_without_scores_has_no_record(tmp_path: Path) -> None:
+    """Answers that nothing scored are no result; the line says what to do."""
+    run = answered_run("ant", questions_task(tmp_path), tmp_path / "s.sqlite", limit=2)
+    with pytest.raises(UsageError, match="has no value that a record could hold .* export the judging"):
+        export_records(str(tmp_path / "s.sqlite"), run, tmp_path / "out", WHO)
+
+
 @pytest.mark.parametrize(
     ("name", "place"),
     [("a/b:c", "a_b_c"), ("data", "_data"), ("../../etc", ".._.._etc"), ("CON", "_CON"), ("..", "_"), ("x. ", "x")],
@@ -220,7 +243,11 @@ def test_folders_are_names_that_every_system_has(name: str, place: str) -> None:
 # ------------------------------------------------------------------------------------------ what its package says
 
 
-_HERE_ONLY = r'"(seconds|python|platform|run_id|checksum|latency_ms|version|assaymark_version)": ("[^"]*"|[\d.e-]+)'
+_HERE_ONLY = (
+    *("seconds", "python", "platform", "processor", "n_tokens", "run_id", "checksum", "latency_ms"),
+    *("version", "assaymark_version"),
+)
+"""Keys whose values differ between machines, calls and versions."""
 
 
 def portable(files: Mapping[str, str], run: Run) -> dict[str, str]:
@@ -233,11 +260,7 @@ def portable(files: Mapping[str, str], run: Run) -> dict[str, str]:
         for name, other in fixed.items():
             text = text.replace(name, other)
         text = re.sub(r"\b1[789]\d{8}(\.\d+)?\b", "1750000000", text)
-        text = re.sub(
-            r'"(seconds|python|platform|run_id|checksum|latency_ms|version|assaymark_version)": ("[^"]*"|[\d.e-]+)',
-            _as_zero,
-            text,
-        )
+        text = re.sub(rf'"({"|".join(_HERE_ONLY)})": ("[^"]*"|[\d.e-]+)', _as_zero, text)
         timed = r'"metric_name": "latency_s".*?"generation_config"|"rows/latency_s".*?"is_correct"'
         text = re.sub(timed, lambda match: re.sub(r"\d+\.\d+(e-\d+)?", "0.0", match[0]), text, flags=re.DOTALL)
         text = re.sub(r"127\.0\.0\.1:\d+", "server", text.replace(row.run_id, "run"))

@@ -235,6 +235,19 @@ def test_a_folder_is_one_model(tmp_path: Path) -> None:
         import_run(str(tmp_path / "s.sqlite"), tmp_path)
 
 
+def test_an_imported_run_is_exported_as_what_it_is(tmp_path: Path) -> None:
+    """Values without answers are documentation of the tool's results, with samples it is the tool's run."""
+    kinds = {}
+    for name, rows in (("reported", None), ("answered", [row_of("0", 1), row_of("1", 0)])):
+        run = imported(tmp_path / name, record_of(), rows).run
+        (record, *samples) = write_records(run.store, run.id, tmp_path / "out" / name, Publisher()).paths
+        written_again = json.loads(record.read_text())
+        library = written_again["eval_library"]
+        assert (library["name"], library["version"], written_again["model_info"]["id"]) == ("tool", "1", "us/model")
+        kinds[name] = (written_again["source_metadata"]["source_type"], len(samples))
+    assert kinds == {"reported": ("documentation", 0), "answered": ("evaluation_run", 1)}
+
+
 # -------------------------------------------------------------------------------------------------- hostile files
 
 

@@ -51,7 +51,10 @@ def write_records(store: Store, run_id: str, folder: Path, publisher: Publisher 
     attempts, estimates = store.attempts(run.run_id), store.estimates(run.run_id)
     benchmarks = benchmarks_of(run, estimates)
     if not any(benchmark.estimates for benchmark in benchmarks):
-        raise UsageError(f"run {run.short_id} has no results to write (it is {run.status}); finish it first")
+        raise UsageError(
+            f"run {run.short_id} has no value that a record could hold (it is {run.status}); finish it, or let its "
+            "answers be judged and export the judging"
+        )
     model = evaluated_model(run, publisher)
     notes: list[str] = []
     if "/" not in model.id:

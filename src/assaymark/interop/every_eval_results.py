@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 from uuid import UUID
 
-from assaymark.interop.lm_eval_results import seconds_of
+from assaymark.interop.lm_eval_results import model_description, seconds_of
 from assaymark.limits.shown_paths import without_folders
 from assaymark.platforms import portable_name
 from assaymark.records import Estimate, JsonValue
@@ -34,7 +33,7 @@ APPLICATION = "application"  # the kind of model that has no settings of generat
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _ENGINES = {"hf": "assaymark", "vllm": "vllm", "gguf": "llama.cpp", "hf-multimodal": "transformers"}
-_PACKAGES = {"vllm": "vllm", "llama.cpp": "llama_cpp_python", "transformers": "transformers"}
+_PACKAGES = {"vllm": "vllm", "llama.cpp": "llama-cpp-python", "transformers": "transformers"}
 _IDS = {  # of its registry of metrics; others are named after the tool that defines them
     "acc": "accuracy", "exact_match": "exact-match", "em": "exact-match", "f1": "f1", "perplexity": "perplexity",
     "bleu": "bleu", "rouge1": "rouge-1", "rouge2": "rouge-2", "rougeL": "rouge-l",
@@ -189,21 +188,33 @@ def aggregate_record(
 def _library(run: RunRow, attempts: Sequence[AttemptRow], imported: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     facts = attempts[-1].facts if attempts else {}
     own = str(facts.get("assaymark", facts.get(FORMER_NAME, VERSION)))
-    seconds = seconds_of(attempts)
+    details: dict[str, JsonValue] = {
+        "run_id": run.run_id,
+        "run_status": run.status,
+        "profile": run.plan.profile,
+        "assaymark_version": VERSION if imported else own,
+    }
+    if not imported:
+        model = model_description(attempts)
+        work = attempts[-1].summary.get("work") if attempts else None
+        details |= {
+            "seconds": round(seconds_of(attempts), 3),
+            "n_tokens": work.get("n_tokens") if isinstance(work, Mapping) else None,
+            "device": model.get("device"),
+            **{name: facts.get(name) for name in ("python", "platform", "processor")},
+            **_versions(model),
+        }
     return {
         "name": str(imported.get("tool") or "assaymark"),
         "version": str(imported.get("version") or UNKNOWN) if imported else own,
-        "additional_details": texts(
-            {
-                "run_id": run.run_id,
-                "run_status": run.status,
-                "profile": run.plan.profile,
-                "assaymark_version": VERSION if imported else own,
-                "seconds": None if imported else round(seconds, 3),
-                **{name: facts.get(name) for name in ("python", "platform", "torch", "transformers", "device", "gpu")},
-            }
-        ),
+        "additional_details": texts(details),
     }
+
+
+def _versions(model: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the packages that answered, with their versions."""
+    versions = model.get("versions")
+    return {f"{name}_version": each for name, each in versions.items()} if isinstance(versions, Mapping) else {}
 
 
 def _model_info(run: RunRow, model: EvaluatedModel, attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
@@ -211,10 +222,10 @@ def _model_info(run: RunRow, model: EvaluatedModel, attempts: Sequence[AttemptRo
         return _plain_model(model, {})
     identity = run.plan.model
     engine = _ENGINES.get(identity.kind)
-    facts = attempts[-1].facts if attempts else {}
     known: dict[str, JsonValue] = {}
     if engine is not None:
-        stated = facts.get(engine) or (_installed(_PACKAGES[engine]) if engine in _PACKAGES else None)
+        versions = {**_versions(model_description(attempts)), **(attempts[-1].facts if attempts else {})}
+        stated = versions.get(engine) or versions.get(f"{_PACKAGES.get(engine)}_version")
         known["inference_engine"] = {"name": engine, **({"version": str(stated)} if stated else {})}
     details = {
         "deployment_type": "self_deployed" if engine is not None else UNKNOWN,
@@ -236,13 +247,6 @@ def _plain_model(model: EvaluatedModel, details: Mapping[str, JsonValue]) -> dic
     known = {"deployment_type": UNKNOWN, "model_availability": UNKNOWN, **details}
     developer = {"developer": model.developer} if model.developer else {}
     return {"name": model.name, "id": model.id, **developer, "additional_details": texts(known)}
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _result(run: RunRow, estimate: Estimate) -> dict[str, JsonValue]:
@@ -274,7 +278,7 @@ def _source_data(run: RunRow, estimate: Estimate, task: str, facts: Mapping[str,
         {
             "members": list(estimate.details.get("members", ())) or None,
             "config": spec.get("dataset_name"),
-            "revision": object_at(spec, "dataset_kwargs").get("revision"),
+            "revision": facts.get("dataset_revision") or object_at(spec, "dataset_kwargs").get("revision"),
             "rows_hash": None if plan is None else plan.dataset_hash,
             "task_version": None if plan is None else plan.version,
             "task_hash": None if plan is None else plan.spec_hash,
