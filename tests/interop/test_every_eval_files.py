@@ -227,7 +227,7 @@ def test_who_publishes_is_written_and_asked_for_here_only(tmp_path: Path, capsys
 def test_a_run_without_scores_has_no_record(tmp_path: Path) -> None:
     """Answers that nothing scored are no result; the line says what to do."""
     run = answered_run("ant", questions_task(tmp_path), tmp_path / "s.sqlite", limit=2)
-    with pytest.raises(UsageError, match="has no value that a record could hold .* export the judging"):
+    with pytest.raises(UsageError, match=r"has no value that a record could hold .* export the judging"):
         export_records(str(tmp_path / "s.sqlite"), run, tmp_path / "out", WHO)
 
 

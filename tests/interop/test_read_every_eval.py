@@ -269,6 +269,7 @@ FAULTS: list[tuple[str, str]] = [
     ('"schema_version": "0.2.2"', '"schema_version": "9.0"'),
     ('"retrieved_timestamp": "1750000000"', '"retrieved_timestamp": "yesterday"'),
     ('"model_info": {', '"model_info": {"id": 7, "ids": {'),
+    ('"evaluation_name": "bench"', '"evaluation_name": "' + "a" * 5000 + '"'),
     ('"evaluation_results": [', '"evaluation_results": [[],'),
     ('"eval_library": {"name": "tool"', '"eval_library": {"name": ""'),
     ('"source_data": {', '"source_data": ' + "[" * 200 + "]" * 200 + ', "x": {'),

@@ -21,6 +21,7 @@ from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
 
 LARGEST_RECORD = 32 << 20  # bytes; those of the data store have 24,000 on average
+LONGEST_NAME = 1000  # characters
 SNIFFED = 4096
 NAME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 SAMPLES = "_samples.jsonl"
@@ -118,10 +119,12 @@ class Part:
         return made
 
     def text(self, key: str) -> str:
-        """Return the text at a key, without spaces around it."""
+        """Return the text at a key, without spaces around it: a name or an id, which is no longer than such are."""
         value = self.content.get(key)
         if not isinstance(value, str) or not value.strip():
             raise self.fault(key, "a text")
+        if len(value) > LONGEST_NAME:
+            raise self.fault(key, f"a text of at most {LONGEST_NAME:,} characters")
         return value.strip()
 
     def text_or(self, key: str) -> str | None:

@@ -28,7 +28,6 @@ from assaymark.interop.every_eval_records import (
     sample_parts,
 )
 from assaymark.interop.imported import AnswerFacts, ForeignRun, ForeignSample, Importer
-from assaymark.interop.log_files import one_model
 from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
@@ -54,7 +53,12 @@ def read_every_eval(path: Path) -> ForeignRun:
     else:
         files, left_out, folder = [_aggregate_of(path)], [], path.parent
     every = [read_record(file) for file in files]
-    model = one_model([record.model for record in every], path)
+    models = sorted({record.model for record in every})
+    if len(models) > 1:
+        raise DataError(
+            f"{path} has records of {len(models):,} models ({', '.join(models[:4])}); import one model's folder, or "
+            f"show all of them as a board: assaymark board init --table {path}"
+        )
     records, older = _latest(every)
     read = {record.file: _Rows(record) for record in records}
     for record in records:
@@ -65,7 +69,7 @@ def read_every_eval(path: Path) -> ForeignRun:
     tasks = [task for record in records for task in _tasks(record)]
     return ForeignRun(
         tool="every-eval-ever" if library == "unknown" else library,
-        model=model,
+        model=models[0],
         tasks=tuple(tasks),
         samples=tuple(sample for record in records for sample in read[record.file].samples()),
         reported=tuple(value for record in records for value in _reported(record)),
@@ -242,7 +246,7 @@ class _Rows:
         key = (*result.key, name)
         sample = self._sample(part, result, (name, self._seen[key]))
         self._seen[key] += 1
-        if part.text_or("error") is not None:
+        if part.content.get("error") is not None:
             self._counts["with an error and a score, which counts as the file has it"] += 1
         if aggregation_of(result.metric) != "mean" or result.details.get("aggregation", "mean") != "mean":
             self._counts[f"of {result.metric}, which is no mean over samples: its reported value is shown"] += 1

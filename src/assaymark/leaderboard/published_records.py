@@ -75,14 +75,16 @@ def folder_state(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def result_names(records: Iterable[EvalRecord]) -> dict[str, int]:
-    """Return the names of the columns that records can have, by their number of models, the largest first."""
+def result_names(records: Iterable[EvalRecord]) -> dict[str, str]:
+    """Return the names of the columns that records can have, those of most models first, with their evaluations'."""
     models: dict[str, set[str]] = {}
+    evaluations: dict[str, str] = {}
     for record in records:
         for result in record.results:
-            models.setdefault(_name(result), set()).add(record.model)
-    ordered = sorted(models.items(), key=lambda item: -len(item[1]))
-    return {name: len(own) for name, own in ordered}
+            name = _name(result)
+            models.setdefault(name, set()).add(record.model)
+            evaluations[name] = result.name
+    return {name: evaluations[name] for name in sorted(models, key=lambda name: -len(models[name]))}
 
 
 def _name(result: StatedResult) -> str:
@@ -100,9 +102,7 @@ def read_record_table(board: Board, source: TableSource) -> BoardTable:
     """
     found = read_records(source.file)
     known = result_names(found.records)
-    titles = {name: title for title, name in source.columns.items()} or dict(
-        zip(known, _titles(list(known)[:MOST_COLUMNS]), strict=False)
-    )
+    titles = {name: title for title, name in (source.columns or titled_names(found.records)[0]).items()}
     if lacking := [name for name in titles if name not in known]:
         raise DataError(
             f"{source.file}: no record has a result '{lacking[0]:.200}'; expected one of {', '.join(known):.300}"
@@ -137,18 +137,15 @@ def read_record_table(board: Board, source: TableSource) -> BoardTable:
     )  # fmt: skip
 
 
-def _titles(names: Sequence[str]) -> list[str]:
-    """Return the titles of columns: the evaluation's name where only one column has it, else the whole name."""
-    short = [name.split(", ")[0] for name in names]
-    counts = Counter(short)
-    return [title if counts[title] == 1 else name for title, name in zip(short, names, strict=True)]
-
-
 def titled_names(records: Sequence[EvalRecord]) -> tuple[dict[str, str], int]:
-    """Return title and name of the columns of a new board, and how many others there are."""
-    names = list(result_names(records))
-    shown = names[:MOST_COLUMNS]
-    return dict(zip(_titles(shown), shown, strict=True)), len(names) - len(shown)
+    """Return title and name of the columns of a new board, and how many others there are.
+
+    A title is the evaluation's name where only one of the columns has it, else the whole name.
+    """
+    names = result_names(records)
+    shown = list(names)[:MOST_COLUMNS]
+    counts = Counter(names[name] for name in shown)
+    return {names[name] if counts[names[name]] == 1 else name: name for name in shown}, len(names) - len(shown)
 
 
 def _precision(record: EvalRecord) -> str:
