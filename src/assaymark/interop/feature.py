@@ -12,6 +12,7 @@ PLACES = {
     },
     "importers": {  # asked in this order
         "hub-results": "assaymark.interop.read_hub_results:IMPORTER",
+        "every-eval-ever": "assaymark.interop.read_every_eval:IMPORTER",
         "inspect": "assaymark.interop.read_inspect:IMPORTER",
         "helm": "assaymark.interop.read_helm:IMPORTER",
         "lighteval": "assaymark.interop.read_lighteval:IMPORTER",

@@ -101,6 +101,7 @@ class ForeignSample:
     error: str | None = None
     sha256: str | None = None  # that of another row, of which this is a perturbed copy; None: that of its own row
     by_trial: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # scores of a sample with several trials
+    filtered: Mapping[tuple[str, str], float | None] = field(default_factory=dict)  # by metric and filter, where named
 
     @property
     def row_sha256(self) -> str:
@@ -148,6 +149,7 @@ class ForeignRun:
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     shots_known: bool = True  # whether the files state the number of shots
+    may_be_part: bool = False  # whether samples may be some of those of a value that does not say of how many it is
     copies: Mapping[str, ForeignCopies] = field(default_factory=dict)  # by task
     worst_cases: tuple[WorstCase, ...] = ()
     statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task: numbers that are no scores
@@ -183,7 +185,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     computed = summarise(perturbed.watch(rows), tasks, bootstrap_iters=0)
     results = perturbed.results(tasks, ())
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
-    partial = _of_more_samples(reported, computed)
+    partial = _of_more_samples(reported, computed, may_be_part=run.may_be_part)
     shown = [estimate for estimate in computed if (estimate.task, estimate.metric, estimate.filter) not in partial]
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in shown}
     source: dict[str, JsonValue] = {"tool": run.tool, "version": run.version, "date": run.date}
@@ -208,7 +210,12 @@ def imported_of(run: ForeignRun) -> ImportedRun:
             *(estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known),
         ),
         extra={**facts, "imported": source},
-        notes=(*run.notes, *disagreements(computed, reported), *_other_worst_cases(run, results)),
+        notes=(
+            *run.notes,
+            *disagreements(computed, reported, may_be_part=run.may_be_part),
+            *_other_intervals(shown, run.reported),
+            *_other_worst_cases(run, results),
+        ),
     )
 
 
@@ -217,25 +224,27 @@ def digest(file: Path) -> str:
     return "sha256:" + sha256(file.read_bytes()).hexdigest()
 
 
-def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) -> list[str]:
-    """Return a line for each reported value that its samples do not reproduce."""
+def disagreements(
+    computed: Sequence[Estimate], reported: Sequence[Estimate], *, may_be_part: bool = False
+) -> list[str]:
+    """Return a line for each reported value that its samples do not reproduce; `may_be_part` as of a `ForeignRun`."""
+    partial = _of_more_samples(reported, computed, may_be_part=may_be_part)
     own = {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in computed}
     lines = []
     for estimate in reported:
         counterpart = own.get((estimate.task, estimate.metric, estimate.filter))
         if counterpart is None or estimate.value is None:
             continue
-        if (estimate.task, estimate.metric, estimate.filter) in _of_more_samples(reported, computed):
+        if (estimate.task, estimate.metric, estimate.filter) in partial:
             n_held, given = counterpart.n + counterpart.n_failed, counterpart.value
+            of = f"of {estimate.n:,} samples" if estimate.n else "without a number of samples"
             lines.append(
-                f"{estimate.task} {estimate.metric}: the file reports {estimate.value:.6g} of {estimate.n:,} samples, "
+                f"{estimate.task} {estimate.metric}: the file reports {estimate.value:.6g} {of}, "
                 f"and holds {n_held:,} of them, which give "
                 f"{'no value' if given is None else format(given, '.6g')}; the reported value is shown"
             )
-            continue
-        stated = counterpart.details.get("lm_eval_value", counterpart.value)
-        value = float(stated) if isinstance(stated, SupportsFloat) else None
-        if value is None or abs(value - estimate.value) > TOLERANCE * max(abs(estimate.value), 1.0):
+        elif _differs(estimate, counterpart):
+            value = _recomputed(counterpart)
             lines.append(
                 f"{estimate.task} {estimate.metric}: the results file reports {estimate.value:.6g}, its samples give "
                 f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
@@ -243,11 +252,48 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
     return lines
 
 
-def _of_more_samples(reported: Sequence[Estimate], computed: Sequence[Estimate]) -> set[tuple[str, str, str]]:
-    """Return task, metric and filter of the reported values that are of more samples than the files hold."""
-    n_held = {(each.task, each.metric, each.filter): each.n + each.n_failed for each in computed}
-    of = ((each, (each.task, each.metric, each.filter)) for each in reported)
-    return {key for each, key in of if each.value is not None and key in n_held and each.n > n_held[key]}
+def _other_intervals(computed: Sequence[Estimate], reported: Sequence[ReportedValue]) -> Iterator[str]:
+    """Yield a line for each stated interval that the samples of an equal value do not reproduce."""
+    stated = {(each.task, each.metric, each.filter): each for each in reported if each.interval is not None}
+    for own in computed:
+        value = stated.get((own.task, own.metric, own.filter))
+        if value is None or value.interval is None or own.low is None or own.high is None:
+            continue
+        ends, theirs = (own.low, own.high), (value.interval.low, value.interval.high)
+        far = [abs(mine - other) > TOLERANCE * max(abs(other), 1.0) for mine, other in zip(ends, theirs, strict=True)]
+        if any(far):
+            yield (
+                f"{own.task} {own.metric}: its interval in the file is from {theirs[0]:.4g} to {theirs[1]:.4g} "
+                f"({value.interval.method}), that of its samples from {own.low:.4g} to {own.high:.4g} ({own.method}), "
+                "which is shown"
+            )
+
+
+def _recomputed(own: Estimate) -> float | None:
+    """Return the value of samples by the rule of the tool that reported one."""
+    stated = own.details.get("lm_eval_value", own.value)
+    return float(stated) if isinstance(stated, SupportsFloat) else None
+
+
+def _differs(reported: Estimate, own: Estimate) -> bool:
+    value, stated = _recomputed(own), reported.value
+    return value is None or stated is None or abs(value - stated) > TOLERANCE * max(abs(stated), 1.0)
+
+
+def _of_more_samples(
+    reported: Sequence[Estimate], computed: Sequence[Estimate], *, may_be_part: bool
+) -> set[tuple[str, str, str]]:
+    """Return task, metric and filter of the reported values that are of more samples than the files hold.
+
+    may_be_part: so is a value without a number of samples that those in the files do not give.
+    """
+    held = {(each.task, each.metric, each.filter): each for each in computed}
+    of = ((each, held.get((each.task, each.metric, each.filter))) for each in reported if each.value is not None)
+    return {
+        (each.task, each.metric, each.filter)
+        for each, own in of
+        if own is not None and (each.n > own.n + own.n_failed or (may_be_part and not each.n and _differs(each, own)))
+    }
 
 
 def _other_worst_cases(run: ForeignRun, results: Sequence[PerturbedScore]) -> Iterator[str]:
@@ -359,7 +405,8 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
     """Yield the logged scores of a sample, and for choices those that their log-likelihoods allow in addition."""
     sha = sample.row_sha256
     own = _choice_scores(sample)
-    for metric, value in sample.scores.items():
+    unfiltered = {(metric, "none"): value for metric, value in sample.scores.items()}
+    for (metric, name_of_filter), value in {**unfiltered, **sample.filtered}.items():
         scored = own.get(metric)
         known: dict[str, JsonValue] = {} if sample.n_choices is None else {"n_choices": sample.n_choices}
         if metric in sample.by_trial:
@@ -370,6 +417,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
             sha,
             metric,
             value,
+            name_of_filter,
             status=ScoreStatus.FAILED if value is None else ScoreStatus.SCORED,
             detail=scored.detail if scored is not None and scored.value == value else known or None,
             n_shots=sample.n_shots,

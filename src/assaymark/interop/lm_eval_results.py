@@ -255,7 +255,7 @@ def _inherit(group: _Group, directions: dict[str, dict[str, JsonValue]], shots: 
 
 def _config(run: RunRow, arguments: Mapping[str, object], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
     model = run.plan.model
-    described = _described(attempts)
+    described = model_description(attempts)
     return {
         "model": model.kind,
         "model_args": dict(arguments),
@@ -277,7 +277,7 @@ def _config(run: RunRow, arguments: Mapping[str, object], attempts: Sequence[Att
     }
 
 
-def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, object]:
+def model_description(attempts: Sequence[AttemptRow]) -> Mapping[str, object]:
     """Return the model's description of itself from the last attempt that has one."""
     for attempt in reversed(attempts):
         if isinstance(described := attempt.summary.get("model"), Mapping):
@@ -287,7 +287,7 @@ def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, object]:
 
 def _environment(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
     facts = dict(attempts[-1].facts) if attempts else {}
-    described = _described(attempts)
+    described = model_description(attempts)
     tokens = {
         key: described[key]
         for key in ("tokenizer_pad_token", "tokenizer_eos_token", "tokenizer_bos_token", "eot_token_id")
@@ -316,7 +316,7 @@ def _installed(package: str) -> str:
 def tracker_mapping(run: RunRow, attempts: Sequence[AttemptRow], sanitised: str) -> dict[str, JsonValue]:
     """Return the keys that lm-eval's tracker adds when the file is written."""
     plan = run.plan
-    described = _described(attempts)
+    described = model_description(attempts)
     template = described.get("chat_template") if plan.apply_chat_template else None
     return {
         "model_source": plan.model.kind,

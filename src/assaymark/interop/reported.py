@@ -32,6 +32,16 @@ class ImpossibleValue(DataError):
 
 
 @dataclass(frozen=True, slots=True)
+class StatedInterval:
+    """An interval as a file states it."""
+
+    low: float
+    high: float
+    confidence: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedValue:
     """One value as reported in a file."""
 
@@ -43,6 +53,7 @@ class ReportedValue:
     filter: str = "none"
     shots: int | None = None  # None: as its task's
     facts: ReportedFacts | None = None  # who reported it
+    interval: StatedInterval | None = None  # None: it is computed from the standard error or the number of samples
 
 
 def reported_estimates(
@@ -133,11 +144,12 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
 
 def _estimate(reported: ReportedValue, details: EstimateDetails, is_share: bool, higher_is_better: bool) -> Estimate:
     is_binary = details["kind"] == "group" or is_right_or_wrong(reported.metric)
-    interval = (
+    computed = (
         None
         if reported.value is None
         else estimate_reported(reported.value, reported.stderr, reported.n, is_proportion=is_share, is_binary=is_binary)
     )
+    interval = computed if reported.interval is None or computed is None else reported.interval
     return Estimate(
         task=reported.task,
         metric=reported.metric,
@@ -149,6 +161,7 @@ def _estimate(reported: ReportedValue, details: EstimateDetails, is_share: bool,
         n=reported.n,
         stderr=reported.stderr if interval else None,
         higher_is_better=higher_is_better,
+        confidence=0.95 if reported.interval is None else reported.interval.confidence,
         details={
             **details,
             "path": (),
@@ -211,5 +224,7 @@ def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) 
 
 
 def _is_mean(metric: MetricInput) -> bool:
+    if metric.scale is not None:
+        return metric.scale != "number"
     known = metric.aggregation if metric.aggregation != "mean" else aggregation_of(metric.name)
     return may_be_share(metric.name) and (traits_of(known).is_mean or known == "f1")

@@ -63,7 +63,8 @@ def _latin(title: str) -> str:
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
 SHOWN = tuple(column.key for column in FACTS if column.is_shown)  # the default fact columns
-TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
+RECORDS: Literal["every-eval-ever"] = "every-eval-ever"
+TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv", "every-eval-ever"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,9 @@ class CitedScores:
 class TableSource:
     """A table that exists already."""
 
-    file: Path
+    file: Path  # of `every-eval-ever` a folder of records
     format: TableFormat
-    columns: Mapping[str, str] = field(default_factory=dict)  # of `csv`: column title -> heading in the file
+    columns: Mapping[str, str] = field(default_factory=dict)  # of `csv` and records: column title -> heading, result
     sizes: Mapping[str, int] = field(default_factory=dict)  # questions by column title: intervals come from them
     per_cent: bool = True  # of `csv`: 63.4 stands for a share of 0.634
 

@@ -11,6 +11,7 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.leaderboard.about import task_name
 from assaymark.leaderboard.board import (
     ANY_METRIC,
+    RECORDS,
     SHOWN,
     Board,
     CitedScores,
@@ -328,7 +329,7 @@ class _BoardReader:
         if not isinstance(per_cent, bool):
             raise self.fault("table.per_cent", f"is {per_cent!r:.60}; expected true or false")
         return TableSource(
-            self.file(spec.get("file"), "table.file"),
+            self.file(spec.get("file"), "table.file", or_folder=form == RECORDS),
             form,
             {str(title): str(heading) for title, heading in columns.items()},
             whole,
@@ -480,7 +481,7 @@ class _BoardReader:
 
     def check_columns(self, board: Board) -> None:
         """Refuse categories and cited numbers that name columns which the board does not have."""
-        if board.table is not None and board.table.format != "csv":
+        if board.table is not None and (board.table.format != "csv" or not board.table.columns):
             return
         titles = board.suite.columns if board.suite is not None else tuple(board.table.columns if board.table else ())
         named = [("categories", title) for listed in board.categories.values() for title in listed]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UnknownName, UsageError
-from assaymark.leaderboard.board import TableFormat
+from assaymark.leaderboard.board import RECORDS, TableFormat
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.columns import FACTS
+from assaymark.leaderboard.published_records import read_records, titled_names
 from assaymark.platforms import relative_path
 from assaymark.registry import nearest
 
@@ -48,10 +49,13 @@ _OF_RUNS = """
 _FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}
 
 
-def write_board(path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, title: str | None) -> None:
+def write_board(
+    path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, title: str | None
+) -> tuple[str, ...]:
     """Write a board's file; without suite, tasks and table it shows the suite open-llm-v1.
 
-    A table's layout is recognised by its headings.
+    A table's layout is recognised by its headings; a folder is one of Every Eval Ever's records. Returns a line for
+    each record that could not be read.
 
     Raises: UsageError where the file is there already; UnknownName for a suite; DataError for a table without columns.
     """
@@ -59,13 +63,17 @@ def write_board(path: Path, *, suite: str | None, tasks: Sequence[str], table: s
         raise UsageError(f"{path} is there already; name another file")
     if not path.parent.is_dir():
         raise UsageError(f"{path.parent} is not a directory; make it first")
-    if table is not None:
+    unread: tuple[str, ...] = ()
+    if table is not None and Path(table).is_dir():
+        text, unread = _records(path, Path(table), title)
+    elif table is not None:
         text = _table(path, Path(table), title)
     elif tasks:
         text = _tasks(path, tasks, title)
     else:
         text = _suite(suite or "open-llm-v1", title)
     write_whole(path, text)
+    return unread
 
 
 def _head(title: str) -> str:
@@ -101,7 +109,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
 
 def _table(path: Path, table: Path, title: str | None) -> str:
     if not table.is_file():
-        raise UsageError(f"file not found: {table}; expected a CSV file")
+        raise UsageError(f"file not found: {table}; expected a CSV file, or a folder of Every Eval Ever's records")
     form, quoted = table_format(table), json.dumps(relative_path(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
@@ -111,6 +119,22 @@ def _table(path: Path, table: Path, title: str | None) -> str:
         lines.append("  # sizes: {COLUMN: 1000}   # numbers of questions; intervals and ranks come from them\n")
         lines.append("  # per_cent: false         # where 0.63 stands for 63%\n")
     return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n")
+
+
+def _records(path: Path, folder: Path, title: str | None) -> tuple[str, tuple[str, ...]]:
+    found = read_records(folder)
+    named, n_more = titled_names(found.records)
+    quoted = json.dumps(relative_path(folder, path.parent))
+    lines = [_head(title or folder.name.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
+             f"  format: {RECORDS}\n", "  columns:                  # title: evaluation, metric\n"]  # fmt: skip
+    lines += [f"    {_yaml_text(one)}: {_yaml_text(name)}\n" for one, name in named.items()]
+    if n_more:
+        lines.append(f"    # of the columns that the records have, {n_more:,} that fewer models have are left out\n")
+    return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n"), found.unread
+
+
+def _yaml_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def table_format(table: Path) -> TableFormat:

@@ -1,5 +1,7 @@
 """Tables that others published become boards: the Open LLM Leaderboard's two final tables, and plain CSV files.
 
+(`published_records` has folders of records.)
+
 Averages are recomputed by the table's own rule; rows whose numbers disagree with the rule are listed, and shown with
 the recomputed average. The files hold no intervals. These are computed from the published share and the benchmark's
 number of questions (Wilson's), and so cover the variation of questions only.
@@ -17,11 +19,12 @@ from pathlib import Path
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard import published_facts
 from assaymark.leaderboard.averages import average_of
-from assaymark.leaderboard.board import Board, TableSource, column_keys, slug
+from assaymark.leaderboard.board import RECORDS, Board, TableSource, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.board_init import number_headings, table_format
 from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.prices import price_facts
+from assaymark.leaderboard.published_records import read_record_table
 from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
 from assaymark.statistics.distributions import two_sided_z
@@ -29,10 +32,12 @@ from assaymark.statistics.intervals import wilson
 
 
 def board_of_table(path: Path) -> Board:
-    """Return the board of a CSV file, its title the file's name.
+    """Return the board of a CSV file, or of a folder of records, its title the file's name.
 
     Raises: UsageError where the file does not exist; DataError for one that is not a table of models.
     """
+    if path.is_dir():
+        return Board(name=slug(path.name), title=path.name, table=TableSource(path.resolve(), RECORDS))
     if not path.is_file():
         raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
     form = table_format(path)
@@ -114,10 +119,12 @@ def _format_of(source: TableSource) -> _Format:
 
 
 def read_published(board: Board, source: TableSource) -> BoardTable:
-    """Return the table of a published file.
+    """Return the table of a published file, or of a folder of records.
 
     Raises: DataError, in one line that names file, line and heading, for a violation of the format.
     """
+    if source.format == RECORDS:
+        return read_record_table(board, source)
     form = _format_of(source)
     keys = column_keys(column.title for column in form.sources)
     columns = tuple(
@@ -242,4 +249,4 @@ def _url(model: str, record: Mapping[str, str]) -> str:
     stated = record.get("url", "")
     if stated.startswith("https://huggingface.co/"):
         return stated
-    return f"https://huggingface.co/{model}" if published_facts.is_hub_id(model) else ""
+    return published_facts.hub_url(model)

@@ -27,6 +27,11 @@ def is_hub_id(text: str) -> bool:
     return bool(_HUB_ID.fullmatch(text))
 
 
+def hub_url(model: str) -> str:
+    """Return a model's URL on the Hub; empty for a name that none there can have."""
+    return f"https://huggingface.co/{model}" if is_hub_id(model) else ""
+
+
 def facts_v1(record: Mapping[str, str]) -> dict[str, Fact]:
     """Return the facts of a row of the first table, of July 2024."""
     symbol, stated = record.get("t", ""), _stated(record, 0)

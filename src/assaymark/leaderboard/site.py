@@ -18,7 +18,7 @@ from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import cited_human
 from assaymark.leaderboard.averages import average_of
-from assaymark.leaderboard.board import Board, CitedScores, slug
+from assaymark.leaderboard.board import RECORDS, Board, CitedScores, slug
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.capabilities import measured_task
 from assaymark.leaderboard.own_rows import (
@@ -30,6 +30,7 @@ from assaymark.leaderboard.own_rows import (
     with_present_names,
 )
 from assaymark.leaderboard.published import read_published
+from assaymark.leaderboard.published_records import folder_state
 from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
 from assaymark.leaderboard.request_files import read_requests, with_requests
@@ -282,6 +283,8 @@ class Site:
 
 def _state(board: Board, runs: Sequence[StoredRun]) -> str:
     if board.table is not None:
+        if board.table.format == RECORDS:
+            return folder_state(board.table.file)
         status = board.table.file.stat()
         return f"{status.st_mtime_ns} {status.st_size}"
     files = [[str(path), path.stat().st_mtime_ns] for path in (*board.results, *board.requests)]

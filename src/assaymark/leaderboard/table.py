@@ -17,6 +17,7 @@ class BoardTable:
     rows: tuple[BoardRow, ...]
     rank_apart: bool = True  # rows of different prompt sets have ranks of their own
     issues: tuple[Issue, ...] = ()
+    unread: tuple[str, ...] = ()  # records that could not be read, a line each
     version: str = ""  # changes when anything in it does
     updated_at: str = ""
     n_runs: int = 0

@@ -14,11 +14,13 @@ from assaymark.drafts import draft_folder, open_whole, whole_file
 from assaymark.errors import DataError, StoreError, UsageError
 from assaymark.registry import Registry
 from assaymark.runs.run import Run
-from assaymark.runs.stored import open_run
+from assaymark.runs.stored import existing_store, is_listed_with_runs, open_run, run_in
 from assaymark.store import Store
 from assaymark.store.public_store import public_store
 
 if TYPE_CHECKING:
+    from assaymark.interop.every_eval_files import WrittenRecords
+    from assaymark.interop.every_eval_results import Publisher
     from assaymark.interop.hub_benchmarks import Unit
 
 
@@ -113,6 +115,24 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}; name another file or folder with -o") from error
     return [target]
+
+
+def export_records(
+    store: str | None, name: str, folder: str | Path, publisher: "Publisher", *, with_sealed: bool = False
+) -> "WrittenRecords":
+    """Write a stored run, or a judging, as records of Every Eval Ever under a folder.
+
+    Raises: as `export_run`.
+    """
+    from assaymark.interop.every_eval_files import write_records
+
+    opened = existing_store(store)
+    row = opened.run(name)
+    is_judging = row.plan.audit is not None and is_listed_with_runs(row.plan.audit)
+    run = Run(opened, row.run_id) if is_judging else run_in(opened, name)
+    run.refuse_without_results()
+    run = run if with_sealed else run.as_others_see_it()
+    return write_records(run.store, run.id, Path(folder), publisher)
 
 
 def export_wrong(

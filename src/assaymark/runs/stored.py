@@ -68,10 +68,10 @@ def list_audits(store: str | None, words: Sequence[str] = (), *, with_runs: bool
         with_runs: return only the kinds that are listed with the runs, such as judgings, instead of the other kinds.
     """
     rows = existing_store(store).audits(words) if Store.exists(store) else []
-    return [row for row in rows if _is_listed_with_runs(str(row.plan.audit)) == with_runs]
+    return [row for row in rows if is_listed_with_runs(str(row.plan.audit)) == with_runs]
 
 
-def _is_listed_with_runs(kind: str) -> bool:
+def is_listed_with_runs(kind: str) -> bool:
     """Return whether a kind of audit is listed with the runs; False if its package is no longer installed."""
     return kind in KINDS and KINDS.load(kind).is_listed_with_runs
 

@@ -30,7 +30,9 @@ def board() -> None:
 @click.argument("path", default="board.yaml", metavar="[FILE]")
 @click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
 @click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
-@click.option("--table", metavar="FILE.csv", help="Show an existing table.")
+@click.option(
+    "--table", metavar="FILE.csv|DIR", help="Show an existing table, or a folder of Every Eval Ever's records."
+)
 @click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
 def init(path: str, suite: str | None, tasks: str | None, table: str | None, title: str | None) -> None:
     """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
@@ -40,7 +42,8 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, tit
     if (suite is not None) + bool(names) + (table is not None) > 1:
         raise UsageError("--suite, --tasks and --table exclude each other; choose one")
     file = Path(path)
-    write_board(file, suite=suite, tasks=names, table=table, title=title)
+    for line in write_board(file, suite=suite, tasks=names, table=table, title=title):
+        echo(f"note: not read: {line}", err=True)
     echo(f"wrote {file}; show it with: assaymark serve {file}")
 
 
@@ -58,6 +61,8 @@ def check(path: str) -> None:
     columns = table.columns
     if parsed.has_card_baselines and not any(row.is_baseline and row.model == PEOPLE for row in table.rows):
         echo("note: `baselines: cards` adds no row: no card of the board's tasks cites a score of people", err=True)
+    for line in table.unread:
+        echo(f"note: not read: {line}", err=True)
     echo(f"{parsed.title}: columns {', '.join(column.title for column in columns)}")
     known = {entry.name for entry in Catalog.open([]).entries()} | {
         file.name.split(".")[0] for file in parsed.task_files

@@ -147,6 +147,7 @@ class AboutPage:
     bibtex: str
     issues: tuple[Issue, ...]
     baselines: tuple[BoardRow, ...]
+    unread: tuple[str, ...]  # records that could not be read
 
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
@@ -162,6 +163,7 @@ class AboutPage:
             "command": self.command,
             "bibtex": self.bibtex,
             "issues": plain(self.issues),
+            "unread": list(self.unread),
             "baselines": [{"name": row.model, "source": row.citation} for row in self.baselines],
         }
 
@@ -266,4 +268,5 @@ def about_page(site: Site, name: str) -> AboutPage:
         bibtex(board, table.updated_at),
         table.issues,
         tuple(row for row in table.rows if row.is_baseline),
+        table.unread,
     )

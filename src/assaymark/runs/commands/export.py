@@ -15,6 +15,7 @@ from assaymark.errors import UsageError
 from assaymark.runs.run_options import declared_option
 
 if TYPE_CHECKING:
+    from assaymark.interop.every_eval_results import Relationship
     from assaymark.interop.hub_benchmarks import Unit
     from assaymark.runs.exporting import Imported
 
@@ -34,7 +35,8 @@ def import_(path: Path, unit: str | None, store: str | None, as_json: bool) -> N
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
     read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
     .json log, or a folder of them; HELM's run folder or a suite's; simple-evals' _allresults.json; AlpacaEval's
-    annotations.json; EvalScope's reports; OpenCompass's summary; or an exported .assaymark file.
+    annotations.json; EvalScope's reports; OpenCompass's summary; a record of Every Eval Ever, or a folder of one
+    model's; or an exported .assaymark file.
 
     A model's folder of the Hub, or a folder of such, gives what .eval_results and the README's model-index report:
     values without answers.
@@ -86,11 +88,12 @@ class TrainingParameters(TypedDict):
     with_sealed: bool
 
 
-HUB_RESULTS = "hub-results"
+HUB_RESULTS, RECORDS = "hub-results", "every-eval-ever"
 EXAMPLES = examples(
     "export last -o results.csv",
     "export last --wrong -o wrong.csv",
     "export last --format hub-results -o MODEL_FOLDER --check",
+    "export last --format every-eval-ever --model_id org/model --organization Us -o records",
     "export last --wrong --by subject --chat --train_on train -o train.jsonl",
 )
 
@@ -103,12 +106,20 @@ EXAMPLES = examples(
 @click.option(
     "--format",
     "layout",
-    type=click.Choice([HUB_RESULTS]),
-    help="Layout of a folder; hub-results: .eval_results of a model's folder, which the Hub's leaderboards read.",
+    type=click.Choice([HUB_RESULTS, RECORDS]),
+    help="Layout of a folder; hub-results: .eval_results of a model's folder, which the Hub's leaderboards read; "
+    "every-eval-ever: records with their samples, as the data store of that name has them.",
 )
 @click.option("--source", metavar="URL", help="With hub-results: where the evaluation can be seen.")
 @click.option("--check", is_flag=True, help="With hub-results: only show the entries beside those in the folder.")
 @click.option("--replace", is_flag=True, help="With hub-results: replace files that say something else.")
+@click.option("--model_id", metavar="DEVELOPER/MODEL", help="With every-eval-ever: the model's name for others.")
+@click.option("--organization", metavar="NAME", help="With every-eval-ever: who publishes the results.")
+@click.option(
+    "--relationship",
+    type=click.Choice(["first_party", "third_party", "collaborative", "other"]),
+    help="With every-eval-ever: of whoever evaluated to the model's developer (default: other).",
+)
 @click.option("--wrong", is_flag=True, help="Write the samples answered wrongly or not at all, as .jsonl or .csv.")
 @click.option("--by", type=click.Choice(["subject"]), help="With --wrong: subjects with the lowest values first.")
 @click.option(
@@ -133,7 +144,8 @@ EXAMPLES = examples(
 @click.option("--with_sealed", is_flag=True, help="Write the rows of sealed tasks too, for whoever gets the file.")
 @json_option
 @store_option
-def export(run: str, output: str, layout: str | None, source: str | None, check: bool, replace: bool, wrong: bool,
+def export(run: str, output: str, layout: str | None, source: str | None, check: bool, replace: bool,
+           model_id: str | None, organization: str | None, relationship: "Relationship | None", wrong: bool,
            by: str | None, chat: bool, as_json: bool, store: str | None,
            **options: Unpack[TrainingParameters]) -> None:  # fmt: skip
     """Export a stored run to a file.
@@ -142,7 +154,8 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
     its estimates; .yaml is `model-index` for a Hugging Face model card; .json is lm-eval's results file. With a folder,
     lm-eval's samples files are written too. Rows of sealed tasks are in none of them without --with_sealed.
 
-    --format hub-results writes the results of whole registered benchmarks into a model's folder. Nothing is uploaded.
+    --format hub-results writes the results of whole registered benchmarks into a model's folder, --format
+    every-eval-ever a run or a judging as records that the data store of that name takes. Nothing is uploaded.
 
     --wrong --chat writes a file to fine-tune a model with (`messages`, as TRL and torchtune read it). The rows that the
     run was evaluated on are not in it, nor rows that repeat one of them (13 words in a row, or the same question).
@@ -173,6 +186,24 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         return
     if source is not None or check or replace:
         raise UsageError("--source, --check and --replace are options of --format hub-results")
+    if layout == RECORDS:
+        if wrong:
+            raise UsageError("--wrong writes samples, and --format every-eval-ever writes all of them; use one of them")
+        from assaymark.interop.every_eval_results import Publisher
+        from assaymark.runs.exporting import export_records
+
+        publisher = Publisher(organization, relationship or "other", model_id)
+        records = export_records(store, run, output, publisher, with_sealed=with_sealed)
+        if as_json:
+            print_json({"paths": [*map(str, records.paths)], "notes": [*records.notes]})
+            return
+        for path in records.paths:
+            echo(str(path))
+        for note in records.notes:
+            echo(f"note: {note}", err=True)
+        return
+    if model_id is not None or organization is not None or relationship is not None:
+        raise UsageError("--model_id, --organization and --relationship are options of --format every-eval-ever")
     if chat:
         from assaymark.runs.training_file import TrainingOptions, write_training_file
 
