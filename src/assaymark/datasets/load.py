@@ -94,6 +94,26 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     return of_splits(spec, by_split)
 
 
+def file_of_hub(dataset: str, name: str, revision: str | None = None) -> Path:
+    """Return the local copy of one file of a data set of the Hub; without a connection, of the last download.
+
+    Raises: MissingExtra without huggingface_hub; DataError for a file that the Hub does not give.
+    """
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise MissingExtra(f"data set {dataset} is on the Hub, and reading its {name}", "hub") from None
+    try:
+        with hub_or_cache():
+            return Path(hf_hub_download(dataset, name, repo_type="dataset", revision=revision))
+    except Exception as error:  # the library raises many types; all become one of ours
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(
+            f"no {name} of data set {dataset}: {why:.200}; to use a local copy name its folder, or put it into "
+            f"<folder>/{dataset} and name that folder with --data_dir DIR or ASSAYMARK_DATA"
+        ) from error
+
+
 def of_splits(spec: DatasetSpec, by_split: "Mapping[str, Dataset]") -> LoadedDataset:
     """Return a data set from the `datasets.Dataset` of each split."""
     sources: set[str] = set()

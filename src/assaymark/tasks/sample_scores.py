@@ -203,6 +203,7 @@ class SampleScorer:
         if self.layout.listed_options is not None:
             results[0] = _letter_of(str(results[0]), self.layout.listed_options(sample.row))
         _, functions, process = self._load()
+        own = [metric for metric in self.task.metrics if pipeline.name in metric.filters]
         status = ScoreStatus.SCORED
         if self.task.output_type == "generate_until" and generation.is_unparsed(results[0], pipeline.fallbacks):
             status = ScoreStatus.UNPARSED
@@ -214,7 +215,7 @@ class SampleScorer:
             )
         else:
             try:
-                values = self._values(request, sample, results, functions, lengths)
+                values = self._values(request, sample, results, own, functions, lengths)
             except AssaymarkError:
                 raise
             except Exception as error:
@@ -265,10 +266,11 @@ class SampleScorer:
         request: Request,
         sample: Sample,
         results: Sequence[object],
+        own: Sequence[MetricSpec],
         functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
-        metrics = [metric.name for metric in self.task.metrics]
+        metrics = [metric.name for metric in own]
         match self.task.output_type:
             case "multiple_choice":
                 pairs = cast("Sequence[tuple[float, bool]]", results)  # as `by_query` makes them
@@ -281,7 +283,7 @@ class SampleScorer:
             case "loglikelihood_rolling":
                 return score_rolling(cast("float", results[0]), self.layout.target(sample.row), metrics)
             case "generate_until":
-                options = {metric.name: metric.kwargs for metric in self.task.metrics}
+                options = {metric.name: metric.kwargs for metric in own}
                 return generation.score_generation(
                     results[0],
                     self._reference(sample),

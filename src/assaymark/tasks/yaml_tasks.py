@@ -5,7 +5,7 @@ Draw shots with a task's own sampler class, through the interface of lm-evaluati
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, overload
 
 from assaymark.datasets import Rows
@@ -16,6 +16,7 @@ from assaymark.prompts.fields import (
     first_turn,
     resolve_choices,
     resolve_loose,
+    resolve_one_target,
     resolve_own,
     resolve_target,
     resolve_text,
@@ -444,11 +445,17 @@ def _layout_with_tools(
 
 
 def _layout_of_chat(prompt: PromptSpec, load: Callable[[object], object], columns: frozenset[str]) -> PromptFields:
-    """Return the layout of a task whose rows are chats: the model answers the user's last message."""
+    """Return the layout of a task whose rows are chats: the model answers the user's last message.
+
+    Images are where its messages have places for them.
+    """
     messages = resolve_messages(load(prompt.messages), columns, ends_with_answer=True)
+    resolve = resolve_one_target if prompt.target_is_text else partial(resolve_target, has_choices=False)
+    images = None if prompt.image is None else TaskImages(load(prompt.image), columns, lambda _: "")
     return PromptFields(
         text=lambda row: messages(row)[-1][1],
-        target=resolve_target(load(prompt.target), columns, has_choices=False),
+        target=resolve(load(prompt.target), columns),
+        images=None if images is None else images.of,
         choices=None,
         gen_prefix=resolve_loose(None),
         target_delimiter=prompt.target_delimiter,

@@ -1,0 +1,342 @@
+"""Benchmarks with an eval.yaml are asked and scored as inspect-ai asks and scores them, by its own code (recorded)."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assaymark.records import Message, Output, TextPart
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
+from tests.applications.oracles.locked import needs_oracle, oracle
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A benchmark: its tasks, rows, and each row's answers, one for each epoch."""
+
+    tasks: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
+    answers: Sequence[Sequence[str]]
+    with_prompts: bool = True
+
+    @property
+    def eval_yaml(self) -> str:
+        """The file's text; JSON is YAML."""
+        return json.dumps({"name": "made", "evaluation_framework": "inspect-ai", "tasks": self.tasks},
+                          ensure_ascii=False)  # fmt: skip
+
+    def bound(self, folder: Path) -> list[BoundTask]:
+        """Return its tasks, of files in the folder."""
+        folder.mkdir()
+        (folder / "eval.yaml").write_text(self.eval_yaml, encoding="utf-8")
+        lines = "".join(json.dumps(row) + "\n" for row in self.rows)
+        (folder / "test.jsonl").write_text(lines, encoding="utf-8")
+        selected = Catalog.open(lm_eval=False).select([str(folder)]).tasks
+        return [bind(task, BindOptions()) for task in selected]
+
+
+def task_of(number: int, solvers: Any, scorers: Any, **more: Any) -> dict[str, Any]:
+    """Return a task of an eval.yaml; its names alone stand for solvers and scorers without arguments."""
+    named = [[each if isinstance(each, dict) else {"name": each} for each in listed] for listed in (solvers, scorers)]
+    fields = {"input": "question", "target": "answer", **more.pop("fields", {})}
+    return {"id": f"t{number}", "field_spec": fields, "solvers": named[0], "scorers": named[1], **more}
+
+
+def step(name: str, **args: Any) -> dict[str, Any]:
+    """Return a solver or scorer with arguments."""
+    return {"name": name, "args": args}
+
+
+STRANGE = 'it\'s "{{ question }}" {% if x %} \\n \\frac{1}{2} 日本 😀 \n\t{# c #} </s> & $5'
+SOLVER_ROWS = [
+    {"question": "[0] Which?", "answer": 1, "options": ["a", "b"], "first": "[0] x", "topic": "maps",
+     "n": 3, "Of it": 1.5},
+    {"question": f"[1] {STRANGE}", "answer": 0, "options": [STRANGE, "{b}", "c"], "first": "[1] {y}", "topic": None,
+     "n": True, "Of it": [1, "two"]},
+    {"question": "[2] {topic} {0}", "answer": 2, "options": [f"o{n}" for n in range(30)], "first": "[2] z",
+     "topic": STRANGE, "n": 0, "Of it": {"k": None}},
+]  # fmt: skip
+_CHAINS: list[list[Any]] = [
+    ["generate"],
+    ["chain_of_thought", "generate"],
+    [step("chain_of_thought", template="Q: {prompt} {other} {{braces}}"), "generate"],
+    [step("prompt_template", template="{topic}|{prompt}|{n}|{Of it}|{extra}|{unknown}", extra=[1, None]), "generate"],
+    [step("prompt_template", template="{prompt} {first}", prompt="replaced"), "generate"],
+    [step("prompt_template", template=f"{{prompt}}\n{STRANGE.replace('{', '{{').replace('}', '}}')}"), "generate"],
+    [step("system_message", template="You know {topic}, {n} of {}."), "generate"],
+    [step("user_message", template="And {topic}?"), step("prompt_template", template="<{prompt}>"), "generate"],
+    [
+        step("prompt_template", template="<{prompt}>"),
+        step("user_message", template="Say {word}.", word="it"),
+        "generate",
+    ],
+    [step("generate", temperature=0.5, max_tokens=7)],
+    ["multiple_choice"],
+    [step("multiple_choice", cot=True)],
+    [step("multiple_choice", multiple_correct=True)],
+    [step("multiple_choice", cot=True, multiple_correct=True, max_tokens=9)],
+    [step("multiple_choice", template="{letters}\n{question}\n{choices}\n{question}")],
+    [step("system_message", template="Letters."), "chain_of_thought", "multiple_choice"],
+]
+SOLVERS = Asked(
+    [
+        task_of(number, chain, ["includes"], fields={"choices": choices, "metadata": ["topic", "n", "Of it", "first"]})
+        for number, (chain, choices) in enumerate(
+            [*((chain, "options") for chain in _CHAINS), (["multiple_choice"], ["topic", "question", "first"])]
+        )
+    ],
+    [{**row, "topic": row["topic"] or "none"} for row in SOLVER_ROWS],
+    [["ANSWER: A"]] * 3,
+)
+WITHOUT_TOPIC = Asked(
+    [task_of(0, [step("system_message", template="{topic} {n}"), "generate"], ["includes"],
+             fields={"metadata": ["topic", "n"]})],
+    SOLVER_ROWS, [["x"]] * 3,
+)  # fmt: skip
+
+_SAID = (
+    *(
+        "Paris",
+        "The answer is Paris.",
+        "paris, France",
+        "**Paris**",
+        "It is not Paris but Rome",
+        "ANSWER: B",
+        "answer : b.",
+    ),
+    *(
+        "ANSWER: (B)",
+        "**ANSWER: B**",
+        "ANSWER: B\nANSWER: C",
+        "I think B",
+        "ANSWER: yes",
+        "ANSWER: no!\n",
+        "ANSWER: the end",
+    ),
+    *(
+        "ANSWER: 42 apples",
+        "42",
+        "42.",
+        "It is 42.0",
+        "(42)",
+        "<42",
+        "~42",
+        "42!",
+        "$42",
+        "**42**",
+        "42 of 50",
+        "50 then 42",
+    ),
+    *(
+        "4.2e1",
+        "1,234.5",
+        "It costs $1,234.50.",
+        "\\$1234.5",
+        "-3",
+        "−3",
+        "- 3",
+        "+3",
+        "３",
+        "٣",
+        "2½",
+        "½",
+        "3²",
+        "2⁻¹",
+    ),
+    *("9", "0.5", "Ⅻ", "12", "nan", "inf", "60%", "", "  \n", ".", "the", "A", "a cat sat", "The cat, sat!", "cat-sat"),
+    *("sat cat cat", "3.14", "(3.14)", "3.140", "STRASSE", "straße", "İ", "1'000", "1_000", "１，０００", "x" * 300),
+)
+_WANTED = ("Paris", "B", "b", "yes", "no", "the end", "42", "1234.5", "-3", "3", "2.5", "0.5", "9", "12", "60", "", ".",
+           "the", "a cat sat", "cat sat", "3.14", "strasse", "1000", "Rome", "42 apples", "nan")  # fmt: skip
+_SCORERS = [
+    *("includes", step("includes", ignore_case=False), "exact", "f1", step("f1", stop_words=["cat", "Paris"])),
+    *(
+        step("match", location=where, numeric=numeric)
+        for where in ("begin", "end", "any", "exact")
+        for numeric in (False, True)
+    ),
+    step("match", ignore_case=False),
+    *(step("answer", pattern=kind) for kind in ("letter", "word", "line")),
+    step("pattern", pattern=r"(\d+)|(\w+)"),
+    step("pattern", pattern=r"is (\w+)( but \w+)?", match_all=True),
+    step("pattern", pattern=r"[A-Z]\w+", ignore_case=False),
+    step("pattern", pattern=r"(\w*)"),
+]
+
+
+def scorer_cases() -> Asked:
+    """Return pairs of answers and targets, a third of which share a text, under every scorer of texts."""
+    draw = random.Random(5)
+    pairs = [(said, wanted) for said in _SAID for wanted in _WANTED]
+    related = [pair for pair in pairs if pair[1].casefold() in pair[0].casefold() or pair[0][:1] == pair[1][:1]]
+    chosen = [*draw.sample(related, 80), *draw.sample(pairs, 40)]
+    return Asked(
+        [task_of(number, ["generate"], [each]) for number, each in enumerate(_SCORERS)],
+        [{"question": f"[{row}]", "answer": wanted} for row, (_, wanted) in enumerate(chosen)],
+        [[said] for said, _ in chosen],
+        with_prompts=False,
+    )
+
+
+_PICKED = (
+    *("ANSWER: A", "answer: b", "ANSWER: C.", "ANSWER: A, B", "ANSWER: AB", "ANSWER: A and C", "ANSWER: A, B, and C"),
+    *(
+        "ANSWER: D",
+        "ANSWER: E",
+        "ANSWER: A,",
+        "ANSWER: $B$",
+        "ANSWER: **B**",
+        "**ANSWER: C**",
+        "ANSWER: (B)",
+        "ANSWER: (B), (C)",
+    ),
+    *(
+        "ANSWER: A\nNo, wait.\nANSWER: B",
+        "The ANSWER: B is it",
+        "B",
+        "",
+        "  ",
+        "ANSWER:",
+        "ANSWER: 1",
+        "ANSWER: B C",
+        "ANSWER: b,c,",
+    ),
+    *("ANSWER: None", "ANSWER\n: B", "My answer: (c)\n", "ANSWER: A.\nANSWER: X", "$\\boxed{B}$", "ANSWER: ,"),
+)
+
+
+def choice_cases() -> Asked:
+    """Return answers of letters, of questions with three options, one or several of them right."""
+    targets = [[0, "A", "B", "c", "A,B", "BC", "A C", "ABC"][row % 8] for row in range(len(_PICKED))]
+    return Asked(
+        [
+            task_of(
+                number, [step("multiple_choice", multiple_correct=several)], ["choice"], fields={"choices": "options"}
+            )
+            for number, several in enumerate((False, True))
+        ],
+        [{"question": f"[{row}]", "options": ["x", "y", "z"], "answer": answer} for row, answer in enumerate(targets)],
+        [[said] for said in _PICKED],
+        with_prompts=False,
+    )
+
+
+_REDUCERS = ("mean", "max", "mode", "median", "pass_at_1", "pass_at_2", "pass_at_4", "at_least_1", "at_least_3", None)
+
+
+def epoch_cases() -> Asked:
+    """Return questions with four answers each, under every reducer, scored by letters, by words and by a share."""
+    draw = random.Random(6)
+    said = [[draw.choice(["ANSWER: A", "ANSWER: B", "", "B A"]) for _ in range(4)] for _ in range(16)]
+    tasks: list[Mapping[str, Any]] = []
+    for reducer in _REDUCERS:
+        more = {"epochs": 4, **({"epoch_reducer": reducer} if reducer else {})}
+        fields = {"choices": "options"}
+        tasks.append(task_of(len(tasks), ["multiple_choice"], ["choice", "f1"], fields=fields, **more))
+        tasks.append(task_of(len(tasks), ["generate"], ["match", step("pattern", pattern=r"(\w)$")], **more))
+    rows = [{"question": f"[{row}]", "options": ["x", "y"], "answer": "A"} for row in range(16)]
+    return Asked(tasks, rows, said, with_prompts=False)
+
+
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5Erk"
+    "Jggg=="
+)
+IMAGES = Asked(
+    [
+        task_of(number, chain, ["includes"], fields={"input_image": "picture", "choices": "options"})
+        for number, chain in enumerate(
+            [["generate"], ["multiple_choice"], [step("user_message", template="So?"), "generate"]]
+        )
+    ],
+    [{"question": f"[{row}] What is it?", "answer": 0, "options": ["x", "y"], "picture": picture}
+     for row, picture in enumerate([PIXEL, "", None])],
+    [["x"]] * 3,
+)  # fmt: skip
+LITERAL = Asked(
+    [task_of(0, ["generate"], ["match"], fields={"target": "literal:a:b {{c}} [1]"}),
+     task_of(1, ["generate"], ["match"], fields={"target": "answer"})],
+    [{"question": "[0]", "answer": "[1, 2]"}, {"question": "[1]", "answer": 2}, {"question": "[2]", "answer": 0.5}],
+    [["a:b {{c}} [1]"], ["2"], ["0.5"]],
+)  # fmt: skip
+CASES = {"solvers": SOLVERS, "no topic": WITHOUT_TOPIC, "scorers": scorer_cases(), "choice": choice_cases(),
+         "epochs": epoch_cases(), "images": IMAGES, "literal": LITERAL}  # fmt: skip
+
+
+def ask_inspect(cases: Mapping[str, Asked], folder: Path) -> dict[str, Any]:
+    """Return what inspect asks and gives for each of the cases."""
+    given = [
+        {"eval_yaml": each.eval_yaml, "rows": each.rows, "answers": each.answers, "prompts": each.with_prompts}
+        for each in cases.values()
+    ]
+    return dict(zip(cases, oracle("inspect", given, folder), strict=True))
+
+
+GRADES: Mapping[Any, float] = {"C": 1.0, "I": 0.0, "N": 0.0}
+"""Inspect's grade of an answer -> score; its reducers max and mode return grades."""
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What inspect asks and gives for all cases."""
+    return ask_inspect(CASES, tmp_path_factory.mktemp("inspect"))
+
+
+def prompts_of(bound: BoundTask) -> list[Any]:
+    """Return each row's messages, as the oracle writes them."""
+    return [[[message.role, content_of(message)] for message in request.messages] for request in bound.requests()]
+
+
+def content_of(message: Message) -> Any:
+    """Return a message's text, or the texts and images of one with images."""
+    if not message.images:
+        return message.text
+    return [part.text if isinstance(part, TextPart) else {"image": PIXEL} for part in message.parts]
+
+
+def scores_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[dict[str, tuple[float | None, Any]]]:
+    """Return each row's scores, by scorer, with what was compared."""
+    rows = []
+    for sample, said in zip(bound.samples(), answers, strict=True):
+        request = bound.request(sample)
+        outputs = [Output(request.id, 0, repeat, text=text) for repeat, text in enumerate(said[: request.n_outputs])]
+        own: dict[str, tuple[float | None, Any]] = {}
+        for score in bound.score(request, sample, outputs):
+            assert isinstance(score.detail, dict)
+            own[score.metric.removeprefix("inspect_")] = (score.value, score.detail["extracted"])
+        rows.append(own)
+    return rows
+
+
+@needs_oracle("inspect")
+@pytest.mark.parametrize("name", CASES)
+def test_prompts_and_scores_are_those_of_inspect(name: str, theirs: dict[str, Any], tmp_path: Path) -> None:
+    """Every request, every answer as it was read, and every score of a row is that of inspect, task by task."""
+    case = CASES[name]
+    bound = case.bound(tmp_path / "made")
+    assert len(bound) == len(case.tasks) == len(theirs[name])
+    differing = []
+    for task, own, their in zip(case.tasks, bound, theirs[name], strict=True):
+        assert "error" not in their, (task, their)
+        if case.with_prompts:
+            assert prompts_of(own) == their["prompts"], task
+        ours = scores_of(own, case.answers)
+        for row, (scores, graded) in enumerate(zip(ours, their["graded"], strict=True)):
+            assert scores.keys() == graded.keys()
+            for scorer, (value, extracted) in scores.items():
+                said = [answer for _, answer in graded[scorer]]
+                listed = extracted if own.task.repeats > 1 else [extracted]
+                read = ["" if each == "[invalid]" else each for each in listed]
+                wanted = their["reduced"][scorer][row]
+                if value is None or abs(value - GRADES.get(wanted, wanted)) > 1e-12 or read != said:
+                    differing.append((task["scorers"], case.rows[row], case.answers[row], value, wanted, read, said))
+        for scorer, values in their["values"].items():
+            mean = sum(scores[scorer][0] or 0.0 for scores in ours) / len(ours)
+            assert mean == pytest.approx(values.get("accuracy", values.get("mean")))
+    assert differing == []
