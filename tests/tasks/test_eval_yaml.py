@@ -1,18 +1,23 @@
 """Benchmarks with an eval.yaml become tasks of our own; what cannot be done, or must not be, is one clear line."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assaymark.errors import AssaymarkError, UnknownName
+from assaymark import evaluate
+from assaymark.audit.task_check import check_task
+from assaymark.errors import AssaymarkError, UnknownName, UsageError
 from assaymark.records import Output
+from assaymark.runs.task_export import TaskExportOptions, export_benchmark
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.python_tasks import bind
+from tests.judges.judge_server import judging_server
 
 ROWS = [
     {"question": f"Question {n}?", "options": [f"option {n}{at}" for at in range(4)], "answer": n % 4, "text": str(n)}
@@ -229,3 +234,82 @@ def test_a_row_without_its_right_option_is_named(tmp_path: Path) -> None:
     assert "number 4 of 4 options" in why
     lists = [ROWS[0], {**ROWS[0], "text": ["a", "b"]}]
     assert "the target is ['a', 'b']; expected a text" in why_not(benchmark(tmp_path / "lists", TEXT, rows=lists))
+
+
+def test_a_run_asks_a_server_and_keeps_its_scores(tmp_path: Path) -> None:
+    """A benchmark of both kinds runs over a chat server: what it is sent, and scores with one interval for a sample."""
+
+    def reply(text: str) -> str:
+        return "ANSWER: B" if "A) " in text else text.removeprefix("Question ").rstrip("?")
+
+    folder = benchmark(tmp_path / "made", CHOICE, {**TEXT, "epochs": 3, "epoch_reducer": "pass_at_2"})
+    with judging_server(reply) as server:
+        store = str(tmp_path / "s.db")
+        run = evaluate("local-chat-completions", [str(folder)], model_args=server.arguments, store=store)
+        assert len(server.seen) == len(ROWS) * 4
+        assert server.seen.count("Question 7?") == 3
+    values = {estimate.task: estimate for estimate in run.estimates}
+    assert values["made/choice"].value == pytest.approx(3 / len(ROWS))
+    assert values["made/text"].value == 1.0
+    assert values["made/text"].n == len(ROWS)
+    assert values["made/text"].method == "wilson"
+
+
+def test_a_check_finds_what_is_wrong_with_rows(tmp_path: Path) -> None:
+    """`task check` takes a benchmark's folder: duplicates and a skewed key are warnings, a broken file is an error."""
+    folder = benchmark(tmp_path / "made", TEXT, rows=[{**row, "text": "same"} for row in [*ROWS, *ROWS]])
+    texts = [finding.text for finding in check_task(str(folder)).findings]
+    assert any("12 row(s) are duplicates" in text for text in texts)
+    assert any("the answer key is skewed" in text for text in texts)
+    broken = benchmark(tmp_path / "broken", TEXT, rows=[{"question": "q", "text": None}])
+    assert [finding.level for finding in check_task(str(broken)).findings] == ["note", "error"]
+
+
+UNFIT: Mapping[str, tuple[dict[str, Any], str]] = {
+    "metric": ({"metric_list": [{"metric": "bleu"}]}, "metric bleu has no scorer in an eval.yaml"),
+    "filter": ({"filter_list": [{"name": "l", "filter": [{"function": "lowercase"}]}]}, "filters (lowercase) have no"),
+    "turns": ({"doc_to_turns": ["a", "b"], "doc_to_text": None}, "conversations of several turns"),
+    "private": ({"private": True}, "is private: its rows are sealed"),
+    "likelihood": ({"output_type": "loglikelihood", "metric_list": None}, "is loglikelihood"),
+    "nothing": ({"metric_list": []}, "has no metric"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_an_eval_yaml_cannot_say_is_not_exported(name: str, tmp_path: Path) -> None:
+    """A task with what has no counterpart is refused by that, and nothing is written."""
+    changes, words = UNFIT[name]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"q": "1+1?", "a": "2"}\n', encoding="utf-8")
+    spec = {"task": "own", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}},
+            "test_split": "test", "doc_to_text": "q", "doc_to_target": "a", **changes}  # fmt: skip
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_exported_task_asks_the_same(tmp_path: Path) -> None:
+    """The benchmark of a task of one's own has its prompts, settings, references and epochs, and is not overwritten."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"q": "What is {1}+1?", "a": "2"}\n{"q": "日本", "a": "[3]"}\n', encoding="utf-8")
+    file = tmp_path / "own.yaml"
+    spec = {
+        "task": "own", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}},
+        "test_split": "test", "doc_to_target": "a", "target_is_text": True, "repeats": 3,
+        "doc_to_messages":
+            "{{ [{'role': 'system', 'content': 'Be {brief}.'}, {'role': 'user', 'content': q}] | tojson }}",
+        "generation_kwargs": {"temperature": 0.5, "max_gen_toks": 5, "until": ["x"]},
+        "filter_list": [{"name": "all", "filter": []}],
+        "metric_list": [{"metric": "inspect_match", "numeric": True, "reducer": "at_least_2"}],
+    }  # fmt: skip
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    written = export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+    assert (written.n_rows, written.differs) == (2, ())
+    (own,), (theirs,) = bound_of(file), bound_of(tmp_path / "out")
+    for mine, other in zip(own.requests(), theirs.requests(), strict=True):
+        assert (other.messages, other.target, other.queries) == (mine.messages, mine.target, mine.queries)
+    assert theirs.metrics[0].kwargs == own.metrics[0].kwargs
+    with pytest.raises(UsageError, match="exists already"):
+        export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))

@@ -20,7 +20,7 @@ from typing import Any
 from assaymark.errors import DataError, UnknownName
 from assaymark.limits.regexes import search
 from assaymark.registry import nearest
-from assaymark.scoring.mathematics import is_equal_mathematics
+from assaymark.scoring.mathematics import is_equal_mathematics, last_boxed
 from assaymark.scoring.metric import Scale, metric
 from assaymark.scoring.values import ScoreValue
 
@@ -186,9 +186,54 @@ def choice(answer: str, target: str) -> Graded:
 
 @_scorer("1 if math-verify finds the answer equal to the target, else 0", packages=("math_verify",))
 def math_(answer: str, target: str) -> Graded:
-    """Return whether the last formula or number of the answer equals the target. Raises: MissingExtra."""
-    wanted = target if "$" in target or "\\boxed" in target else f"${target}$"
-    return Graded(float(is_equal_mathematics(wanted, answer)), answer)
+    """Return whether the final answer equals the target: what is boxed, else follows "answer:", else the last formula.
+
+    Of an answer in prose the last line and the last number count too. Raises: MissingExtra.
+    """
+    wanted = _formula(last_boxed(target) or target)
+    said = _final_answers(answer)
+    if not said:
+        return Graded(0.0, answer)
+    tried = said if _is_prose(said[0]) else said[:1]
+    right = next((each for each in tried if is_equal_mathematics(wanted, _formula(each))), None)
+    return Graded(float(right is not None), said[0] if right is None else right)
+
+
+# ----------------------------------------------------------------------------------------------------- mathematics
+
+
+_ANNOUNCED = re.compile(r"(?i)(?:final\s+answer|answer|result)\s*(?:is\b|[:=])\s*([^\n]*)")
+_DELIMITED = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
+_LAST_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?\s*%?")
+_LONGEST_FORMULA = 4096  # characters
+_LONGEST_ANSWER = 1_000_000
+
+
+def _final_answers(text: str) -> list[str]:
+    """Return what may be the final answer of a text, the most explicit first."""
+    text = text[-_LONGEST_ANSWER:].replace("−", "-")
+    announced, lines = _ANNOUNCED.findall(text), [line for line in text.splitlines() if line.strip()]
+    delimited = [next(filter(None, groups)) for groups in _DELIMITED.findall(text)]
+    found = [
+        last_boxed(text),
+        announced[-1] if announced else None,
+        delimited[-1] if delimited else None,
+        text if len(text) <= _LONGEST_FORMULA else None,
+        lines[-1] if lines else None,
+        (_LAST_NUMBER.findall(text) or [None])[-1],
+    ]
+    stripped = [each.strip(" \t\r\n.,;:*") for each in found if each is not None and len(each) <= _LONGEST_FORMULA]
+    return list(dict.fromkeys(filter(None, stripped)))
+
+
+def _is_prose(text: str) -> bool:
+    return "\\" not in text and len(re.findall(r"[A-Za-z]{2,}", text)) >= 2
+
+
+def _formula(text: str) -> str:
+    """Return a text as one formula, unless it has formulas between signs of its own."""
+    text = text.replace("\\$", "")  # a currency
+    return text if "$" in text or "\\(" in text or "\\[" in text else f"${text}$"
 
 
 # ------------------------------------------------------------------------------------------------ words and numbers
