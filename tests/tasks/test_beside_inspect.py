@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from assaymark.records import Message, Output, TextPart
+from assaymark.records import Message, Output, Request, TextPart
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml_export import exported
@@ -102,6 +102,21 @@ WITHOUT_TOPIC = Asked(
              fields={"metadata": ["topic", "n"]})],
     SOLVER_ROWS, [["x"]] * 3,
 )  # fmt: skip
+
+_CRITIC = {"critique_template": "{question} {completion} {topic} {n}", "completion_template": "{critique}|{completion}"}
+CRITIQUES = Asked(
+    [
+        task_of(number, chain, ["includes", "match"], fields={"metadata": ["topic", "n"]})
+        for number, chain in enumerate(
+            [
+                [step("prompt_template", template="<{prompt}>"), "generate", "self_critique"],
+                [step("system_message", template="Be {n}."), "generate", step("self_critique", **_CRITIC)],
+            ]
+        )
+    ],
+    SOLVER_ROWS,
+    [[f"[{row}] {{first}} {STRANGE}", f"[{row}] {{it}} is wrong", f"ANSWER: {row}"] for row in range(3)],
+)
 
 _SAID = (
     *(
@@ -338,7 +353,7 @@ def exported_cases() -> dict[str, Asked]:
 
 
 CASES = {"solvers": SOLVERS, "no topic": WITHOUT_TOPIC, "scorers": scorer_cases(), "choice": choice_cases(),
-         "epochs": epoch_cases(), "images": IMAGES, "literal": LITERAL, "math": math_cases(),
+         "epochs": epoch_cases(), "images": IMAGES, "literal": LITERAL, "critiques": CRITIQUES, "math": math_cases(),
          **exported_cases()}  # fmt: skip
 
 
@@ -361,9 +376,25 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return ask_inspect(CASES, tmp_path_factory.mktemp("inspect"))
 
 
-def prompts_of(bound: BoundTask) -> list[Any]:
-    """Return each row's messages, as the oracle writes them."""
-    return [[[message.role, content_of(message)] for message in request.messages] for request in bound.requests()]
+def prompts_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[Any]:
+    """Return the messages of each row's requests, as the oracle writes them."""
+    return [
+        [[[message.role, content_of(message)] for message in request.messages] for request, _ in turns]
+        for turns in turns_of(bound, answers)
+    ]
+
+
+def turns_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> Iterator[list[tuple[Request, list[Output]]]]:
+    """Yield each row's requests with their outputs; a conversation has one for each of the row's answers."""
+    for sample, said in zip(bound.samples(), answers, strict=True):
+        turns: list[tuple[Request, list[Output]]] = []
+        request: Request | None = bound.request(sample)
+        while request is not None:
+            texts = said[request.turn :] if bound.is_conversation else said
+            outputs = [Output(request.id, 0, at, text=text) for at, text in enumerate(texts[: request.n_outputs])]
+            turns.append((request, outputs))
+            request = bound.next(request, sample, outputs) if bound.is_conversation else None
+        yield turns
 
 
 def content_of(message: Message) -> Any:
@@ -376,11 +407,9 @@ def content_of(message: Message) -> Any:
 def scores_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[dict[str, tuple[float | None, Any]]]:
     """Return each row's scores, by scorer, with what was compared."""
     rows = []
-    for sample, said in zip(bound.samples(), answers, strict=True):
-        request = bound.request(sample)
-        outputs = [Output(request.id, 0, repeat, text=text) for repeat, text in enumerate(said[: request.n_outputs])]
+    for sample, turns in zip(bound.samples(), turns_of(bound, answers), strict=True):
         own: dict[str, tuple[float | None, Any]] = {}
-        for score in bound.score(request, sample, outputs):
+        for score in (score for request, outputs in turns for score in bound.score(request, sample, outputs)):
             assert isinstance(score.detail, dict)
             own[score.metric.removeprefix("inspect_")] = (score.value, score.detail["extracted"])
         rows.append(own)
@@ -398,7 +427,7 @@ def test_prompts_and_scores_are_those_of_inspect(name: str, theirs: dict[str, An
     for task, own, their in zip(case.tasks, bound, theirs[name], strict=True):
         assert "error" not in their, (task, their)
         if case.with_prompts:
-            assert prompts_of(own) == their["prompts"], task
+            assert prompts_of(own, case.answers) == their["prompts"], task
         ours = scores_of(own, case.answers)
         for row, (scores, graded) in enumerate(zip(ours, their["graded"], strict=True)):
             assert scores.keys() == graded.keys()

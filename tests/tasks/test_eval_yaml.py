@@ -10,8 +10,9 @@ import pytest
 
 from assaymark import evaluate
 from assaymark.audit.task_check import check_task
-from assaymark.errors import AssaymarkError, UnknownName, UsageError
+from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
 from assaymark.records import Output
+from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 from assaymark.runs.task_export import TaskExportOptions, export_benchmark
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
@@ -82,6 +83,13 @@ def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> Non
     assert bound.task.metadata["benchmark"] == {"framework": "inspect-ai", "dataset": "org/name", "task_id": "text"}
     assert len(bound.samples()) == len(ROWS)
     assert "hub:ORG/NAME" in why_not("hub:name")
+    clone = benchmark(tmp_path / "org" / "clone", TEXT)
+    (bound,) = bound_of("hub:org/clone", data_dir=tmp_path)
+    assert len(bound.samples()) == len(ROWS)
+    card = "configs:\n- config_name: default\n  data_files:\n  - split: test\n    path: ../name/main/test.jsonl\n"
+    (clone / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
+    with pytest.raises(DataError, match="is not in the folder"):
+        bound_of("hub:org/clone", data_dir=tmp_path)
 
 
 def test_shuffled_options_keep_the_right_one(tmp_path: Path) -> None:
@@ -133,7 +141,8 @@ def test_data_files_stay_in_the_folder(path: str, tmp_path: Path) -> None:
 
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "tools": ({"solvers": [{"name": "use_tools"}, {"name": "generate"}]}, "use_tools gives the model tools"),
-    "critique": ({"solvers": [{"name": "generate"}, {"name": "self_critique"}]}, "self_critique asks the model three"),
+    "critique": ({"solvers": [{"name": "self_critique"}]}, "self_critique comes before"),
+    "epochs of it": ({"solvers": [{"name": "generate"}, {"name": "self_critique"}], "epochs": 2}, "neither epochs"),
     "judge": ({"scorers": [{"name": "model_graded_fact"}]}, "assaymark judge RUN"),
     "misspelt solver": ({"solvers": [{"name": "multiple_choise"}]}, "nearest: multiple_choice"),
     "misspelt scorer": ({"scorers": [{"name": "matches"}]}, "nearest: match"),
@@ -253,6 +262,26 @@ def test_a_run_asks_a_server_and_keeps_its_scores(tmp_path: Path) -> None:
     assert values["made/text"].value == 1.0
     assert values["made/text"].n == len(ROWS)
     assert values["made/text"].method == "wilson"
+
+
+def test_a_revised_answer_is_asked_for_in_three_requests_and_scored_once(tmp_path: Path) -> None:
+    """Each sample has an answer, its critique and a revision, of which the last is scored, also when scored again."""
+
+    def reply(text: str) -> str:
+        number = next(word for word in text.split() if word.endswith("?")).rstrip("?")
+        return number if "[Critique]: it is wrong" in text else "it is wrong" if "Critique: " in text else "none"
+
+    steps = [{"name": "generate"}, {"name": "self_critique"}]
+    folder = benchmark(tmp_path / "made", {**TEXT, "solvers": steps})
+    store = str(tmp_path / "s.db")
+    with judging_server(reply) as server:
+        run = evaluate("local-chat-completions", [str(folder)], model_args=server.arguments, store=store)
+        assert len(server.seen) == 3 * len(ROWS)
+    (estimate,) = run.estimates
+    assert (estimate.value, estimate.n) == (1.0, len(ROWS))
+    rescored = rescore_stored(store, "last", RescoreOptions(task_files=[str(folder)]))
+    (again,) = rescored.run.estimates
+    assert (again.value, again.n) == (1.0, len(ROWS))
 
 
 def test_a_check_finds_what_is_wrong_with_rows(tmp_path: Path) -> None:

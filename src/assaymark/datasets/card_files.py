@@ -1,7 +1,6 @@
-"""The files of a benchmark's rows in its folder: those that its card (README.md) names, else by their names.
+"""The files of a data set's rows in a copy of it as the Hub has it: those that its card (README.md) names, or by name.
 
-The folder is a copy of a data set of the Hub, so its card is somebody else's: a path in it that leaves the folder is
-refused.
+The card is somebody else's: a path in it that leaves the folder is refused.
 
 Source: huggingface.co/docs/hub/datasets-manual-configuration (the key `configs` of a card).
 """
@@ -9,7 +8,8 @@ Source: huggingface.co/docs/hub/datasets-manual-configuration (the key `configs`
 from collections.abc import Mapping
 from pathlib import Path
 
-from assaymark.datasets.files import READABLE, split_files
+from assaymark.datasets.dataset import DatasetSpec, LoadedDataset
+from assaymark.datasets.files import READABLE, load_named, split_files
 from assaymark.errors import DataError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
@@ -19,20 +19,27 @@ MOST_BYTES = 2**20  # of a card that are read
 _FENCE = "---"
 
 
+def load_copy(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
+    """Return the data set of a copy as the Hub has it, `<data_dir>/<path>/`; None where it has no such configuration.
+
+    Raises: DataError for a card that cannot be read, and for paths that leave the folder.
+    """
+    folder = data_dir / spec.path
+    named = _by_split(folder, spec.name or "default") if folder.is_dir() else {}
+    files = {split: [path for name in names for path in _within(folder, name)] for split, names in named.items()}
+    return load_named(spec, files) if files else None
+
+
 def files_of_split(folder: Path, config: str, split: str) -> list[Path]:
     """Return the files of one split of a configuration, within the folder.
 
     Raises: DataError for a configuration or split that the folder does not have, and for paths that leave it.
     """
     by_config = _files_of_card(folder)
-    if by_config and config not in by_config and not (folder / config).is_dir():
+    named = _by_split(folder, config)
+    if not named and by_config:
         near = ", ".join(nearest(config, by_config)) or ", ".join(by_config)
         raise DataError(f"{folder / CARD}: it has no configuration '{config}'; it has: {near}")
-    named = by_config.get(config)
-    if named is None:
-        places = (folder / config, folder, folder / "data")
-        found = next((files for place in places if (files := split_files(place))), {})
-        named = {name: [str(path.relative_to(folder)) for path in paths] for name, paths in found.items()}
     if not named.get(split):
         has = ", ".join(named) or f"none; expected {split}.parquet, {split}.jsonl or {split}.csv"
         raise DataError(f"{folder}: configuration '{config}' has no split '{split}'; it has {has}")
@@ -40,6 +47,16 @@ def files_of_split(folder: Path, config: str, split: str) -> list[Path]:
     if strange := next((path for path in paths if not path.name.endswith(READABLE)), None):
         raise DataError(f"{strange} has an unknown format; expected one of {', '.join(READABLE)}")
     return paths
+
+
+def _by_split(folder: Path, config: str) -> dict[str, list[str]]:
+    """Return split -> paths and patterns of a configuration: by the folder's card, else by the names of its files."""
+    by_config = _files_of_card(folder)
+    if config in by_config:
+        return by_config[config]
+    places = (folder / config,) if by_config else (folder / config, folder, folder / "data")
+    found = next((files for place in places if (files := split_files(place))), {})
+    return {name: [path.relative_to(folder).as_posix() for path in paths] for name, paths in found.items()}
 
 
 def _within(folder: Path, name: str) -> list[Path]:
@@ -76,13 +93,13 @@ def _files_of_card(folder: Path) -> dict[str, dict[str, list[str]]]:
     listed = content.get("configs") if isinstance(content, Mapping) else None
     configs = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     return {
-        str(each.get("config_name", "default")): _by_split(card, each["data_files"], str(each.get("data_dir") or ""))
+        str(each.get("config_name", "default")): _paths_by_split(card, files, str(each.get("data_dir") or ""))
         for each in configs
-        if each.get("data_files")
+        if (files := each.get("data_files"))
     }
 
 
-def _by_split(card: Path, files: object, folder: str) -> dict[str, list[str]]:
+def _paths_by_split(card: Path, files: object, folder: str) -> dict[str, list[str]]:
     """Return split -> paths of a card's `data_files`: a path, a list of them, or the paths of each split."""
     items: list[tuple[object, object]]
     if isinstance(files, Mapping):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark import settings
+from assaymark.datasets.card_files import load_copy
 from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
 from assaymark.datasets.files import (
     class_labels,
@@ -188,7 +189,8 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
 
     Order of search: files named by the task (`json`, `csv`, `parquet` with data_files, relative to the task's folder);
     `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows, or there the files
-    of the data set that the task names (data_files); the path itself as a folder; the Hub, through `datasets`.
+    of the data set that the task names (data_files), or those of a copy as the Hub has it; the path itself as a folder;
+    the Hub, through `datasets`.
 
     Raises: DataError if it is not found or cannot be read; MissingExtra if only the Hub has it and `datasets` is not
     installed.
@@ -201,6 +203,9 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
         for path in names_of_same_rows(spec.path):
             if (local := load_local(replace(spec, path=path), data_dir)) is not None:
                 return local
+        for path in names_of_same_rows(spec.path):
+            if (copy := load_copy(replace(spec, path=path), data_dir)) is not None:
+                return copy
     if (folder := load_folder(spec)) is not None:
         return folder
     try:

@@ -86,6 +86,7 @@ KEYS: Mapping[str, tuple[type, ...]] = {
     "simulator": _TEXT,  # our own: what carries out the calls in a conversation
     "doc_to_messages": (str, FunctionRef, type(None)),
     "target_is_text": (bool,),  # our own: doc_to_target gives one text, even one that looks like a list
+    "self_critique": (dict, type(None)),  # our own: the answer is criticised and revised by the model
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
     "rename_columns": (dict, type(None)),  # our own: for columns whose names a template cannot use
@@ -401,10 +402,24 @@ def _prompt(reader: _TaskReader) -> PromptSpec:
         target_is_text=bool(reader.get("target_is_text", False)),
         choice=reader.field("doc_to_choice"),
         image=reader.field("doc_to_image"),
+        critique=_critique(reader),
         gen_prefix=reader.field("gen_prefix"),
         target_delimiter=str(reader.get("target_delimiter", " ")),
         fewshot_delimiter=str(reader.get("fewshot_delimiter", "\n\n")),
     )
+
+
+def _critique(reader: _TaskReader) -> Mapping[str, JsonValue] | None:
+    """Return the templates of a task whose answers are criticised and revised; None for any other."""
+    if (given := reader.get("self_critique")) is None:
+        return None
+    if not isinstance(given, Mapping) or given.keys() != {"critique", "revision"}:
+        raise reader.fail("self_critique", given, "critique and revision, each the template of a message")
+    if reader.get("doc_to_messages") is None or reader.get("doc_to_image") is not None:
+        raise reader.fail("self_critique", given, "doc_to_messages beside it, and no images")
+    if reader.get("repeats", 1) != 1:
+        raise reader.fail("repeats", reader.get("repeats"), "1 with self_critique, which is a conversation")
+    return given
 
 
 def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:

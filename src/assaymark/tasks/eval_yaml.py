@@ -21,7 +21,7 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, REDUCER
 from assaymark.tasks.dialect import task_from_spec
-from assaymark.tasks.solver_prompts import Row, SolverPrompt, Step, column_value, expression_of, solver_prompt
+from assaymark.tasks.solver_prompts import Row, SolverPrompt, Step, expression_of, solver_prompt
 from assaymark.tasks.task import Task
 
 FILE = "eval.yaml"
@@ -41,6 +41,7 @@ SOLVERS: Mapping[str, Mapping[str, str]] = {
     "system_message": _TEMPLATE,
     "user_message": _TEMPLATE,
     "chain_of_thought": _TEMPLATE,
+    "self_critique": {"critique_template": _TEXT, "completion_template": _TEXT},
     "multiple_choice": {**_TEMPLATE, "cot": _TRUTH, "multiple_correct": _TRUTH, "max_tokens": _WHOLE},
     "generate": {
         "temperature": _NUMBER, "max_tokens": _WHOLE, "top_p": _NUMBER, "top_k": _WHOLE, "seed": _WHOLE,
@@ -68,7 +69,6 @@ _GRADED = (
 )
 REFUSED: Mapping[str, str] = {
     "use_tools": "gives the model tools of inspect's, which are not here; run this benchmark with inspect",
-    "self_critique": "asks the model three times, which is not done here; run this benchmark with inspect",
     "model_graded_qa": _GRADED,
     "model_graded_fact": _GRADED,
 }
@@ -348,6 +348,8 @@ def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset:
     columns = _columns(task)
     row = _row(task, columns)
     prompt = solver_prompt(task.solvers, row)
+    if prompt.critique is not None and (task.epochs > 1 or row.image is not None):
+        raise DataError(f"{task.where}: self_critique goes with neither epochs nor images here")
     benchmark = {"framework": FRAMEWORK, "dataset": dataset, "task_id": task.id} if dataset else None
     renamed = {column: plain for column, plain in columns.items() if column != plain}
     return {
@@ -362,6 +364,7 @@ def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset:
         **({"doc_to_image": row.image} if row.image is not None else {}),
         "generation_kwargs": _settings(task, prompt),
         **({"repeats": task.epochs} if task.epochs > 1 else {}),
+        **({"self_critique": prompt.critique} if prompt.critique is not None else {}),
         **_scoring(task, columns, prompt),
         "metadata": {"version": "1.0", **({"benchmark": benchmark} if benchmark else {})},
     }
@@ -408,7 +411,7 @@ def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> Row:
         question=question,
         options=options,
         image=None if image is None else columns[str(image)],
-        metadata={str(name): column_value(columns[str(name)], str(name)) for name in named},
+        metadata={str(name): columns[str(name)] for name in named},
     )
 
 

@@ -48,6 +48,7 @@ from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_be
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
+from assaymark.tasks.self_critique import LAST_TURN
 from assaymark.tasks.spec_hash import file_of
 from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
@@ -147,7 +148,12 @@ class SampleScorer:
         return self._loaded
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return one score per filter and metric; all are FAILED if any query has no answer."""
+        """Return one score per filter and metric; all are FAILED if any query has no answer.
+
+        Of an answer that is criticised and revised only the last one has scores.
+        """
+        if self.task.prompt.critique is not None and request.turn < LAST_TURN:
+            return ()
         answers = by_query(request, outputs if self.tool_use is None else [_with_calls(each) for each in outputs])
         failure = next((output.error for output in outputs if output.error), None)
         if failure is None and any(not answers[query.index] for query in request.queries):

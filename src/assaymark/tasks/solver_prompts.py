@@ -4,7 +4,7 @@ A chain changes the messages of a sample one solver after another, and one of th
 row follows from the chain alone, so it becomes one template: inspect's `{name}` in texts is filled when the template
 is made, from arguments, and when it is rendered, from the row's columns. Nothing of Python's formats is carried out.
 
-Source: inspect-ai 0.3.285, solver/_prompt.py and _multiple_choice.py, whose default texts these are.
+Source: inspect-ai 0.3.285, solver/_prompt.py, _multiple_choice.py and _critique.py, whose default texts these are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,41 @@ from string import Formatter
 
 from assaymark.errors import DataError
 from assaymark.prompts.images import PLACEHOLDER
+from assaymark.tasks.self_critique import ANSWER as ANSWER_NAME
+from assaymark.tasks.self_critique import CRITIQUE as CRITIQUE_NAME
 
 CHAIN_OF_THOUGHT = r"""
 {prompt}
 
 Before answering, reason in a step-by-step manner as to get the right answer. Provide your answer at the end on its own line in the form "ANSWER: $ANSWER" (without quotes) where $ANSWER is the answer to the question.
+"""  # noqa: E501 - the published text
+
+CRITIQUE = r"""
+Given the following question and answer, please critique the answer. A good answer comprehensively answers the question and NEVER refuses to answer. If the answer is already correct do not provide critique - simply respond 'The original answer is fully correct'.
+
+[BEGIN DATA]
+***
+[Question]: {question}
+***
+[Answer]: {completion}
+***
+[END DATA]
+
+Critique: """  # noqa: E501 - the published text
+REVISION = r"""
+Given the following question, initial answer and critique please generate an improved answer to the question:
+
+[BEGIN DATA]
+***
+[Question]: {question}
+***
+[Answer]: {completion}
+***
+[Critique]: {critique}
+***
+[END DATA]
+
+If the original answer is already correct, just repeat the original answer exactly. Provide your answer at the end on its own line in the form "ANSWER: $ANSWER" (without quotes) where $ANSWER is the answer to the question.
 """  # noqa: E501 - the published text
 
 _ONE = "The entire content of your response should be of the following format: 'ANSWER: ${answer}' (without quotes)"
@@ -52,7 +82,12 @@ class Row:
     question: str
     options: str | None = None
     image: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)  # name in the texts -> expression
+    metadata: Mapping[str, str] = field(default_factory=dict)  # name in the texts -> column
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """The expressions of the metadata in texts that leave what they do not know: also what a row does not have."""
+        return {name: f"({_literal(_braced(name))} if {own} is none else {own})" for name, own in self.metadata.items()}
 
 
 @dataclass(slots=True)
@@ -63,6 +98,7 @@ class SolverPrompt:
     settings: dict[str, object] = field(default_factory=dict)
     asked_by: str = ""  # the solver that asks the model
     multiple_correct: bool = False
+    critique: dict[str, str] | None = None  # the templates of `self_critique`
 
     @property
     def template(self) -> str:
@@ -88,10 +124,14 @@ def solver_prompt(solvers: Sequence[Step], row: Row) -> SolverPrompt:
     """
     made = SolverPrompt([("user", row.question)])
     for step in solvers:
-        if made.asked_by:
+        if made.asked_by and not (step.name == "self_critique" and made.asked_by == "generate"):
             raise DataError(
                 f"{step.where}: {step.name} comes after {made.asked_by}, which asks the model; expected one solver "
                 "that asks it, the last one"
+            )
+        if step.name == "self_critique" and not made.asked_by:
+            raise DataError(
+                f"{step.where}: self_critique comes before there is an answer; put `- name: generate` first"
             )
         _apply(step, made, row)
     if not made.asked_by:
@@ -113,16 +153,23 @@ def _apply(step: Step, made: SolverPrompt, row: Row) -> None:
     question = next(content for role, content in reversed(made.messages) if role == "user")
     match step.name:
         case "prompt_template":
-            made.change_question(str(template), {**row.metadata, "prompt": question, **values}, step)
+            made.change_question(str(template), {**row.filled, "prompt": question, **values}, step)
         case "chain_of_thought":
             made.change_question(str(template or CHAIN_OF_THOUGHT), {"prompt": question}, step)
         case "user_message":
-            made.messages.append(("user", filled(str(template), {**row.metadata, **values}, step)))
+            made.messages.append(("user", filled(str(template), {**row.filled, **values}, step)))
         case "system_message":
             at = sum(role == "system" for role, _ in made.messages)  # after those that are there
-            made.messages.insert(at, ("system", filled(str(template), {**row.metadata, **values}, step)))
+            made.messages.insert(at, ("system", filled(str(template), {**row.filled, **values}, step)))
         case "multiple_choice":
             _apply_choices(step, made, row, question)
+        case "self_critique":
+            known = {**row.metadata, "question": row.question, "completion": ANSWER_NAME}
+            texts = (args.get("critique_template") or CRITIQUE, args.get("completion_template") or REVISION)
+            critique = filled(str(texts[0]), known, step, strict=True)
+            revision = filled(str(texts[1]), {**known, "critique": CRITIQUE_NAME}, step, strict=True)
+            made.critique = {"critique": f"{{{{ {critique} }}}}", "revision": f"{{{{ {revision} }}}}"}
+            made.asked_by = step.name
         case "generate":
             made.settings = {GENERATION[name]: value for name, value in args.items()}
             made.asked_by = step.name
@@ -182,11 +229,6 @@ def filled(template: str, values: Mapping[str, str], step: Step, *, strict: bool
             raise DataError(f"{step.where}: template has {{{name:.60}}}; it may have {', '.join(map(_braced, values))}")
         parts.append(values.get(name, _literal(f"{{{name}}}")))
     return f"({' ~ '.join(parts)})" if parts else "''"
-
-
-def column_value(column: str, name: str) -> str:
-    """Return the expression of a column's value in a text; of a row without one the name in braces stays."""
-    return f"({_literal(_braced(name))} if {column} is none else {column})"
 
 
 def expression_of(value: object) -> str:

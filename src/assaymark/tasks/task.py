@@ -97,6 +97,7 @@ class PromptSpec:
     target_is_text: bool = False  # one text, even where it looks like a list of references
     choice: Field = None
     image: Field = None  # the images that the question shows
+    critique: Mapping[str, JsonValue] | None = None  # templates of a critique and a revision; see `self_critique`
     gen_prefix: Field = None
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"

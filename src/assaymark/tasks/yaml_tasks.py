@@ -51,6 +51,7 @@ from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
 from assaymark.tasks.messages import next_turn, reference_of, resolve_messages
 from assaymark.tasks.sample_scores import RotatedPrompts, SampleScorer, circular_metrics, why_not_circular
+from assaymark.tasks.self_critique import SelfCritique
 from assaymark.tasks.simulated_conversations import gold_text
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
@@ -143,6 +144,7 @@ class BoundYamlTask:
         if options.circular and self.not_circular is None:
             self._rotated = RotatedPrompts(self._layout, prompter_of)
             self.metrics = (*task.metrics, *circular_metrics(task))
+        self._critique = None if task.prompt.critique is None else SelfCritique(task.prompt.critique)
         self._settings: AnswerSettings | None = None
         if task.output_type == "generate_until":
             self._settings = answer_settings(task, options.gen_kwargs, options.preset)
@@ -208,7 +210,7 @@ class BoundYamlTask:
     @property
     def is_conversation(self) -> bool:
         """Whether further turns may follow an answer; see `next`."""
-        return self.task.prompt.turns is not None
+        return self.task.prompt.turns is not None or self._critique is not None
 
     @cached_property
     def _samples(self) -> Sequence[Sample]:
@@ -331,7 +333,10 @@ class BoundYamlTask:
 
         Raises: MalformedSample for a row whose turns are no list of texts.
         """
-        return next_turn(self._layout, request, sample.row, outputs, self.options.renderer(render))
+        renderer = self.options.renderer(render)
+        if self._critique is not None:
+            return self._critique.next(request, sample.row, outputs, renderer)
+        return next_turn(self._layout, request, sample.row, outputs, renderer)
 
     def _queries(self, row: Mapping[str, object], target: object, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
         if self._settings is not None:

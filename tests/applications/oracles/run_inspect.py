@@ -1,8 +1,8 @@
 """Run in the environment of `inspect.txt`: run eval.yaml files with inspect-ai, on a model that says what it is told.
 
-Reads a JSON list of {"eval_yaml": text, "rows": rows, "answers": [answers of each row, one for each epoch], "prompts":
+Reads a JSON list of {"eval_yaml": text, "rows": rows, "answers": [answers of each row, one for each call], "prompts":
 whether prompts are returned}; the rows' questions begin with "[0]", "[1]" and so on. Writes for each of them the list
-of its tasks: the messages of each row's first request, each row's answers as they were read and scored, and the reduced
+of its tasks: the messages of each row's requests, each row's answers as they were read and scored, and the reduced
 scores by scorer.
 """
 
@@ -24,18 +24,18 @@ from inspect_ai.dataset import json_dataset
 from inspect_ai.model import GenerateConfig, ModelAPI, ModelOutput, modelapi
 
 ANSWERS: list[list[str]] = []
-SEEN: dict[int, list[Any]] = {}
+SEEN: dict[int, list[list[Any]]] = {}
 CALLS: Counter[int] = Counter()
 
 
 class Told(ModelAPI):  # type: ignore[misc]
-    """Says each row's answers in turn, and keeps what it was asked first."""
+    """Says each row's answers in turn, and keeps what it was asked."""
 
     async def generate(self, input: Any, tools: Any, tool_choice: Any, config: GenerateConfig) -> ModelOutput:  # noqa: A002
         """Return the next answer to the row that the messages are of."""
         messages = [[message.role, _content(message)] for message in input]
         row = int(re.search(r"\[(\d+)\]", json.dumps(messages))[1])  # type: ignore[index]
-        SEEN.setdefault(row, messages)
+        SEEN.setdefault(row, []).append(messages)
         CALLS[row] += 1
         return ModelOutput.from_content("told", ANSWERS[row][CALLS[row] - 1])
 
