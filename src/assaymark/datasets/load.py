@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark import settings
+from assaymark.datasets.card_files import load_copy
 from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
 from assaymark.datasets.files import (
     class_labels,
@@ -94,6 +95,26 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     return of_splits(spec, by_split)
 
 
+def file_of_hub(dataset: str, name: str, revision: str | None = None) -> Path:
+    """Return the local copy of one file of a data set of the Hub; without a connection, of the last download.
+
+    Raises: MissingExtra without huggingface_hub; DataError for a file that the Hub does not give.
+    """
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise MissingExtra(f"data set {dataset} is on the Hub, and reading its {name}", "hub") from None
+    try:
+        with hub_or_cache():
+            return Path(hf_hub_download(dataset, name, repo_type="dataset", revision=revision))
+    except Exception as error:  # the library raises many types; all become one of ours
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(
+            f"no {name} of data set {dataset}: {why:.200}; to use a local copy name its folder, or put it into "
+            f"<folder>/{dataset} and name that folder with --data_dir DIR or ASSAYMARK_DATA"
+        ) from error
+
+
 def of_splits(spec: DatasetSpec, by_split: "Mapping[str, Dataset]") -> LoadedDataset:
     """Return a data set from the `datasets.Dataset` of each split."""
     sources: set[str] = set()
@@ -168,7 +189,8 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
 
     Order of search: files named by the task (`json`, `csv`, `parquet` with data_files, relative to the task's folder);
     `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows, or there the files
-    of the data set that the task names (data_files); the path itself as a folder; the Hub, through `datasets`.
+    of the data set that the task names (data_files), or those of a copy as the Hub has it; the path itself as a folder;
+    the Hub, through `datasets`.
 
     Raises: DataError if it is not found or cannot be read; MissingExtra if only the Hub has it and `datasets` is not
     installed.
@@ -181,6 +203,9 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
         for path in names_of_same_rows(spec.path):
             if (local := load_local(replace(spec, path=path), data_dir)) is not None:
                 return local
+        for path in names_of_same_rows(spec.path):
+            if (copy := load_copy(replace(spec, path=path), data_dir)) is not None:
+                return copy
     if (folder := load_folder(spec)) is not None:
         return folder
     try:

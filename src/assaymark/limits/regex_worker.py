@@ -15,9 +15,12 @@ import sys
 
 def answer(
     what: str, pattern: str, flags: int, text: str, replacement: str, count: int
-) -> list[str] | list[tuple[str, ...]] | str:
-    """Return the result of `re`; only "sub" uses the replacement and the count."""
+) -> list[str] | list[tuple[str, ...]] | list[str | None] | str:
+    """Return the result of `re`; of "search" the match and its groups. Only "sub" uses replacement and count."""
     compiled = re.compile(pattern, flags)
+    if what == "search":
+        match = compiled.search(text)
+        return [] if match is None else [match[0], *match.groups()]
     if what == "findall":
         return compiled.findall(text)
     return compiled.sub(replacement, text, count)

@@ -229,6 +229,16 @@ def findall(pattern: re.Pattern[str] | str, text: str) -> list[object]:
     return list(_worker.run(("findall", regex.pattern, regex.flags, str(text), "", 0)))
 
 
+def search(pattern: str, text: str, flags: int = 0) -> tuple[str | None, ...] | None:
+    """Return the whole match of `re.search` and its groups; None without a match. Raises: as `findall`."""
+    regex = compiled(pattern, flags)
+    if _is_quick(regex, text):
+        match = regex.search(text)
+        return None if match is None else (match[0], *match.groups())
+    found = _worker.run(("search", regex.pattern, regex.flags, str(text), "", 0))
+    return cast("tuple[str | None, ...]", tuple(found)) or None
+
+
 def sub(pattern: str, replacement: str, text: str, count: int = 0) -> str:
     """Return the result of `re.sub`. Raises: as `findall`; re.error for a bad replacement."""
     regex = compiled(pattern)

@@ -64,6 +64,13 @@ def resolve_target(field: object, columns: Collection[str], *, has_choices: bool
     return target
 
 
+def resolve_one_target(field: object, columns: Collection[str]) -> Resolve:
+    """Return the function for a `doc_to_target` that is one text, also where it looks like a list or an index."""
+    if not isinstance(field, str) or field in columns:
+        return resolve_target(field, columns, has_choices=False)
+    return compile_template(field, "doc_to_target")
+
+
 def resolve_choices(field: object, columns: Collection[str]) -> Resolve:
     """Return the function for `doc_to_choice`: a list of texts."""
     if callable(field):

@@ -1,8 +1,8 @@
 """Jinja templates, compiled once each and run in a sandbox.
 
-The language is that of lm-evaluation-harness: undefined names are errors, a final newline is kept, and there is one
-extra filter, `regex_replace`. A template without Jinja syntax is a constant and is never run. A template that takes too
-long, or produces too much text, is stopped (`limits`).
+The language is that of lm-evaluation-harness: undefined names are errors, a final newline is kept, and there is the
+filter `regex_replace`; ours has those of `option_letters` too. A template without Jinja syntax is a constant and is
+never run. A template that takes too long, or produces too much text, is stopped (`limits`).
 """
 
 import re
@@ -15,6 +15,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.regexes import RegexTooSlow, sub
 from assaymark.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
+from assaymark.prompts import option_letters
 from assaymark.records import Row
 
 RowText = Callable[[Row], str]
@@ -27,6 +28,7 @@ def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
 def _environment() -> SandboxedEnvironment:
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters["regex_replace"] = _regex_replace
+    environment.filters |= option_letters.FILTERS
     return bounded(environment)
 
 

@@ -24,6 +24,7 @@ from assaymark.runs.run import Run
 from assaymark.runs.targets import refuse_target
 from assaymark.store import SampleRecord
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.eval_yaml import PREFIX
 from assaymark.tasks.own_rows import dataset_name
 from assaymark.tasks.task import Selection
 
@@ -157,7 +158,7 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
         file = files.get(name)
         if origins.get(name) == "user" or (file is None and name in origins):
             selectors.append(name)
-        elif file is not None and (Path(file).is_file() or dataset_name(file) is not None):
+        elif file is not None and (file.startswith(PREFIX) or Path(file).is_file() or dataset_name(file) is not None):
             selectors.append(file)
         else:
             where = f" {file}, which does not exist" if file else " whose location was not stored"

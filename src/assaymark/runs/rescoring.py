@@ -17,9 +17,10 @@ from assaymark.runs.prepare import split_names
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 from assaymark.runs.targets import refuse_target
-from assaymark.settings import environment
+from assaymark.settings import data_folder, environment
 from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.eval_yaml import PREFIX
 from assaymark.tasks.own_rows import OwnData, is_rows_file
 from assaymark.tasks.rescoring import (
     StoredScoring,
@@ -297,14 +298,16 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     if any(name not in row.extra.get("tasks", {}) for name in row.tasks):
         why = f"was never summarised (it is {row.status}), so its task files are not known here"
         raise UsageError(f"run {row.short_id} {why}; run the tasks again")
-    catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
+    catalog, own = _catalog(options), _own_data(row)
     tasks_by_name: dict[str, Task] = {}
     for name in _selected_names(row.extra):
         fact = row.extra["tasks"].get(name)
-        if is_rows_file(Path((None if fact is None else fact.get("source")) or "")):
+        source = str((None if fact is None else fact.get("source")) or "")
+        if is_rows_file(Path(source)):
             continue  # `sub/nums`, made of sub/nums.csv, has the form of a data set's id
+        selected = source if source.startswith(PREFIX) else name
         try:
-            tasks_by_name.update({task.name: task for task in catalog.select([name], own=own).tasks})
+            tasks_by_name.update({task.name: task for task in catalog.select([selected], own=own).tasks})
         except UnknownName:
             continue  # the task was read from a file given by its path
     tasks_by_name.update({task.name: task for task in _named_tasks(row, options)})
@@ -325,8 +328,7 @@ def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
     """Return the run's tasks that are in the files given."""
     if not options.task_files:
         return []
-    own = OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
-    named = _catalog(options).select(split_names(options.task_files), own=own).tasks
+    named = _catalog(options).select(split_names(options.task_files), own=_own_data(row)).tasks
     tasks = [task for task in named if task.name in row.tasks]
     if not tasks:
         raise UsageError(
@@ -334,6 +336,10 @@ def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
             f"which has {', '.join(row.tasks[:10])}"
         )
     return tasks
+
+
+def _own_data(row: RunRow) -> OwnData:
+    return OwnData(data_folder(None), row.plan.skip_bad_rows, row.plan.answers)
 
 
 def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task]) -> list[Task]:

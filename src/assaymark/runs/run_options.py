@@ -61,7 +61,8 @@ _FIRST: tuple[OptionDecorator, ...] = (
 _AFTER: Mapping[str, tuple[OptionDecorator, ...]] = {  # declared option -> options of the command line that follow it
     "model_args": (
         click.option("--tasks", "-t", multiple=True, metavar="NAMES",
-                     help="Tasks, groups, tags, suites, globs or task files (code in them may run)."),
+                     help="Tasks, groups, tags, suites, globs, task files (code in them may run) or benchmarks "
+                     "(hub:ORG/NAME, or a folder with an eval.yaml)."),
     ),
     "include_path": (
         click.option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)."),

@@ -245,6 +245,54 @@ class ChoiceLetterFilter(EachResponse[object]):
         return self.fallback if letter is None else self.letters[letter.index]
 
 
+_WRAPPED = (  # $A$, **A** and (A) -> A
+    (r"\$\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\$", r"\1"),
+    (r"\*\*\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\*\*", r"\1"),
+    (r"(?i)(^|[:,])(\s*)\(([A-Za-z\d])\)(?=\s*(?:,|\.|\n|\Z))", r"\1\2\3"),
+)
+_ANSWERED = (  # on a line of its own, else anywhere
+    r"(?im)^ANSWER\s*:\s*([A-Za-z\d ,]+)\s*(?:$|\n|\.)",
+    r"(?i)ANSWER\s*:\s*([A-Za-z\d ,]+)(?:[^\w]|\n|$|\.)",
+)
+
+
+@dataclass(frozen=True)
+class InspectLettersFilter:
+    """Extract the letters after the last "ANSWER:", in order, as "A, C"; an empty answer stays empty.
+
+    `options` is the column of a row with the list of its options, or their columns: other letters are none.
+
+    Source: inspect-ai 0.3.285, solver/_multiple_choice.py.
+    """
+
+    options: str | Sequence[str]
+    multiple_correct: bool = False
+    fallback: str = INVALID
+
+    def apply(self, resps: Iterable[Sequence[object]], docs: Sequence[Row]) -> list[list[str]]:
+        """Return, for each response, its letters or the fallback."""
+        return [[self._letters(str(text), doc) for text in texts] for texts, doc in zip(resps, docs, strict=True)]
+
+    def _letters(self, text: str, row: Row) -> str:
+        own = row[self.options] if isinstance(self.options, str) else self.options
+        n_options = len(own) if isinstance(own, Sequence) else 0
+        known = [chr(ord("A") + at) if at < 26 else str(at - 25) for at in range(n_options)]
+        for pattern, replacement in _WRAPPED:
+            text = sub(pattern, replacement, text)
+        matches = findall(_ANSWERED[0], text) or findall(_ANSWERED[1], text)
+        if not matches:
+            return self.fallback if text.strip() else ""
+        said = str(matches[-1]).strip().rstrip(".").upper()
+        if not self.multiple_correct:
+            named = [each for each in said.split(",") if each]
+            return named[0] if len(named) == 1 and named[0] in known else self.fallback
+        said = said.replace(" AND ", ",").replace(" ", "")
+        for parts in (set(filter(None, said.split(","))), set(said)):
+            if parts <= set(known):
+                return ", ".join(letter for letter in known if letter in parts) or self.fallback
+        return self.fallback
+
+
 _SPAN_LABELS = {
     "person": "PER",
     "location": "LOC",
@@ -295,6 +343,7 @@ FILTERS: Mapping[str, Callable[..., Filter]] = {
     "majority_vote": MajorityVoteFilter,
     "multi_choice_regex": MultiChoiceRegexFilter,
     "choice_letter": ChoiceLetterFilter,
+    "inspect_letters": InspectLettersFilter,
     "format_span": FormatSpanFilter,
     "custom": CustomFilter,
 }

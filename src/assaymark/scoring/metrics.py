@@ -30,6 +30,7 @@ _MODULES = (
     "call_match",
     "simulated_calls",
     "application_calls",
+    "inspect_scorers",
     "uncomputed",
 )
 """The modules of `scoring` with declared metrics. Of two declarations of a name the first module's is the main one."""

@@ -19,6 +19,7 @@ from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, Us
 from assaymark.registry import Registry, nearest
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
+from assaymark.tasks.eval_yaml import FILE, PREFIX, benchmark_file, tasks_of_folder, tasks_of_hub
 from assaymark.tasks.own_rows import (
     OwnData,
     dataset_name,
@@ -226,7 +227,8 @@ class Catalog:
         """Return the tasks, groups and suites named by `names`.
 
         A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, a folder of YAML
-        files or of rows, or the Hub id of a data set (`org/name:config:split`), which is then read. `partial` omits
+        files or of rows, the Hub id of a data set (`org/name:config:split`), which is then read, or a benchmark
+        (`hub:org/name`, or a folder with an eval.yaml). `partial` omits
         missing members of a suite, which are an error otherwise; `own` is how files of rows are read; `leave_out`
         leaves out, with a note, names that need an extra which is not installed, as long as others are left; `announce`
         is called with a line before the files of a pattern's many tasks are read, and every few seconds meanwhile.
@@ -274,7 +276,8 @@ class Catalog:
             return [name]
         if (old := self._old_name(name, expander)) is not None:
             return old
-        if self._add_path(name, expander) or self._add_dataset(name, expander):
+        added = self._add_benchmark(name, expander)
+        if added or self._add_path(name, expander) or self._add_dataset(name, expander):
             return [name]
         if any(sign in name for sign in "*?["):
             return self._globbed(name, expander)
@@ -374,6 +377,22 @@ class Catalog:
                 announce(f"{n_read:,} of {len(matches):,} names read")
             expander.add(name)
         return matches
+
+    def _add_benchmark(self, name: str, expander: Expander) -> bool:
+        """Add the tasks of an eval.yaml: of a data set of the Hub, of a folder, or one task of either."""
+        if name.startswith(PREFIX):
+            tasks, notes = tasks_of_hub(name, expander.own.data_dir)
+        else:
+            path = Path(name).expanduser()
+            folder = path.parent if path.name == FILE or not path.is_dir() else path
+            if (path != folder and path.is_file() and path.name != FILE) or benchmark_file(folder) is None:
+                return False
+            task_id = "" if path in (folder, folder / FILE) else path.name
+            tasks, notes = tasks_of_folder(folder.resolve(), task_id)
+        for task in tasks:
+            expander.add_task(task)
+        expander.notes += notes
+        return True
 
     def _add_path(self, name: str, expander: Expander) -> bool:
         path = Path(name).expanduser()

@@ -86,7 +86,8 @@ def outline_task(task: Task) -> TaskOutline:
 
     Raises: DataError for a card that is not a mapping.
     """
-    is_conversation = task.prompt.turns is not None or task.prompt.simulator is not None
+    prompt = task.prompt
+    is_conversation = (prompt.turns, prompt.simulator, prompt.critique) != (None, None, None)
     return TaskOutline(
         task=task,
         card=find_card(task),

@@ -85,6 +85,8 @@ KEYS: Mapping[str, tuple[type, ...]] = {
     "tools_in": _TEXT,
     "simulator": _TEXT,  # our own: what carries out the calls in a conversation
     "doc_to_messages": (str, FunctionRef, type(None)),
+    "target_is_text": (bool,),  # our own: doc_to_target gives one text, even one that looks like a list
+    "self_critique": (dict, type(None)),  # our own: the answer is criticised and revised by the model
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
     "rename_columns": (dict, type(None)),  # our own: for columns whose names a template cannot use
@@ -108,7 +110,7 @@ FEWSHOT_KEYS: Mapping[str, tuple[type, ...]] = {
     "target_delimiter": (str,),
 }
 SEALING_KEYS = ("private", "public_fraction", "valid_until")  # of no answer, so no part of a task's hash
-METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
+METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate", "filters")  # the last is our own
 MEANING: Mapping[type, str] = {
     FunctionRef: "!function",
     str: "text",
@@ -332,7 +334,7 @@ def _check_messages(reader: _TaskReader, output_type: object) -> None:
     if output_type != "generate_until":
         raise reader.fail("output_type", output_type, "generate_until, as doc_to_messages is for generated answers")
     for key, plain in (
-        *(("doc_to_text", None), ("doc_to_turns", None), ("doc_to_choice", None), ("doc_to_image", None)),
+        *(("doc_to_text", None), ("doc_to_turns", None), ("doc_to_choice", None)),
         *(("num_fewshot", 0), ("gen_prefix", None)),
     ):
         if reader.get(key, plain) not in (plain, None):
@@ -397,12 +399,27 @@ def _prompt(reader: _TaskReader) -> PromptSpec:
         simulator=reader.text("simulator"),
         messages=reader.field("doc_to_messages"),
         target=reader.field("doc_to_target"),
+        target_is_text=bool(reader.get("target_is_text", False)),
         choice=reader.field("doc_to_choice"),
         image=reader.field("doc_to_image"),
+        critique=_critique(reader),
         gen_prefix=reader.field("gen_prefix"),
         target_delimiter=str(reader.get("target_delimiter", " ")),
         fewshot_delimiter=str(reader.get("fewshot_delimiter", "\n\n")),
     )
+
+
+def _critique(reader: _TaskReader) -> Mapping[str, JsonValue] | None:
+    """Return the templates of a task whose answers are criticised and revised; None for any other."""
+    if (given := reader.get("self_critique")) is None:
+        return None
+    if not isinstance(given, Mapping) or given.keys() != {"critique", "revision"}:
+        raise reader.fail("self_critique", given, "critique and revision, each the template of a message")
+    if reader.get("doc_to_messages") is None or reader.get("doc_to_image") is not None:
+        raise reader.fail("self_critique", given, "doc_to_messages beside it, and no images")
+    if reader.get("repeats", 1) != 1:
+        raise reader.fail("repeats", reader.get("repeats"), "1 with self_critique, which is a conversation")
+    return given
 
 
 def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
@@ -484,6 +501,9 @@ def _metrics(
         declared = _declared_facts(metric, trusted)
         default_aggregation = _declared_aggregation(metric, declared) if declared else None
         options = {key: value for key, value in item.items() if key not in METRIC_KEYS}
+        own_filters = item.get("filters", list(filters))
+        if not isinstance(own_filters, list) or not own_filters or not set(map(str, own_filters)) <= set(filters):
+            raise reader.fail(f"metric_list.{own_name}.filters", own_filters, f"a list of: {', '.join(filters)}")
         if isinstance(metric, str):
             _check_regexes(reader, f"metric_list.{metric}", item)
         for name, kwargs in _scores_named(metric, own_name, options):
@@ -496,7 +516,7 @@ def _metrics(
                     ),
                     kwargs=kwargs,
                     function=metric if isinstance(metric, FunctionRef) else None,
-                    filters=filters,
+                    filters=tuple(own_filters),
                     scale=declared.scale if declared else None,
                     formula=declared.formula if declared else None,
                 )
@@ -564,7 +584,7 @@ def _filters(reader: _TaskReader) -> tuple[FilterSpec, ...]:
 def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, object]) -> None:
     """Raise DataError, with the key in the file, for a regular expression that does not compile."""
     ignored = options.get("regexes_to_ignore") or ()
-    named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
+    named = [(key, options[key]) for key in ("regex_pattern", "pattern") if key in options]
     named += [("regexes_to_ignore", each) for each in (ignored if isinstance(ignored, list | tuple) else (ignored,))]
     for key, pattern in named:
         if isinstance(pattern, FunctionRef):

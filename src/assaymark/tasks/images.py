@@ -176,7 +176,7 @@ class TaskImages:
 
     def _values(self, row: Given) -> list[object]:
         flat = [image for each in self._images_of(row) for image in (each if isinstance(each, list) else [each])]
-        return [each for each in flat if each is not None]
+        return [each for each in flat if each is not None and each != ""]
 
     def _images_of(self, row: Given) -> Sequence[object]:
         own = self._text(row) if self._by_number is not None else None
@@ -231,6 +231,6 @@ def refuse_unfit_image_keys(spec: Mapping[str, object], source: object) -> None:
         return
     if spec.get("output_type") == "loglikelihood_rolling":
         raise DataError(f"{source}: output_type is loglikelihood_rolling; expected another with doc_to_image")
-    for key in ("doc_to_turns", "doc_to_tools", "doc_to_messages", "num_fewshot"):
+    for key in ("doc_to_turns", "doc_to_tools", "num_fewshot"):
         if spec.get(key):
             raise DataError(f"{source}: {key} is {spec[key]!r:.80}; expected none with doc_to_image")

@@ -48,6 +48,7 @@ from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_be
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
+from assaymark.tasks.self_critique import LAST_TURN
 from assaymark.tasks.spec_hash import file_of
 from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
@@ -147,7 +148,12 @@ class SampleScorer:
         return self._loaded
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return one score per filter and metric; all are FAILED if any query has no answer."""
+        """Return one score per filter and metric; all are FAILED if any query has no answer.
+
+        Of an answer that is criticised and revised only the last one has scores.
+        """
+        if self.task.prompt.critique is not None and request.turn < LAST_TURN:
+            return ()
         answers = by_query(request, outputs if self.tool_use is None else [_with_calls(each) for each in outputs])
         failure = next((output.error for output in outputs if output.error), None)
         if failure is None and any(not answers[query.index] for query in request.queries):
@@ -203,6 +209,7 @@ class SampleScorer:
         if self.layout.listed_options is not None:
             results[0] = _letter_of(str(results[0]), self.layout.listed_options(sample.row))
         _, functions, process = self._load()
+        own = [metric for metric in self.task.metrics if pipeline.name in metric.filters]
         status = ScoreStatus.SCORED
         if self.task.output_type == "generate_until" and generation.is_unparsed(results[0], pipeline.fallbacks):
             status = ScoreStatus.UNPARSED
@@ -214,7 +221,7 @@ class SampleScorer:
             )
         else:
             try:
-                values = self._values(request, sample, results, functions, lengths)
+                values = self._values(request, sample, results, own, functions, lengths)
             except AssaymarkError:
                 raise
             except Exception as error:
@@ -265,10 +272,11 @@ class SampleScorer:
         request: Request,
         sample: Sample,
         results: Sequence[object],
+        own: Sequence[MetricSpec],
         functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
-        metrics = [metric.name for metric in self.task.metrics]
+        metrics = [metric.name for metric in own]
         match self.task.output_type:
             case "multiple_choice":
                 pairs = cast("Sequence[tuple[float, bool]]", results)  # as `by_query` makes them
@@ -281,7 +289,7 @@ class SampleScorer:
             case "loglikelihood_rolling":
                 return score_rolling(cast("float", results[0]), self.layout.target(sample.row), metrics)
             case "generate_until":
-                options = {metric.name: metric.kwargs for metric in self.task.metrics}
+                options = {metric.name: metric.kwargs for metric in own}
                 return generation.score_generation(
                     results[0],
                     self._reference(sample),

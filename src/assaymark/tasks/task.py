@@ -94,8 +94,10 @@ class PromptSpec:
     simulator: str | None = None  # carries out calls, whose results follow; then a sample is a conversation
     messages: Field = None  # role and text of each message; then there is no text
     target: Field = None
+    target_is_text: bool = False  # one text, even where it looks like a list of references
     choice: Field = None
     image: Field = None  # the images that the question shows
+    critique: Mapping[str, JsonValue] | None = None  # templates of a critique and a revision; see `self_critique`
     gen_prefix: Field = None
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"

@@ -5,7 +5,7 @@ Draw shots with a task's own sampler class, through the interface of lm-evaluati
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, overload
 
 from assaymark.datasets import Rows
@@ -16,6 +16,7 @@ from assaymark.prompts.fields import (
     first_turn,
     resolve_choices,
     resolve_loose,
+    resolve_one_target,
     resolve_own,
     resolve_target,
     resolve_text,
@@ -50,6 +51,7 @@ from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
 from assaymark.tasks.messages import next_turn, reference_of, resolve_messages
 from assaymark.tasks.sample_scores import RotatedPrompts, SampleScorer, circular_metrics, why_not_circular
+from assaymark.tasks.self_critique import SelfCritique
 from assaymark.tasks.simulated_conversations import gold_text
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
@@ -142,6 +144,7 @@ class BoundYamlTask:
         if options.circular and self.not_circular is None:
             self._rotated = RotatedPrompts(self._layout, prompter_of)
             self.metrics = (*task.metrics, *circular_metrics(task))
+        self._critique = None if task.prompt.critique is None else SelfCritique(task.prompt.critique)
         self._settings: AnswerSettings | None = None
         if task.output_type == "generate_until":
             self._settings = answer_settings(task, options.gen_kwargs, options.preset)
@@ -207,7 +210,7 @@ class BoundYamlTask:
     @property
     def is_conversation(self) -> bool:
         """Whether further turns may follow an answer; see `next`."""
-        return self.task.prompt.turns is not None
+        return self.task.prompt.turns is not None or self._critique is not None
 
     @cached_property
     def _samples(self) -> Sequence[Sample]:
@@ -330,7 +333,10 @@ class BoundYamlTask:
 
         Raises: MalformedSample for a row whose turns are no list of texts.
         """
-        return next_turn(self._layout, request, sample.row, outputs, self.options.renderer(render))
+        renderer = self.options.renderer(render)
+        if self._critique is not None:
+            return self._critique.next(request, sample.row, outputs, renderer)
+        return next_turn(self._layout, request, sample.row, outputs, renderer)
 
     def _queries(self, row: Mapping[str, object], target: object, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
         if self._settings is not None:
@@ -444,11 +450,17 @@ def _layout_with_tools(
 
 
 def _layout_of_chat(prompt: PromptSpec, load: Callable[[object], object], columns: frozenset[str]) -> PromptFields:
-    """Return the layout of a task whose rows are chats: the model answers the user's last message."""
+    """Return the layout of a task whose rows are chats: the model answers the user's last message.
+
+    Images are where its messages have places for them.
+    """
     messages = resolve_messages(load(prompt.messages), columns, ends_with_answer=True)
+    resolve = resolve_one_target if prompt.target_is_text else partial(resolve_target, has_choices=False)
+    images = None if prompt.image is None else TaskImages(load(prompt.image), columns, lambda _: "")
     return PromptFields(
         text=lambda row: messages(row)[-1][1],
-        target=resolve_target(load(prompt.target), columns, has_choices=False),
+        target=resolve(load(prompt.target), columns),
+        images=None if images is None else images.of,
         choices=None,
         gen_prefix=resolve_loose(None),
         target_delimiter=prompt.target_delimiter,

@@ -1,4 +1,4 @@
-"""`assaymark task`: write a task file, check it before it is run, look at its questions, and seal its rows."""
+"""`assaymark task`: write a task file or a benchmark, check it before a run, look at its questions, seal its rows."""
 
 from pathlib import Path
 
@@ -124,6 +124,32 @@ def _data_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+@task.command("export", epilog=examples("task export questions.csv -o my_benchmark"))
+@click.argument("name", metavar="TASK|FILE")
+@click.option(
+    "--format", "form", type=click.Choice(["eval-yaml"]), default="eval-yaml", show_default=True,
+    help="eval-yaml: what a data set of the Hub is as a benchmark.",
+)  # fmt: skip
+@click.option("--description", default="", metavar="TEXT", help="Of the benchmark (default: its name and size).")
+@_output_folder
+@_data_options
+@json_option
+def export_task(name: str, *, form: str, as_json: bool, **options: object) -> None:
+    """Write a task of your own as a benchmark: its rows, and an eval.yaml that says how they are asked and scored.
+
+    The folder can be uploaded as a data set of the Hub, and run as it is: `run --tasks DIR`, or with inspect-ai.
+    """
+    from assaymark.runs.task_export import TaskExportOptions, export_benchmark
+
+    del form  # there is one
+    written = export_benchmark(name, dataclass_of(TaskExportOptions, options))
+    if as_json:
+        print_json(written.to_json())
+    else:
+        for line in written.lines():
+            echo(line)
 
 
 @task.command(epilog=examples("task seal exam.yaml --public_fraction 0.1 --valid_until 2027-06-30"))

@@ -1,0 +1,80 @@
+"""Write a task of one's own as a benchmark that a data set of the Hub can be: its rows and an eval.yaml."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assaymark.drafts import write_whole
+from assaymark.errors import UsageError
+from assaymark.platforms import portable_name
+from assaymark.records import JsonValue
+from assaymark.runs.prepare import split_names
+from assaymark.settings import data_folder
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.eval_yaml import FILE, tasks_of_folder
+from assaymark.tasks.eval_yaml_export import ROWS, exported
+from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.python_tasks import bind
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExportOptions:
+    """The task to write, and where."""
+
+    output: Path | None = None  # None: a folder of the task's name
+    description: str = ""  # of the benchmark
+    data_dir: str | None = None
+    answers: str | None = None  # how answers name an option; None: guessed
+    include_path: Sequence[str | Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBenchmark:
+    """A benchmark's folder. differs: what it asks or scores otherwise than the task."""
+
+    task: str
+    folder: Path
+    n_rows: int
+    differs: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Return lines on the written files and the next steps."""
+        return [
+            f"wrote {self.folder / FILE} and {self.folder / ROWS}: {self.n_rows:,} rows",
+            *(f"not as in the task: {each}" for each in self.differs),
+            f"check it: assaymark task check {self.folder}",
+            f"upload it: hf upload ORG/{self.folder.name} {self.folder} . --repo-type dataset",
+        ]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return names and paths with stable keys."""
+        return {"task": self.task, "folder": str(self.folder), "n_rows": self.n_rows, "differs": list(self.differs)}
+
+
+def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:
+    """Write the folder of a benchmark for one task, and read it back.
+
+    Raises: UsageError for several tasks, for one that an eval.yaml cannot describe, and for files that exist already.
+    """
+    catalog = Catalog.open([Path(each).expanduser() for each in options.include_path])
+    own = OwnData(data_folder(options.data_dir), answers=options.answers)
+    tasks = catalog.select(split_names(name), own=own).tasks
+    if len(tasks) != 1:
+        raise UsageError(f"{name} is {len(tasks)} tasks; export one at a time")
+    made = exported(
+        bind(tasks[0], BindOptions(num_fewshot=0, data_dir=data_folder(options.data_dir))),
+        portable_name(tasks[0].name),
+        options.description,
+    )
+    folder = options.output or Path(portable_name(tasks[0].name))
+    if there := next((folder / each for each in (FILE, ROWS) if (folder / each).exists()), None):
+        raise UsageError(f"{there} exists already; remove it, or write elsewhere with --output DIR")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / ROWS, made.rows)
+        write_whole(folder / FILE, made.eval_yaml)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror or error}") from error
+    tasks_of_folder(folder)
+    return WrittenBenchmark(tasks[0].name, folder, made.n_rows, made.differs)

@@ -1,0 +1,183 @@
+"""A task of one's own as a benchmark of the Hub: its rows and the eval.yaml that says how they are asked and scored.
+
+Prompts are written out, so that the benchmark asks what the task asks, word for word. Multiple choice is the exception:
+here the options' probabilities are compared, there the model answers with a letter, to inspect's own prompt. What has
+no counterpart there is refused by its name.
+"""
+
+import json
+from dataclasses import dataclass
+
+import yaml
+
+from assaymark.errors import PlanError, UsageError
+from assaymark.prompts.prompter import PromptFields
+from assaymark.prompts.questions import are_letters, read_question
+from assaymark.records import GenerateQuery, Request, Row
+from assaymark.tasks.eval_yaml import FRAMEWORK, SCORERS
+from assaymark.tasks.task import MetricSpec, Task
+from assaymark.tasks.yaml_tasks import BoundYamlTask, layout_of
+
+ROWS = "test.jsonl"
+_SPLIT = "test"
+_PLAIN_STEPS = frozenset({"take_first", "remove_whitespace"})  # inspect's scorers strip an answer themselves
+_UNFIT = (
+    ("doc_to_turns", "conversations of several turns"),
+    ("doc_to_tools", "function calls"),
+    ("doc_to_image", "images"),
+    ("process_results", "a scoring function of its own"),
+    ("unsafe_code", "generated programs"),
+    ("also_loglikelihood", "log-likelihoods beside answers"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The content of a benchmark's files. differs: what is asked or scored otherwise than in the task."""
+
+    eval_yaml: str
+    rows: str
+    n_rows: int
+    differs: tuple[str, ...]
+
+
+def exported(bound: object, identifier: str, description: str = "") -> Exported:
+    """Return the files of a benchmark for a bound task of one's own.
+
+    Args:
+        bound: the task with its rows.
+        identifier: of the benchmark's only task.
+        description: of the benchmark.
+
+    Raises: UsageError for a task that an eval.yaml cannot describe; MalformedSample for rows that it cannot ask.
+    """
+    if not isinstance(bound, BoundYamlTask):
+        raise UsageError(
+            "a task that is a Python class of lm-eval cannot be written as eval.yaml; write its rows to a file"
+        )
+    task = bound.task
+    if task.sealing is not None:
+        raise UsageError(f"task {task.name} is private: its rows are sealed, and a benchmark's are for everybody")
+    if unfit := next((what for key, what in _UNFIT if task.spec.get(key)), None):
+        raise UsageError(f"task {task.name} has {unfit}, which an eval.yaml cannot describe")
+    is_choice = task.output_type == "multiple_choice"
+    if not is_choice and task.output_type != "generate_until":
+        raise UsageError(f"task {task.name} is {task.output_type}; an eval.yaml describes questions with answers")
+    layout = layout_of(task, frozenset(bound.samples()[0].row), shot=False)
+    requests = list(bound.requests())
+    pairs = zip(requests, bound.samples(), strict=True)
+    rows = [_choice_row(layout, sample.row) if is_choice else _row(request) for request, sample in pairs]
+    differs = [] if not is_choice else [
+        "the model answers with a letter, to inspect's prompt; here the options' probabilities are compared"
+    ]  # fmt: skip
+    scorers = [{"name": "choice"}] if is_choice else _scorers(task, differs)
+    fields = {"input": "question", "target": "answer", **({"choices": "choices"} if is_choice else {})}
+    epochs: dict[str, object] = {"epochs": task.repeats} if task.repeats > 1 else {}
+    if reducer := next((each.kwargs["reducer"] for each in task.metrics if "reducer" in each.kwargs), None):
+        epochs["epoch_reducer"] = reducer
+    content = {
+        "name": task.name,
+        "description": description or f"{task.name}, {len(rows):,} questions",
+        "evaluation_framework": FRAMEWORK,
+        "tasks": [
+            {
+                "id": identifier,
+                "config": "default",
+                "split": _SPLIT,
+                "field_spec": fields,
+                "solvers": [{"name": "multiple_choice"}] if is_choice else _solvers(requests[0]),
+                "scorers": scorers,
+                **epochs,
+            }
+        ],
+    }
+    return Exported(
+        eval_yaml=yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120),
+        rows="".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+        n_rows=len(rows),
+        differs=tuple(differs),
+    )
+
+
+def _choice_row(layout: PromptFields, row: Row) -> dict[str, object]:
+    """Return a row of a multiple-choice benchmark: the question, its options, and the place of the right one."""
+    if layout.choices is None:
+        raise UsageError("the task has no doc_to_choice")
+    text, choices, target = layout.text(row), [str(each) for each in layout.choices(row)], layout.target(row)
+    if not isinstance(text, str):
+        raise UsageError("the task's choices are contexts, which an eval.yaml cannot describe")
+    asked = read_question(text, choices)
+    if isinstance(target, str) and target in choices:
+        target = choices.index(target)
+    if not isinstance(target, int) or not 0 <= target < len(choices):
+        raise PlanError(f"the right answer of a row is {target!r:.60}; expected one of its {len(choices)} choices")
+    options = list(asked.choices) if are_letters(choices) else choices
+    return {"question": asked.lead.strip(), "choices": [option.strip() for option in options], "answer": target}
+
+
+def _row(request: Request) -> dict[str, object]:
+    """Return a row of a benchmark with generated answers: the prompt as it is sent, and its reference."""
+    said = [message for message in request.messages if message.role != "system"]
+    if len(said) > 1:
+        raise UsageError(
+            f"sample {request.sample_index} is a chat of several messages, which an eval.yaml cannot describe"
+        )
+    question = said[0].text if said else "".join(request.segments)
+    return {"question": question, "answer": request.target}
+
+
+def _solvers(first: Request) -> list[dict[str, object]]:
+    system = [message.text for message in first.messages if message.role == "system"]
+    settings = next((query.settings for query in first.queries if isinstance(query, GenerateQuery)), None)
+    args: dict[str, object] = {}
+    if settings is not None:
+        args = {"temperature": settings.temperature}
+        if settings.max_tokens is not None:
+            args["max_tokens"] = settings.max_tokens
+        if settings.stop:
+            args["stop_seqs"] = list(settings.stop)
+    made: list[dict[str, object]] = [{"name": "system_message", "args": {"template": _quoted(text)}} for text in system]
+    return [*made, {"name": "generate", "args": args}]
+
+
+def _quoted(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _scorers(task: Task, differs: list[str]) -> list[dict[str, object]]:
+    """Return the scorers of a task's metrics; what they do otherwise is added to `differs`."""
+    made = [_scorer(task, metric, differs) for metric in task.metrics]
+    if not made:
+        raise UsageError(f"task {task.name} has no metric, so an eval.yaml could not score it")
+    return made
+
+
+def _scorer(task: Task, metric: MetricSpec, differs: list[str]) -> dict[str, object]:
+    args: dict[str, object] = {key: value for key, value in metric.kwargs.items() if key != "reducer"}
+    name = metric.name.removeprefix("inspect_")
+    steps = [step for pipeline in task.filters for step in pipeline.steps]
+    extracting = [step for step in steps if str(step.function) not in _PLAIN_STEPS]
+    if name != metric.name and name in SCORERS and name != "choice" and not extracting:
+        return {"name": name, **({"args": args} if args else {})}
+    if metric.name != "exact_match":
+        known = ", ".join(["exact_match", *(f"inspect_{each}" for each in SCORERS if each != "choice")])
+        raise UsageError(
+            f"task {task.name}: metric {metric.name} has no scorer in an eval.yaml; those that have: {known}"
+        )
+    ignored = bool(args.pop("ignore_case", False))
+    if args.pop("ignore_typography", False):
+        differs.append("typography, and how a number is written, count there")
+    if strange := next((key for key, value in args.items() if value and key != "ignore_punctuation"), None):
+        raise UsageError(f"task {task.name}: {strange} of exact_match has no counterpart in an eval.yaml")
+    if not extracting:
+        differs.append("punctuation around answers is ignored")
+        return {"name": "match", "args": {"location": "exact", "ignore_case": ignored}}
+    regex = extracting[0]
+    is_one = len(task.filters) == 1 and len(extracting) == 1 and regex.function == "regex"
+    if not is_one or regex.kwargs.get("group_select", 0) not in (0, None) or "regex_pattern" not in regex.kwargs:
+        names = ", ".join(str(step.function) for step in extracting)
+        raise UsageError(
+            f"task {task.name}: its filters ({names}) have no counterpart in an eval.yaml; one `regex` whose first "
+            "match counts has"
+        )
+    return {"name": "pattern", "args": {"pattern": regex.kwargs["regex_pattern"], "ignore_case": ignored}}
