@@ -14,7 +14,7 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from assaymark.errors import MissingExtra, UsageError
-from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, tasks_of
+from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash
 from assaymark.records.json_values import object_at
@@ -85,14 +85,23 @@ def hub_results(store: Store, run_id: str) -> tuple[list[HubResult], list[NoHubR
     return made, refused
 
 
-def measured_for(row: RunRow, estimates: Sequence[Estimate], benchmark: HubTask) -> list[Estimate]:
-    """Return the estimates of a run that are of a benchmark's rows, all or some, by its metric."""
-    found = []
-    for name, leaves in _wholes(row, estimates):
-        estimate = _accuracy(estimates, name)
-        if estimate is not None and all(_same_rows(row, leaf, benchmark) == [] for leaf in leaves):
-            found.append(estimate)
-    return found
+def counterparts(row: RunRow, estimates: Sequence[Estimate], reported: Estimate) -> list[Estimate]:
+    """Return the estimates of a run that a reported value stands beside.
+
+    They are of the same benchmark's rows, all or some, asked in any way; for a benchmark that is not registered, of a
+    task and metric of the same name.
+    """
+    facts = reported.details.get("reported")
+    benchmark = registered(facts["dataset"], facts["benchmark"]) if facts is not None and facts["benchmark"] else None
+    if benchmark is None:
+        same = [each for each in estimates if (each.task, each.metric) == (reported.task, reported.metric)]
+        return sorted(same, key=lambda each: not each.details.get("primary"))[:1]
+    of_benchmark = (
+        _accuracy(estimates, name)
+        for name, leaves in _wholes(row, estimates)
+        if all(_same_rows(row, leaf, benchmark) == [] for leaf in leaves)
+    )
+    return [estimate for estimate in of_benchmark if estimate is not None]
 
 
 def entry_text(result: HubResult, source: str | None = None) -> str:

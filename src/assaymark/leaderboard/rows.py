@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Origin = Literal["measured", "self-reported", "published", "baseline"]
+Origin = Literal["measured", "imported", "reported", "published", "baseline"]
 Fact = str | float | bool | None
 
 
@@ -63,6 +63,7 @@ class RowScore:
     run_id: str | None = None  # the stored run it comes from
     task: str | None = None  # its task or group there
     claim: ClaimedScore | None = None  # what others state for it
+    reported: str = ""  # who reported it, where it has no answers
 
 
 @dataclass(frozen=True, slots=True)

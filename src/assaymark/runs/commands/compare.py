@@ -44,8 +44,9 @@ EXAMPLES = examples(
 @click.option(
     "--published",
     multiple=True,
-    metavar="CLAIM",
-    help='Compare one run with a published result: "arc_easy acc=0.4 shots=0 n=2376"; repeatable.',
+    metavar="CLAIM|FOLDER",
+    help='Compare one run with a published result, "arc_easy acc=0.4 shots=0 n=2376", or those that a model\'s folder '
+    "reports; repeatable.",
 )
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option
