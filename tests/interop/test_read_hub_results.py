@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
@@ -351,3 +353,35 @@ def test_a_file_that_may_not_be_read_is_a_line(tmp_path: Path) -> None:
     faults: list[Any] = [note for note in read_hub_results(place).notes if "1.yaml" in note]
     closed.chmod(stat.S_IRUSR | stat.S_IWUSR)
     assert len(faults) == 1
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+    | st.sampled_from(["openai/gsm8k", "gsm8k", "2026-01-15", "https://a.b", "acc", "../x"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from([
+            "dataset", "id", "task_id", "value", "date", "source", "url", "notes", "model-index", "results", "metrics",
+            "type", "name", "args", "num_few_shot", "config", "x",
+        ]),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(entries=VALUES, card=VALUES)
+def test_any_content_is_a_value_or_a_line(
+    tmp_path_factory: pytest.TempPathFactory, entries: object, card: object
+) -> None:
+    """Whatever YAML the files hold, they are read or refused in one line; the good file beside them is read."""
+    place = model(
+        tmp_path_factory.mktemp("any"), yaml.safe_dump(entries), GOOD,
+        card=f"---\n{yaml.safe_dump({'model-index': card})}---\n",
+    )  # fmt: skip
+    run = read_hub_results(place)
+    assert values_of(run)["gpqa_diamond"] == 0.412
+    assert not any("\n" in note for note in run.notes)
+    assert read_imported(place).estimates

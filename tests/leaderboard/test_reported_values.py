@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.documents.html import html_blocks
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.interop.hub_benchmarks import HubTask
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.model_card import model_card
 from assaymark.leaderboard.pages.board import board_page
 from assaymark.leaderboard.pages.model import model_page
 from assaymark.leaderboard.reported_values import reported_beside, reported_blocks
@@ -105,7 +107,10 @@ def test_a_value_in_the_interval_is_covered(store: str) -> None:
     )
     import_run(store, Path(MODEL))
     pairs = reported_beside(StoredRuns(Store.open(store)).runs())
-    assert [(pair.difference, pair.is_covered) for pair in pairs if pair.reported.value == measured] == [(0.0, True)]
+    assert [(pair.difference, pair.is_covered) for pair in pairs] == [(0.0, True)]  # what was read before is not listed
+    site = site_of(store)
+    rows = [row for board in site.boards.values() for row in site.table(board).rows if row.origin == "reported"]
+    assert [[cell.number.value for cell in row.cells.values()] for row in rows] == [[measured]]
     assert reported_blocks([]) == []
 
 
@@ -171,6 +176,38 @@ def test_a_folder_s_values_are_claims_of_compare(store: str) -> None:
         compare_published(store, run.run_id, [MODEL])
     with pytest.raises(UsageError, match="is not a published result"):
         compare_published(store, run.run_id, ["x" * 5000])
+
+
+def test_a_model_card_has_no_reported_value(store: str) -> None:
+    """A card is of what was measured: 0.99 is in none of its tables, and a model that was only reported has none."""
+    card = model_card(Store.open(store), MODEL)
+    assert "quiz_zeroshot" in card
+    assert "99.0" not in card
+    assert "0.99" not in card
+    (Path("acme") / ".eval_results").mkdir(parents=True)
+    (Path("acme") / ".eval_results" / "a.yaml").write_text("- dataset: {id: acme/quiz, task_id: quiz}\n  value: 0.5\n")
+    import_run(store, Path("acme"))
+    with pytest.raises(UnknownName, match="unknown model 'acme'"):
+        model_card(Store.open(store), "acme")
+
+
+def test_show_says_who_reported_a_value(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Date, name, notes and address stand below the table, once for all values of one hand."""
+    assert main(["show", "last", "--store", store]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "reported 2026-01-15 by Report, with tools, https://example.org/a: quiz" in lines
+    assert "reported, .eval_results/quiz.yaml: acme/other:x" in lines
+
+
+def test_what_a_board_could_not_read_of_a_folder_is_a_note(store: str, tmp_path: Path) -> None:
+    """A fault in a folder that the board's file names is with the row, since nothing else says it."""
+    assert store
+    (tmp_path / MODEL / ".eval_results" / "bad.yaml").write_text("- 3\n")
+    (tmp_path / "board.yaml").write_text(f"tasks: [{{file: quiz.yaml, column: Quiz}}]\nresults: {MODEL}\n")
+    (tmp_path / "quiz.yaml").write_text(TASK.replace("quiz_zeroshot", "quiz"))
+    site = Site([read_board(tmp_path / "board.yaml")])
+    (row,) = [row for row in site.table(site.board("board")).rows if not row.is_baseline]
+    assert any(note.startswith(".eval_results/bad.yaml: an entry is a number") for note in row.notes)
 
 
 def test_a_report_cannot_be_reproduced(store: str) -> None:

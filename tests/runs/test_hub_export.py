@@ -223,7 +223,8 @@ def test_a_run_of_gsm8k_through_the_command_line(
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     file = model / ".eval_results" / "gsm8k_0_shot_strict_match.yaml"
-    assert f"hf upload ORG/MODEL {file} .eval_results/{file.name} --create-pr" in " ".join(printed.split())
+    upload = f"hf upload ORG/MODEL {file.parent} .eval_results --include {file.name} --create-pr"
+    assert printed.splitlines()[-1] == f"  {upload}"  # on one line, to be copied
     (entry,) = entries_in(file)
     assert (entry.dataset_id, entry.task_id, entry.notes) == ("openai/gsm8k", "gsm8k", "0-shot, strict-match")
     assert 55 < entry.value < 65

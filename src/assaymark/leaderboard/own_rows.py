@@ -182,7 +182,7 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
     if board.suite is None:
         return []
     ways: dict[tuple[bool, bool, str], list[StoredRun]] = {}
-    for run in map(with_present_names, runs):
+    for run in map(with_present_names, latest_reports(runs)):
         if _counts(board, run):
             # numbers from a file never fill a measured row, whatever name and revision the file states
             ways.setdefault((run.is_upload, run.origin != "measured", row_id(identity_of(run.plan))), []).append(run)
@@ -197,6 +197,18 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
             names.add(row_name)
             rows.append(replace(row, id=row_name))
     return rows
+
+
+def latest_reports(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the runs, and of what each model's repository states only what was read last; the latest come first."""
+    known: set[str] = set()
+    kept = []
+    for run in runs:
+        if not run.is_hub_report or run.model not in known:
+            kept.append(run)
+        if run.is_hub_report:
+            known.add(run.model)
+    return kept
 
 
 def _counts(board: Board, run: StoredRun) -> bool:
@@ -249,6 +261,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         for match in matches
         if match is not None and match.run.mark is not None and match.run.mark.note
     ]
+    notes += [note for match in matches if match is not None for note in match.run.notes]
     notes += [
         f"{estimate.task}: {note}"
         for match in matches

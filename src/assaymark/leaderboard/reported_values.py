@@ -7,6 +7,7 @@ from assaymark.documents.blocks import Block, Cell, Column, Paragraph, table
 from assaymark.documents.numbers import NOTHING, counted, shown_difference, shown_interval, shown_value
 from assaymark.interop.hub_results import counterparts
 from assaymark.leaderboard.columns import ORIGINS
+from assaymark.leaderboard.own_rows import latest_reports
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate
@@ -55,24 +56,15 @@ def reported_beside(runs: Sequence[StoredRun]) -> list[ReportedBeside]:
     """Return each value that runs of one model report, beside the latest of each measurement of its benchmark."""
     pairs: list[ReportedBeside] = []
     with_answers = [run for run in runs if run.origin != "reported"]
-    seen: set[tuple[object, ...]] = set()
-    for reported in _reported(runs):
+    reports = (run for run in latest_reports(runs) if run.is_hub_report)
+    for reported in (estimate for run in reports for estimate in run.estimates if estimate.value is not None):
         own: dict[tuple[object, ...], ReportedBeside] = {}
         for run in with_answers:
             for estimate in counterparts(run.row, run.estimates, reported):
                 key = (estimate.task, estimate.metric, estimate.filter, estimate.details.get("n_shots"), run.plan.limit)
                 own.setdefault(key, ReportedBeside(reported, estimate, run))
-        value = (reported.task, reported.metric, reported.filter, reported.value, reported_words(reported))
-        if value not in seen:  # the same files may have been imported before and after others changed
-            seen.add(value)
-            pairs += list(own.values()) or [ReportedBeside(reported, None, None)]
+        pairs += list(own.values()) or [ReportedBeside(reported, None, None)]
     return pairs
-
-
-def _reported(runs: Sequence[StoredRun]) -> Iterator[Estimate]:
-    for run in runs:
-        if run.origin == "reported" and not run.is_upload:
-            yield from (each for each in run.estimates if each.value is not None and "reported" in each.details)
 
 
 def reported_blocks(pairs: Sequence[ReportedBeside]) -> list[Block]:

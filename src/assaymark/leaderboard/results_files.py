@@ -1,6 +1,7 @@
 """Results files of other tools, and models' folders, on a board: their rows are marked imported or reported."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -81,4 +82,5 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
         summary={},
         extra=facts,
     )
-    return StoredRun(row, tuple(run.estimates), source=file.name)
+    stated = StoredRun(row, tuple(run.estimates), source=file.name)
+    return replace(stated, notes=run.notes) if stated.is_hub_report else stated

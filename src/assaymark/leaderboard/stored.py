@@ -96,6 +96,7 @@ class StoredRun:
     source: str = ""  # the file it was read from; empty for a run of the store
     state: str = ""  # changes when the run, its estimates or its mark do
     mark: RunMark | None = None  # of a run that was submitted
+    notes: tuple[str, ...] = ()  # what could not be read of the files, where these are read for the board
     spreads: Mapping[str, float] = field(default_factory=dict)  # over wordings of the prompts, by task, in points
 
     @property
@@ -121,7 +122,7 @@ class StoredRun:
     @property
     def is_hub_report(self) -> bool:
         """Whether its numbers are those that a model's repository states, of which nothing else is known."""
-        return any("reported" in estimate.details for estimate in self.estimates)
+        return self.origin == "reported" and any("reported" in estimate.details for estimate in self.estimates)
 
     @property
     def is_damaged(self) -> bool:

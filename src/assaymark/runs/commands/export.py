@@ -181,8 +181,8 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
             print_json(exported.to_json())
         else:
             print_rich(exported.document())
-            for command in exported.upload if exported.is_written else ():  # never folded, so that it can be copied
-                echo(f"to open a pull request on the Hub: {command}")
+            if exported.upload:  # never folded, so that it can be copied
+                echo(f"to open a pull request on the Hub:\n  {exported.upload}")
         return
     if source is not None or check or replace:
         raise UsageError("--source, --check and --replace are options of --format hub-results")
