@@ -13,7 +13,9 @@ from assaymark.interop.hub_benchmarks import HubTask
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.model_card import model_card
 from assaymark.leaderboard.pages.board import board_page
+from assaymark.leaderboard.pages.charts import charts_page
 from assaymark.leaderboard.pages.model import model_page
+from assaymark.leaderboard.query_table import found_rows, rows_document
 from assaymark.leaderboard.reported_values import reported_beside, reported_blocks
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
@@ -131,6 +133,17 @@ def test_boards_mark_where_a_row_comes_from_and_filter_by_it(store: str) -> None
     assert "expected one of measured, imported, reported" in wrong.shown.problems[0]
 
 
+def test_charts_lists_and_the_command_line_mark_reported_rows(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No chart, list of boards or table of `board query` has a reported number under the bare name of its model."""
+    site = site_of(store)
+    (name,) = site.boards
+    charts = charts_page(site, name, [("column", "quiz")])
+    assert {(bar.model, bar.mark) for bar in charts.bars if not bar.is_baseline} == {(MODEL, " (reported)")}
+    assert " (reported)" in str(charts.bars_svg)
+    columns, rows, _ = found_rows(site, "", "-average")
+    assert f"{MODEL} (reported)" in str(rows_document(columns, rows))
+
+
 def test_a_run_of_another_tool_with_answers_is_imported(store: str, tmp_path: Path) -> None:
     """A run that was exported with its samples and imported again has answers, and so another mark than a report."""
     from assaymark.runs.exporting import export_run
@@ -197,6 +210,14 @@ def test_show_says_who_reported_a_value(store: str, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert "reported 2026-01-15 by Report, with tools, https://example.org/a: quiz" in lines
     assert "reported, .eval_results/quiz.yaml: acme/other:x" in lines
+
+
+def test_a_report_claims_no_shots_for_a_reported_value(store: str, tmp_path: Path) -> None:
+    """The method of a report names shots where they are stated, and is not 0-shot where they are not."""
+    Run(Store.open(store), Store.open(store).run("last").run_id).write_report(tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    assert "(acc, n = not reported)" in text
+    assert "0-shot" not in text
 
 
 def test_what_a_board_could_not_read_of_a_folder_is_a_note(store: str, tmp_path: Path) -> None:
