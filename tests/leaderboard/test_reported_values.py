@@ -229,6 +229,8 @@ def test_what_a_board_could_not_read_of_a_folder_is_a_note(store: str, tmp_path:
     site = Site([read_board(tmp_path / "board.yaml")])
     (row,) = [row for row in site.table(site.board("board")).rows if not row.is_baseline]
     assert any(note.startswith(".eval_results/bad.yaml: an entry is a number") for note in row.notes)
+    page = model_page(site, row.model)
+    assert {pair.reported.task for pair in page.reported} == {"quiz", "acme/other:x"}
 
 
 def test_a_report_cannot_be_reproduced(store: str) -> None:

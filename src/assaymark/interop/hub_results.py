@@ -15,9 +15,11 @@ from importlib.util import find_spec
 
 from assaymark.errors import MissingExtra, UsageError
 from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
+from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash
 from assaymark.records.json_values import object_at
+from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.from_store import stopped_by_rule
 from assaymark.results.evidence.groups import leaves_of
 from assaymark.results.evidence.task_facts import groups_from
@@ -207,7 +209,8 @@ def _missing_rows(
     parts = [each for each in estimates if each.task in leaves and (each.metric, each.filter) == kind]
     n, n_failed = sum(each.n for each in parts), sum(each.n_failed for each in parts)
     if n == benchmark.n and not n_failed and whole.value is not None:
-        return []
+        truncated = truncation_of(whole)
+        return [truncated] if truncated else []
     reasons = [
         f"{n_failed:,} failed" if n_failed else "",
         limit_shown(row.plan.limit) if row.plan.limit is not None else "",
@@ -242,6 +245,9 @@ def _variant(row: RunRow, name: str, leaves: Sequence[str], benchmark: HubTask, 
         yield "chat template"
     if plan.prompt_style is not None:
         yield f"prompt style {plan.prompt_style}"
+    if quantised := quantised_as({"quantization_config": dict(plan.model.options).get("quantization_config")}):
+        yield quantised
+    yield from (f"{name}={value}" for name, value in (plan.gen_kwargs or {}).items())
     if plan.system_instruction is not None:
         yield f"system prompt {short_hash(content_hash(plan.system_instruction))}"
 

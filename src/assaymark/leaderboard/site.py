@@ -205,6 +205,7 @@ class _CachedTable:
 
     state: str
     table: BoardTable
+    reports: tuple[StoredRun, ...] = ()  # what models' repositories among its results files state
 
 
 class Site:
@@ -249,6 +250,12 @@ class Site:
         """Return the store's runs, the latest first; none without a store."""
         return [] if self.runs is None else self.runs.runs()
 
+    def reports(self) -> list[StoredRun]:
+        """Return what models' repositories state that the boards' files name, as the tables were made of it."""
+        with self._lock:
+            cached = list(self._tables.values())
+        return [run for table in cached for run in table.reports]
+
     def seal_state(self) -> str:
         """Return a key that changes when a task is sealed or revealed, or a seal's last day has passed."""
         if self.runs is None or not (seals := self.runs.seals()):
@@ -274,9 +281,11 @@ class Site:
         with self._lock:
             cached = self._tables.get(board.name)
         if cached is None or cached.state != state:
-            table = with_ratings(_make_table(board, runs), board.ratings)
+            files = with_requests(read_results_files(board.results), read_requests(board.requests))
+            table = with_ratings(_make_table(board, [*runs, *files]), board.ratings)
             table = _with_merges(with_win_rates(table, self.runs) if board.win_rates else table)
-            cached = _CachedTable(state, _discussed(table, marks))
+            stated = tuple(run for run in files if run.is_hub_report)
+            cached = _CachedTable(state, _discussed(table, marks), stated)
             with self._lock:
                 self._tables[board.name] = cached
         return cached.table
@@ -297,7 +306,6 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
         return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
-    runs = [*runs, *with_requests(read_results_files(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     rows = [_in_unit(row, columns) for row in rows]

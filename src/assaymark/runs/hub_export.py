@@ -14,7 +14,7 @@ from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING
 from assaymark.drafts import open_whole
 from assaymark.errors import StoreError, UsageError
-from assaymark.interop.hub_files import FOLDER, LARGEST_FILE, StatedResult, read_model_files
+from assaymark.interop.hub_files import FOLDER, LARGEST_FILE, ModelFiles, StatedResult, read_model_files
 from assaymark.interop.hub_results import HubResult, NoHubResult, entry_text, hub_results
 from assaymark.runs.run import Run
 
@@ -45,7 +45,7 @@ class HubExport:
     files: tuple[HubFile, ...]
     refused: tuple[NoHubResult, ...]
     there: tuple[StatedResult, ...]
-    faults: tuple[str, ...]  # of the files that are there
+    faults: tuple[str, ...]  # of the files that are there, and of the run
     is_written: bool
 
     @property
@@ -127,7 +127,7 @@ def export_to_hub(
     files = [_file(place, result, entry_text(result, source)) for result in results]
     export = HubExport(
         folder, run.row.model, tuple(files), tuple(refused), known.results if known else (),
-        known.faults if known else (), is_written=not check,
+        (*(known.faults if known else ()), *_warnings(run, results, known)), is_written=not check,
     )  # fmt: skip
     if check:
         return export
@@ -145,6 +145,19 @@ def export_to_hub(
     except OSError as error:
         raise StoreError(f"{place} cannot be written: {error}; name another folder with -o") from error
     return export
+
+
+def _warnings(run: Run, results: Sequence[HubResult], known: ModelFiles | None) -> Iterator[str]:
+    """Yield what speaks against uploading: training on the run's rows, and values there in another unit."""
+    yield from (str(mark["line"]) for mark in run.row.extra.get("contaminated", ()))
+    units = {(each.benchmark.dataset, each.benchmark.id): each.benchmark.unit for each in results}
+    for stated in known.results if known is not None else ():
+        unit = units.get((stated.dataset, stated.task_id))
+        if unit is not None and stated.value > 0.0 and (stated.value > 1.0) != (unit == "per cent"):
+            yield (
+                f"{stated.file} has {stated.value:g} for {stated.dataset} {stated.task_id}, which seems no {unit}; "
+                "look at the leaderboard before you upload"
+            )
 
 
 def _file(place: Path, result: HubResult, text: str) -> HubFile:

@@ -182,7 +182,7 @@ def model_page(site: Site, path: str) -> ModelPage:
         relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
         tuple(_derived(relatives, tables, name, runs)),
         _series_of(own, runs),
-        tuple(reported_beside(own)),
+        tuple(reported_beside([*own, *(run for run in site.reports() if run.model == name)])),
     )
 
 

@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "compare RUN_A RUN_B --rows --by tag",
     'compare RUN_A RUN_B --gate "mmlu >= -0.01" --junit gate.xml',
     'compare RUN --published "arc_challenge acc=0.328 shots=25 n=1172 source=URL"',
+    "compare RUN --published MODEL_FOLDER",
 )
 
 

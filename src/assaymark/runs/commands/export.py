@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assaymark.runs.exporting import Imported
 
 
-@click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json"))
+@click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json", "import MODEL_FOLDER"))
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--unit",
