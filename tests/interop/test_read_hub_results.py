@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
+from assaymark.interop.hub_files import model_folders
 from assaymark.interop.imported import ForeignRun
 from assaymark.interop.read_hub_results import read_hub_results, read_models
 from assaymark.interop.read_imported import read_imported
@@ -146,6 +149,14 @@ def test_other_values_of_the_benchmark_decide(tmp_path: Path) -> None:
     (second / ".eval_results" / "0.yaml").write_text(entry(0.5, "acme/other", "x"))
     runs = [run for run in read_models(tmp_path / "models") if isinstance(run, ForeignRun)]
     assert [value.value for run in runs for value in run.reported] == pytest.approx([0.375, 0.005])
+
+
+def test_one_file_of_a_folder_can_be_read(tmp_path: Path) -> None:
+    """A file of entries or the card alone, under the name of the model's folder."""
+    place = model(tmp_path, GOOD, card=CARD)
+    alone, card = read_hub_results(place / ".eval_results" / "0.yaml"), read_hub_results(place / "README.md")
+    assert (alone.model, list(values_of(alone))) == (str(place), ["gpqa_diamond"])
+    assert (card.model, list(values_of(card))) == (str(place), ["AI2 Reasoning Challenge (25-Shot)", "WikiText"])
 
 
 def test_variants_of_a_benchmark_stand_apart(tmp_path: Path) -> None:
@@ -334,6 +345,17 @@ def test_a_folder_of_models_is_one_run_each(tmp_path: Path, capsys: pytest.Captu
     assert "this run was already in the store" in capsys.readouterr().out
 
 
+def test_a_search_for_models_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are counted, links are not followed, and a hidden folder is none of a model."""
+    for name in ("a", "b", "c"):
+        model(tmp_path / name, GOOD)
+    (tmp_path / "d").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "acme" / "tiny").rename(tmp_path / "a" / "acme" / ".tiny")
+    assert [folder.relative_to(tmp_path).parts[0] for folder in model_folders(tmp_path)] == ["b", "c"]
+    monkeypatch.setattr("assaymark.interop.hub_files.MOST_FOLDERS", 7)
+    assert len(model_folders(tmp_path)) == 1
+
+
 def test_a_unit_is_only_for_files_that_lack_one(tmp_path: Path) -> None:
     """Other tools' files state theirs."""
     (tmp_path / "results_1.json").write_text('{"results": {"t": {"acc": 0.5}}, "config": {"model": "m"}}')
@@ -351,3 +373,35 @@ def test_a_file_that_may_not_be_read_is_a_line(tmp_path: Path) -> None:
     faults: list[Any] = [note for note in read_hub_results(place).notes if "1.yaml" in note]
     closed.chmod(stat.S_IRUSR | stat.S_IWUSR)
     assert len(faults) == 1
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+    | st.sampled_from(["openai/gsm8k", "gsm8k", "2026-01-15", "https://a.b", "acc", "../x"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from([
+            "dataset", "id", "task_id", "value", "date", "source", "url", "notes", "model-index", "results", "metrics",
+            "type", "name", "args", "num_few_shot", "config", "x",
+        ]),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(entries=VALUES, card=VALUES)
+def test_any_content_is_a_value_or_a_line(
+    tmp_path_factory: pytest.TempPathFactory, entries: object, card: object
+) -> None:
+    """Whatever YAML the files hold, they are read or refused in one line; the good file beside them is read."""
+    place = model(
+        tmp_path_factory.mktemp("any"), yaml.safe_dump(entries), GOOD,
+        card=f"---\n{yaml.safe_dump({'model-index': card})}---\n",
+    )  # fmt: skip
+    run = read_hub_results(place)
+    assert values_of(run)["gpqa_diamond"] == 0.412
+    assert not any("\n" in note for note in run.notes)
+    assert read_imported(place).estimates

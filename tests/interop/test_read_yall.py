@@ -18,14 +18,14 @@ PRINTED = {"AGIEval": 34.1, "GPT4All": 69.15, "TruthfulQA": 49.38, "Bigbench": 3
 
 
 def test_a_gist_becomes_a_row_with_the_averages_that_it_prints(tmp_path: Path) -> None:
-    """Columns and average of the Nous suite, to the digit printed; marked self-reported, with errors."""
+    """Columns and average of the Nous suite, to the digit printed; marked reported, with errors."""
     (tmp_path / "gists").mkdir()
     (tmp_path / "gists" / "a.md").write_text(GIST.read_text())
     (tmp_path / "board.yaml").write_text("title: YALL\nsuite: nous\nresults: gists\n")
     site = Site([read_board(tmp_path / "board.yaml")])
     table = site.table(site.board("board"))
     (row,) = [each for each in table.rows if not each.is_baseline]
-    assert (row.model, row.origin) == ("occiglot/occiglot-7b-de-en-instruct", "self-reported")
+    assert (row.model, row.origin) == ("occiglot/occiglot-7b-de-en-instruct", "reported")
     results = {column.title: row.cells[column.key].number for column in table.columns}
     assert {title: round(100 * number.value, 2) for title, number in results.items()} == PRINTED
     assert row.average is not None

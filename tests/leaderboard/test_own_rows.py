@@ -232,7 +232,7 @@ OF_THE_BOARD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_results_files_from_others_become_self_reported_rows(tmp_path: Path) -> None:
+def test_results_files_from_others_become_rows_of_their_own(tmp_path: Path) -> None:
     """lm-eval's file and one of the first Open LLM Leaderboard fill the columns of their suite, with their errors."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "results_2024-06-10.json").write_text(json.dumps(LM_EVAL))
@@ -241,7 +241,7 @@ def test_results_files_from_others_become_self_reported_rows(tmp_path: Path) -> 
     site = Site([read_board(tmp_path / "board.yaml")])
     table = site.table(site.board("board"))
     rows = {row.model: row for row in models(table)}
-    assert {row.origin for row in rows.values()} == {"self-reported"}
+    assert {row.origin for row in rows.values()} == {"reported"}
     arc = rows["org/brought"].cells["arc"]
     assert (arc.number.value, arc.n, arc.run_id) == (0.55, 1172, None)
     assert rows["org/brought"].facts["date"] == "2024-06-10"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
+from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.shown import all_rows, show_table
 from assaymark.leaderboard.site import Site
@@ -25,6 +25,9 @@ views = st.builds(
         lambda keys: tuple(item.key for item in MODEL_TYPES if item.key in keys)
     ),
     precisions=st.lists(st.sampled_from(["bfloat16", "float16", "GPTQ"]), unique=True).map(tuple),
+    origins=st.lists(st.sampled_from(list(ORIGINS)), unique=True).map(
+        lambda keys: tuple(key for key in ORIGINS if key in keys)
+    ),
     params=st.tuples(sizes, sizes),
     hide=st.lists(st.sampled_from(list(HIDDEN_BY)), unique=True).map(tuple),
     cols=st.none() | st.lists(st.sampled_from(NAMES), unique=True).map(tuple),

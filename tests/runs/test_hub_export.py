@@ -168,6 +168,26 @@ def test_a_file_that_says_something_else_is_not_replaced_in_silence(folder: Path
     assert exported(run, folder).files[0].state == "unchanged"
 
 
+def test_another_unit_in_the_folder_is_a_warning(folder: Path) -> None:
+    """Nothing states the unit of a value: one above 1 beside a share that is to be written is named."""
+    file = folder / "model" / ".eval_results" / "theirs.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("- dataset: {id: acme/quiz, task_id: quiz}\n  value: 61.5\n")
+    export = exported(run_of(folder, "quiz"), folder, check=True)
+    (line,) = export.faults
+    assert line.startswith(".eval_results/theirs.yaml has 61.5 for acme/quiz quiz, which seems no share; look at")
+
+
+def test_the_settings_of_generation_are_in_the_notes(folder: Path) -> None:
+    """A run at another temperature is another variant."""
+    text = (folder / "quiz.yaml").read_text()
+    generated = text.replace("multiple_choice", "generate_until").replace("metric: acc", "metric: exact_match")
+    (folder / "quiz.yaml").write_text(generated.replace('doc_to_choice: ["1", "2", "3"]\n', ""))
+    (file,) = exported(run_of(folder, "quiz", gen_kwargs={"temperature": 0.7, "do_sample": True}), folder).files
+    assert file.result.notes == "0-shot, temperature=0.7, do_sample=True"
+    assert file.path.name == "quiz_0_shot_temperature_0_7_do_sample_True.yaml"
+
+
 @pytest.mark.parametrize("linked", [".eval_results", ".eval_results/quiz_0_shot.yaml"])
 def test_no_link_out_of_the_folder_is_followed(folder: Path, linked: str) -> None:
     """A link in place of the folder or the file is refused, and its target stays."""
@@ -223,7 +243,8 @@ def test_a_run_of_gsm8k_through_the_command_line(
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     file = model / ".eval_results" / "gsm8k_0_shot_strict_match.yaml"
-    assert f"hf upload ORG/MODEL {file} .eval_results/{file.name} --create-pr" in " ".join(printed.split())
+    upload = f"hf upload ORG/MODEL {file.parent} .eval_results --include {file.name} --create-pr"
+    assert printed.splitlines()[-1] == f"  {upload}"  # on one line, to be copied
     (entry,) = entries_in(file)
     assert (entry.dataset_id, entry.task_id, entry.notes) == ("openai/gsm8k", "gsm8k", "0-shot, strict-match")
     assert 55 < entry.value < 65

@@ -25,6 +25,7 @@ MOST_FILES = 1000
 MOST_ENTRIES = 10_000  # of one file
 LONGEST = 200  # characters of a text
 LONGEST_URL = 2000
+MOST_FOLDERS = 20_000  # that are looked at for models
 DEPTH = 4  # of models in a folder of models: models--org--name/snapshots/COMMIT
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
 _CACHED = re.compile(r"models--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)", re.ASCII)  # a folder of huggingface_hub's cache
@@ -93,13 +94,24 @@ def holds_results(path: Path) -> bool:
 def model_folders(path: Path) -> list[Path]:
     """Return the models' repositories with results below a folder, sorted; symbolic links are not followed."""
     found: list[Path] = []
-    level = [path]
+    level, n_left = [path], MOST_FOLDERS
     for _ in range(DEPTH):
-        folders = [each for folder in level for each in sorted(folder.iterdir())
-                   if each.is_dir() and not each.is_symlink() and not each.name.startswith(".")]  # fmt: skip
-        found += [each for each in folders if holds_results(each)]
-        level = [each for each in folders if each not in found]
+        folders = [each for folder in level for each in _folders_in(folder)][:n_left]
+        n_left -= len(folders)
+        level = []
+        for each in folders:
+            (found if holds_results(each) else level).append(each)
     return sorted(found)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder; none of one that may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names) if not name.startswith(".")]
 
 
 def read_model_files(path: Path) -> ModelFiles:

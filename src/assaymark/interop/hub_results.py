@@ -14,10 +14,12 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from assaymark.errors import MissingExtra, UsageError
-from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, tasks_of
+from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
+from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash
 from assaymark.records.json_values import object_at
+from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.from_store import stopped_by_rule
 from assaymark.results.evidence.groups import leaves_of
 from assaymark.results.evidence.task_facts import groups_from
@@ -85,14 +87,23 @@ def hub_results(store: Store, run_id: str) -> tuple[list[HubResult], list[NoHubR
     return made, refused
 
 
-def measured_for(row: RunRow, estimates: Sequence[Estimate], benchmark: HubTask) -> list[Estimate]:
-    """Return the estimates of a run that are of a benchmark's rows, all or some, by its metric."""
-    found = []
-    for name, leaves in _wholes(row, estimates):
-        estimate = _accuracy(estimates, name)
-        if estimate is not None and all(_same_rows(row, leaf, benchmark) == [] for leaf in leaves):
-            found.append(estimate)
-    return found
+def counterparts(row: RunRow, estimates: Sequence[Estimate], reported: Estimate) -> list[Estimate]:
+    """Return the estimates of a run that a reported value stands beside.
+
+    They are of the same benchmark's rows, all or some, asked in any way; for a benchmark that is not registered, of a
+    task and metric of the same name.
+    """
+    facts = reported.details.get("reported")
+    benchmark = registered(facts["dataset"], facts["benchmark"]) if facts is not None and facts["benchmark"] else None
+    if benchmark is None:
+        same = [each for each in estimates if (each.task, each.metric) == (reported.task, reported.metric)]
+        return sorted(same, key=lambda each: not each.details.get("primary"))[:1]
+    of_benchmark = (
+        _accuracy(estimates, name)
+        for name, leaves in _wholes(row, estimates)
+        if all(_same_rows(row, leaf, benchmark) == [] for leaf in leaves)
+    )
+    return [estimate for estimate in of_benchmark if estimate is not None]
 
 
 def entry_text(result: HubResult, source: str | None = None) -> str:
@@ -198,7 +209,8 @@ def _missing_rows(
     parts = [each for each in estimates if each.task in leaves and (each.metric, each.filter) == kind]
     n, n_failed = sum(each.n for each in parts), sum(each.n_failed for each in parts)
     if n == benchmark.n and not n_failed and whole.value is not None:
-        return []
+        truncated = truncation_of(whole)
+        return [truncated] if truncated else []
     reasons = [
         f"{n_failed:,} failed" if n_failed else "",
         limit_shown(row.plan.limit) if row.plan.limit is not None else "",
@@ -233,6 +245,9 @@ def _variant(row: RunRow, name: str, leaves: Sequence[str], benchmark: HubTask, 
         yield "chat template"
     if plan.prompt_style is not None:
         yield f"prompt style {plan.prompt_style}"
+    if quantised := quantised_as({"quantization_config": dict(plan.model.options).get("quantization_config")}):
+        yield quantised
+    yield from (f"{name}={value}" for name, value in (plan.gen_kwargs or {}).items())
     if plan.system_instruction is not None:
         yield f"system prompt {short_hash(content_hash(plan.system_instruction))}"
 

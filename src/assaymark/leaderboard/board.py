@@ -139,7 +139,7 @@ class Board:
     claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model
     only: tuple[str, ...] = ()  # runs in which every one of these words occurs
     exclude: tuple[str, ...] = ()  # beginnings of ids of runs that are left out
-    results: tuple[Path, ...] = ()  # files that other tools wrote: rows marked self-reported
+    results: tuple[Path, ...] = ()  # files that other tools wrote: rows marked reported
     requests: tuple[Path, ...] = ()  # folders of the Open LLM Leaderboard's request files, of the models in `results`
     ratings: tuple[RatingSource, ...] = ()  # of arenas, judges and studies, beside the scores
     models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it

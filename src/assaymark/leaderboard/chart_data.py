@@ -34,6 +34,7 @@ class TimedModel:
     date: str  # ISO 8601, a day
     model: str
     number: IntervalValue
+    mark: str = ""  # of a row from files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class ColumnBar:
     model: str
     is_baseline: bool
     number: IntervalValue
+    mark: str = ""  # of a row from files
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class MeasuredModel:
     measure: float  # billions of parameters, tokens per second, or US dollars per million tokens
     number: IntervalValue
     is_on_front: bool  # no model that is at least as good by the measure scores as high
+    mark: str = ""  # of a row from files
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class MeasuredModels:
         """Yield the models one by one, or some of them."""
         for at in range(len(self)) if among is None else np.flatnonzero(among).tolist():
             row = self.rows.row(int(self.places[at]))
-            yield MeasuredModel(row.row.model, float(self.measures[at]), _average(row), bool(self.is_on_front[at]))
+            on_front = bool(self.is_on_front[at])
+            yield MeasuredModel(row.row.model, float(self.measures[at]), _average(row), on_front, row.row.mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,7 @@ class HeatMap:
 
     columns: tuple[ScoreColumn, ...]
     rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]  # model, and a cell per column
+    marks: tuple[str, ...]  # of the rows from files, by row
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,9 @@ def best_over_time(table: BoardTable, rows: SelectedRows) -> list[TimedModel]:
     dated = np.flatnonzero((days > 0) & rows.is_compared)
     ordered = dated[np.lexsort((-rows.values[dated], days[dated]))]
     best = [(int(days[at]), rows.row(at)) for at in ordered[_above_all_before(rows.values[ordered])].tolist()]
-    return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in best]
+    return [
+        TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row), row.row.mark) for day, row in best
+    ]
 
 
 def last_day(table: BoardTable, rows: SelectedRows) -> str:
@@ -210,7 +217,7 @@ def column_bars(rows: SelectedRows, column: ScoreColumn) -> list[ColumnBar]:
         average = row.average if is_same else None
         scored = average if column.key == "average" else row.cells.get(column.key)
         if scored is not None:
-            bars.append(ColumnBar(row.row.model, row.row.is_baseline, scored.number))
+            bars.append(ColumnBar(row.row.model, row.row.is_baseline, scored.number, row.row.mark))
     if all(bar.is_baseline for bar in bars):
         return []
     bars.sort(key=lambda bar: bar.number.value, reverse=column.higher_is_better)  # baselines stand among the models
@@ -238,7 +245,7 @@ def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
     heat_rows = [
         (row.row.model, tuple(_heat_cell(row, column, values[column.key]) for column in columns)) for row in first
     ]
-    return HeatMap(tuple(columns), tuple(heat_rows))
+    return HeatMap(tuple(columns), tuple(heat_rows), tuple(row.row.mark for row in first))
 
 
 def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell | None:

@@ -39,7 +39,12 @@ PRECISIONS: Mapping[str, str] = {
     "int8": "8bit", "int4": "4bit", "gptq": "GPTQ", "awq": "AWQ",
 }  # fmt: skip
 WEIGHT_TYPES = ("original", "adapter", "delta")
-ORIGINS = ("measured", "self-reported", "published", "baseline")
+ORIGINS: Mapping[str, str] = {
+    "measured": "measured here", "imported": "imported with answers", "reported": "reported, no answers",
+    "published": "from a published table", "baseline": "baseline",
+}  # fmt: skip
+"""Where a row's numbers come from, with their titles."""
+FROM_FILES = frozenset({"imported", "reported"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +105,9 @@ FACTS: tuple[FactColumn, ...] = (
     FactColumn("uploaded", "Uploaded", "date", "when the weights were published"),
     FactColumn("limit", "Samples", "text", "which samples were evaluated; empty for all"),
     FactColumn("profile", "Profile", "text", "whose rules the run follows"),
-    FactColumn("origin", "Source", "choice", "measured here, self-reported, or from a published table",
-               choices=ORIGINS),
+    FactColumn("origin", "Source", "choice",
+               "measured here, imported with answers, reported without, or from a published table",
+               choices=tuple(ORIGINS)),
 )  # fmt: skip
 
 FACTS_BY_KEY: Mapping[str, FactColumn] = {column.key: column for column in FACTS}

@@ -11,7 +11,7 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite
 from assaymark.leaderboard.capabilities import capabilities_of_task
-from assaymark.leaderboard.self_reported import read_self_reported
+from assaymark.leaderboard.results_files import read_results_files
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import BoardTable
@@ -42,7 +42,7 @@ def sources_of(site: Site) -> list[EvidenceTable]:
     ]
     # numbers reported by visitors are not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
-    runs = [*stored, *read_self_reported([path for board in boards for path in board.results])]
+    runs = [*stored, *read_results_files([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])
     if board is None:
         return published

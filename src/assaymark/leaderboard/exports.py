@@ -63,6 +63,7 @@ def shown_json(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue
         "scores": {
             column.key: {**_json(cell.number), "raw": None if cell.raw is None else _json(cell.raw), "n": cell.n,
                          "n_failed": cell.n_failed, "run": cell.run_id,
+                         "reported": cell.reported or None,
                          "claimed": None if cell.claim is None else {"value": cell.claim.value,
                                                                      "source": cell.claim.source,
                                                                      "outside_interval": cell.claim.is_outside}}

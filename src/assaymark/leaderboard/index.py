@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from assaymark.leaderboard.columns import FACTS
+from assaymark.leaderboard.columns import FACTS, FROM_FILES
 from assaymark.leaderboard.query import NAME, Condition, Term
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.statistics.arrays import Floats, Ints
@@ -175,10 +175,10 @@ class TableIndex:
 
     @cached_property
     def rank_groups(self) -> NDArray[np.int64]:
-        """Codes of the groups in which rows are ranked together; self-reported rows are apart from measured ones."""
+        """Codes of the groups in which rows are ranked together; those from files are apart from measured ones."""
         codes = self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
-        is_reported = np.array([row.origin == "self-reported" for row in self._rows], dtype=np.int64)
-        return np.asarray(2 * codes + is_reported)
+        is_from_files = np.array([row.origin in FROM_FILES for row in self._rows], dtype=np.int64)
+        return np.asarray(2 * codes + is_from_files)
 
     @cached_property
     def ranks(self) -> Ranks:

@@ -96,7 +96,7 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 
 def card_of(stored: StoredRuns, name: str, licence: str = "") -> str:
     """Return the model card of a model from the runs that may be shown. Raises: UnknownName."""
-    every = [run for run in stored.runs() if not run.is_upload]  # what visitors report was not measured
+    every = [run for run in stored.runs() if run.origin != "reported"]  # a card is of what was measured
     runs = runs_of_model(every, name)
     results = list(_results(runs))
     used = list({result.run.run_id: result.run for result in results}.values())

@@ -22,7 +22,6 @@ from assaymark.leaderboard.rows import (
     BoardRow,
     Fact,
     IntervalValue,
-    Origin,
     RowScore,
     ScoreColumn,
     StoppedEarly,
@@ -33,7 +32,7 @@ from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
-from assaymark.results.estimate_texts import truncation_of
+from assaymark.results.estimate_texts import reported_words, truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average, reported_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.aliases import GROUP_SIZES, PresentName, present_name
@@ -147,10 +146,17 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
         "prompt_spread": _prompt_spread(run),
         **_work(run.row.summary.get("work")),
         **_price(run, board),
+        **(_of_report(run) if run.is_hub_report else {}),
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),
     }
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def _of_report(run: StoredRun) -> dict[str, Fact]:
+    """Return what a model's repository states of itself: when, and nothing of prompts."""
+    date = run.row.extra.get("imported", {}).get("date")
+    return {"prompts": None, "chat_template": None, "profile": None, "date": str(date)[:10] if date else None}
 
 
 COMPOSITE = "composite"
@@ -176,10 +182,10 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
     if board.suite is None:
         return []
     ways: dict[tuple[bool, bool, str], list[StoredRun]] = {}
-    for run in map(with_present_names, runs):
+    for run in map(with_present_names, latest_reports(runs)):
         if _counts(board, run):
             # numbers from a file never fill a measured row, whatever name and revision the file states
-            ways.setdefault((run.is_upload, run.is_self_reported, row_id(identity_of(run.plan))), []).append(run)
+            ways.setdefault((run.is_upload, run.origin != "measured", row_id(identity_of(run.plan))), []).append(run)
     rows = []
     names: set[str] = set()
     for (_, _, name), of_row in sorted(ways.items(), key=lambda way: way[0][:2]):
@@ -191,6 +197,18 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
             names.add(row_name)
             rows.append(replace(row, id=row_name))
     return rows
+
+
+def latest_reports(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the runs, and of what each model's repository states only what was read last; the latest come first."""
+    known: set[str] = set()
+    kept = []
+    for run in runs:
+        if not run.is_hub_report or run.model not in known:
+            kept.append(run)
+        if run.is_hub_report:
+            known.add(run.model)
+    return kept
 
 
 def _counts(board: Board, run: StoredRun) -> bool:
@@ -243,6 +261,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         for match in matches
         if match is not None and match.run.mark is not None and match.run.mark.note
     ]
+    notes += [note for match in matches if match is not None for note in match.run.notes]
     notes += [
         f"{estimate.task}: {note}"
         for match in matches
@@ -250,15 +269,14 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         for estimate in match.estimates
         if (note := truncation_of(estimate))
     ]
-    origin: Origin = "self-reported" if latest.is_self_reported else "measured"
     by_rule = [run for run in stopped.values() if run is not None]
     return BoardRow(
         id=name,
         model=latest.model,
-        origin=origin,
+        origin=latest.origin,
         cells=cells,
         average=averaged,
-        facts={**facts, "origin": origin},
+        facts={**facts, "origin": latest.origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
         stopped=StoppedEarly(sum(run.n_seen for run in by_rule), sum(run.n for run in by_rule)) if by_rule else None,
@@ -457,6 +475,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
             task=tasks[0] if len(tasks) == 1 and not has_group else None,
             is_share=all(match.is_share for match in of_column),
             higher_is_better=all(estimate.higher_is_better for estimate in estimates),
+            reported="; ".join(dict.fromkeys(filter(None, map(reported_words, estimates)))),
         )
     return cells
 

@@ -49,7 +49,7 @@ def rows_document(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> D
             _number_text(cell.number if cell else None, is_share=column.is_share, interval=False)
             for cell, column in zip(cells, columns, strict=True)
         ]
-        body.append((rank, row.row.model, average, *numbers))
+        body.append((rank, row.row.model + row.row.mark, average, *numbers))
     titles: list[str | Column] = ["rank", Column("model", "text"), "average", *(column.title for column in columns)]
     return document(table(titles, body, n_text=0))
 

@@ -28,6 +28,7 @@ from assaymark.leaderboard.capabilities import (
     measured_task,
     names,
 )
+from assaymark.leaderboard.columns import FROM_FILES, ORIGINS
 from assaymark.leaderboard.evidence import EvidenceTable
 from assaymark.leaderboard.preferences import PreferenceRanking, preferences_for
 from assaymark.leaderboard.query import Term, parse_query, search_keys
@@ -450,8 +451,8 @@ def _reason(row: BoardRow, used: Sequence[Used]) -> str:
     words = ["; ".join(f"{_title(key)}: {', '.join(parts)}" for key, parts in demands.items())]
     if row.facts.get("limit"):
         words.append(f"on some samples only ({row.facts['limit']})")
-    if row.origin == "self-reported":
-        words.append("self-reported")
+    if row.origin in FROM_FILES:
+        words.append(ORIGINS[row.origin])
     return "; ".join(words)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Origin = Literal["measured", "self-reported", "published", "baseline"]
+from assaymark.leaderboard.columns import FROM_FILES
+
+Origin = Literal["measured", "imported", "reported", "published", "baseline"]
 Fact = str | float | bool | None
 
 
@@ -63,6 +65,7 @@ class RowScore:
     run_id: str | None = None  # the stored run it comes from
     task: str | None = None  # its task or group there
     claim: ClaimedScore | None = None  # what others state for it
+    reported: str = ""  # who reported it, where it has no answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,11 @@ class BoardRow:
     n_reports: int = 0  # of readers, not settled by a moderator: a link, and no judgement
     stopped: StoppedEarly | None = None  # its intervals are wider: they are valid at any time
     is_upload: bool = False  # a visitor reported its numbers: it has no rank, and no other row depends on it
+
+    @property
+    def mark(self) -> str:
+        """What stands behind the model's name where its numbers come from files; empty for others."""
+        return f" ({self.origin})" if self.origin in FROM_FILES else ""
 
     @property
     def is_baseline(self) -> bool:

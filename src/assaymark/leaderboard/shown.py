@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.errors import UsageError
-from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, FactColumn
+from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS, FactColumn
 from assaymark.leaderboard.index import Ranks, Scores, tier_starts
 from assaymark.leaderboard.query import EVERYTHING, NAME, Condition, parse_query, search_keys
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
@@ -58,6 +58,7 @@ class TablePage:
     n_pages: int
     types: tuple[Facet, ...]
     precisions: tuple[Facet, ...]
+    origins: tuple[Facet, ...]
     prompt_sets: tuple[Facet, ...]
     problems: tuple[str, ...]
 
@@ -154,7 +155,7 @@ class _Selection:
     def _matching(self) -> Mask:
         view, index = self.view, self.index
         mask = index.matching(self._condition()) & ~index.is_baseline
-        for key, wanted in (("type", view.types), ("precision", view.precisions)):
+        for key, wanted in (("type", view.types), ("precision", view.precisions), ("origin", view.origins)):
             if wanted:
                 mask &= self._is_one_of(key, wanted)
         if view.prompts:
@@ -313,6 +314,7 @@ class _Selection:
             n_pages,
             self._facets("type", view.types),
             self._facets("precision", view.precisions),
+            self._facets("origin", view.origins),
             self._facets("prompts", (view.prompts,)),
             tuple(self.problems),
         )
@@ -330,12 +332,14 @@ class _Selection:
         return starts
 
     def _facets(self, key: str, chosen: Sequence[str]) -> tuple[Facet, ...]:
-        """Return the values of a column with their numbers of models, the commonest first; types in their order."""
+        """Return the values of a column with their numbers of models, the commonest first, or in their order."""
         counts = list(self.index.counts(key))
         lowered = {text.lower() for text in chosen}
-        if key == "type":
+        titles = {"type": {kind.key: kind.title for kind in MODEL_TYPES}, "origin": ORIGINS}.get(key)
+        if titles is not None:
             by_key = dict(counts)
-            return tuple(Facet(model_type.key, model_type.title, by_key[model_type.key], model_type.key in lowered)
-                         for model_type in MODEL_TYPES if model_type.key in by_key)  # fmt: skip
+            return tuple(
+                Facet(name, title, by_key[name], name in lowered) for name, title in titles.items() if name in by_key
+            )
         counts.sort(key=lambda each: (-each[1], each[0]))
         return tuple(Facet(text, text, n, text.lower() in lowered) for text, n in counts)

@@ -21,6 +21,7 @@ from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import RECORDS, Board, CitedScores, slug
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.capabilities import measured_task
+from assaymark.leaderboard.columns import FROM_FILES
 from assaymark.leaderboard.own_rows import (
     estimates_of_member,
     holds_member,
@@ -34,8 +35,8 @@ from assaymark.leaderboard.published_records import folder_state
 from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
 from assaymark.leaderboard.request_files import read_requests, with_requests
+from assaymark.leaderboard.results_files import read_results_files
 from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
-from assaymark.leaderboard.self_reported import read_self_reported
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import with_win_rates
@@ -109,7 +110,7 @@ def _member(
     """
     known = [(run, estimates) for run in runs if (estimates := estimates_of_member(member, run))]
     _, best = max(
-        known, key=lambda pair: (not pair[0].is_self_reported, sum(each.n for each in pair[1])), default=(None, [])
+        known, key=lambda pair: (pair[0].origin == "measured", sum(each.n for each in pair[1])), default=(None, [])
     )
     value = of(member, best)
     chance = member.chance if isinstance(member.chance, float) else _chance(member, best)
@@ -204,6 +205,7 @@ class _CachedTable:
 
     state: str
     table: BoardTable
+    reports: tuple[StoredRun, ...] = ()  # what models' repositories among its results files state
 
 
 class Site:
@@ -248,6 +250,12 @@ class Site:
         """Return the store's runs, the latest first; none without a store."""
         return [] if self.runs is None else self.runs.runs()
 
+    def reports(self) -> list[StoredRun]:
+        """Return what models' repositories state that the boards' files name, as the tables were made of it."""
+        with self._lock:
+            cached = list(self._tables.values())
+        return [run for table in cached for run in table.reports]
+
     def seal_state(self) -> str:
         """Return a key that changes when a task is sealed or revealed, or a seal's last day has passed."""
         if self.runs is None or not (seals := self.runs.seals()):
@@ -273,9 +281,11 @@ class Site:
         with self._lock:
             cached = self._tables.get(board.name)
         if cached is None or cached.state != state:
-            table = with_ratings(_make_table(board, runs), board.ratings)
+            files = with_requests(read_results_files(board.results), read_requests(board.requests))
+            table = with_ratings(_make_table(board, [*runs, *files]), board.ratings)
             table = _with_merges(with_win_rates(table, self.runs) if board.win_rates else table)
-            cached = _CachedTable(state, _discussed(table, marks))
+            stated = tuple(run for run in files if run.is_hub_report)
+            cached = _CachedTable(state, _discussed(table, marks), stated)
             with self._lock:
                 self._tables[board.name] = cached
         return cached.table
@@ -296,7 +306,6 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
         return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
-    runs = [*runs, *with_requests(read_self_reported(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     rows = [_in_unit(row, columns) for row in rows]
@@ -354,7 +363,7 @@ def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
             for row in rows
             if column.key in row.cells and not row.is_upload and row.origin == origin
         ]
-        for origin in ("measured", "self-reported")
+        for origin in ("measured", "imported", "reported")
     ]
     deciding = next(filter(None, cells), [])
     return replace(
@@ -365,8 +374,8 @@ def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
 
 
 def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
-    """Return a self-reported row without scores whose unit differs from their column's."""
-    if row.origin != "self-reported":
+    """Return a row from files without scores whose unit differs from their column's."""
+    if row.origin not in FROM_FILES:
         return row
     units = {column.key: column.is_share for column in columns}
     kept = {key: cell for key, cell in row.cells.items() if cell.is_share == units[key]}

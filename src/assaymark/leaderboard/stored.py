@@ -25,7 +25,7 @@ from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
 from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
-from assaymark.leaderboard.rows import BoardRow
+from assaymark.leaderboard.rows import BoardRow, Origin
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, JsonValue, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
@@ -96,6 +96,7 @@ class StoredRun:
     source: str = ""  # the file it was read from; empty for a run of the store
     state: str = ""  # changes when the run, its estimates or its mark do
     mark: RunMark | None = None  # of a run that was submitted
+    notes: tuple[str, ...] = ()  # what could not be read of the files, where these are read for the board
     spreads: Mapping[str, float] = field(default_factory=dict)  # over wordings of the prompts, by task, in points
 
     @property
@@ -109,9 +110,19 @@ class StoredRun:
         return self.row.command == UPLOADED
 
     @property
-    def is_self_reported(self) -> bool:
-        """Whether its numbers come from files rather than from an evaluation here."""
-        return bool(self.source) or self.plan.model.kind == "imported"
+    def origin(self) -> Origin:
+        """Whether it was evaluated here; if it comes from files, whether these hold answers.
+
+        What a visitor sends is a report, whatever it holds.
+        """
+        if not self.source and self.plan.model.kind != "imported":
+            return "measured"
+        return "imported" if self.row.n_requests and not self.is_upload else "reported"
+
+    @property
+    def is_hub_report(self) -> bool:
+        """Whether its numbers are those that a model's repository states, of which nothing else is known."""
+        return self.origin == "reported" and any("reported" in estimate.details for estimate in self.estimates)
 
     @property
     def is_damaged(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from assaymark.errors import UsageError
-from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, canonical
+from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS, canonical
 from assaymark.records import JsonValue
 
 PAGE_SIZES = (25, 50, 100)
@@ -44,6 +44,7 @@ class View:
     q: str = ""
     types: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()  # keys of ORIGINS
     params: tuple[float | None, float | None] = (None, None)  # billions
     hide: tuple[str, ...] = ()  # keys of HIDDEN_BY
     prompts: str = ""  # a prompt set; empty for all
@@ -74,6 +75,7 @@ class View:
             "q": self.q,
             "types": ",".join(self.types),
             "precisions": ",".join(self.precisions),
+            "origins": ",".join(self.origins),
             "params": "" if low is None and high is None else f"{_plain(low)}..{_plain(high)}",
             "hide": ",".join(self.hide),
             "prompts": self.prompts,
@@ -155,6 +157,11 @@ def _precisions(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
     return tuple(canonical(FACTS_BY_KEY["precision"], text)[:40] for text in _listed(values))
 
 
+def _origins(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
+    keys = [_one_of(text, tuple(ORIGINS)) for text in _listed(values)]
+    return tuple(origin for origin in ORIGINS if origin in keys)
+
+
 def _params(values: Sequence[str], _: Sequence[str]) -> tuple[float | None, float | None]:
     low, dots, high = values[-1].partition("..")
     if not dots:
@@ -216,6 +223,7 @@ _READERS: dict[str, tuple[str, Reader]] = {
     "q": ("q", lambda values, _: values[-1].strip()),
     "types": ("types", _types),
     "precisions": ("precisions", _precisions),
+    "origins": ("origins", _origins),
     "params": ("params", _params),
     "min": ("low", lambda values, _: _size(values[-1])),  # the two fields of the form
     "max": ("high", lambda values, _: _size(values[-1])),

@@ -25,6 +25,15 @@ def shown_count(cells: Iterable[Estimate]) -> str:
     return f"{text} ({skipped:,} skipped)" if skipped else text
 
 
+def reported_words(estimate: Estimate) -> str:
+    """Return who reported a value that has no answers, when and where; empty for any other value."""
+    facts = estimate.details.get("reported")
+    if facts is None:
+        return ""
+    by = " ".join(filter(None, ["reported", facts["date"][:10], f"by {facts['by']}" if facts["by"] else ""]))
+    return ", ".join(filter(None, [by, facts["notes"], facts["source"] or facts["file"]]))
+
+
 def is_proportion(estimate: Estimate) -> bool:
     """Return whether the value is a share in [0, 1] that is shown as per cent."""
     return bool(estimate.details.get("unit") == "proportion")

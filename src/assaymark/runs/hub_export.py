@@ -14,7 +14,7 @@ from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING
 from assaymark.drafts import open_whole
 from assaymark.errors import StoreError, UsageError
-from assaymark.interop.hub_files import FOLDER, StatedResult, read_model_files
+from assaymark.interop.hub_files import FOLDER, LARGEST_FILE, ModelFiles, StatedResult, read_model_files
 from assaymark.interop.hub_results import HubResult, NoHubResult, entry_text, hub_results
 from assaymark.runs.run import Run
 
@@ -45,18 +45,18 @@ class HubExport:
     files: tuple[HubFile, ...]
     refused: tuple[NoHubResult, ...]
     there: tuple[StatedResult, ...]
-    faults: tuple[str, ...]  # of the files that are there
+    faults: tuple[str, ...]  # of the files that are there, and of the run
     is_written: bool
 
     @property
-    def upload(self) -> list[str]:
-        """The commands that open a pull request with each file."""
+    def upload(self) -> str:
+        """The command that opens a pull request with the files; empty where none was written."""
+        names = [file.path.name for file in self.files if file.state != "unchanged"]
+        if not names or not self.is_written:
+            return ""
         repository = self.model if _HUB_MODEL.fullmatch(self.model) and not Path(self.model).exists() else "ORG/MODEL"
-        return [
-            shlex.join(["hf", "upload", repository, str(file.path), f"{FOLDER}/{file.path.name}", "--create-pr"])
-            for file in self.files
-            if file.state != "unchanged"
-        ]
+        include = [word for name in names for word in ("--include", name)]
+        return shlex.join(["hf", "upload", repository, str(self.folder / FOLDER), FOLDER, *include, "--create-pr"])
 
     def document(self) -> Document:
         """Return the entries beside those in the folder, and what was refused."""
@@ -97,7 +97,7 @@ class HubExport:
                            "notes": each.notes, "date": each.date} for each in self.there],
             "faults": list(self.faults),
             "written": self.is_written,
-            "upload": self.upload if self.is_written else [],
+            "upload": self.upload or None,
         }  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def export_to_hub(
     files = [_file(place, result, entry_text(result, source)) for result in results]
     export = HubExport(
         folder, run.row.model, tuple(files), tuple(refused), known.results if known else (),
-        known.faults if known else (), is_written=not check,
+        (*(known.faults if known else ()), *_warnings(run, results, known)), is_written=not check,
     )  # fmt: skip
     if check:
         return export
@@ -147,10 +147,25 @@ def export_to_hub(
     return export
 
 
+def _warnings(run: Run, results: Sequence[HubResult], known: ModelFiles | None) -> Iterator[str]:
+    """Yield what speaks against uploading: training on the run's rows, and values there in another unit."""
+    yield from (str(mark["line"]) for mark in run.row.extra.get("contaminated", ()))
+    units = {(each.benchmark.dataset, each.benchmark.id): each.benchmark.unit for each in results}
+    for stated in known.results if known is not None else ():
+        unit = units.get((stated.dataset, stated.task_id))
+        if unit is not None and stated.value > 0.0 and (stated.value > 1.0) != (unit == "per cent"):
+            yield (
+                f"{stated.file} has {stated.value:g} for {stated.dataset} {stated.task_id}, which seems no {unit}; "
+                "look at the leaderboard before you upload"
+            )
+
+
 def _file(place: Path, result: HubResult, text: str) -> HubFile:
     path = place / result.file
     try:
-        before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+        is_there = path.is_file()
+        is_read = is_there and path.stat().st_size <= LARGEST_FILE  # a larger one says something else
+        before = path.read_text(encoding="utf-8", errors="replace") if is_read else "" if is_there else None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
     return HubFile(path, result, text, before)

@@ -2,16 +2,20 @@
 
 Only the total of a published result is known, so the test is unpaired. If the numbers of shots differ, the results are
 not comparable and no p is shown; other differences (number of samples) are listed. Published results are stored with
-the run, with their source.
+the run, with their source. They are typed, or those that a model's folder reports.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from assaymark.errors import DataError, UsageError
+from assaymark.interop.hub_results import counterparts
+from assaymark.interop.read_imported import read_imported
 from assaymark.records import Estimate, JsonValue, TaskPlan
 from assaymark.records.result_facts import ResultFacts
-from assaymark.results.estimate_texts import shown_count
+from assaymark.results.estimate_texts import is_proportion, reported_words, shown_count
+from assaymark.runs.run import Run
 from assaymark.runs.stored import open_run
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.groups import UnpairedComparison, compare_with_claim
@@ -103,11 +107,21 @@ def _count(text: str, value: str | None, least: int = 0) -> int | None:
 def compare_published(store: str | None, name: str, texts: Sequence[str]) -> list[ClaimResult]:
     """Compare a stored run with published results, and store those with the run.
 
-    Raises: UsageError for a claim that cannot be parsed or compared; UnknownName for a task the run does not have.
+    Args:
+        store: the run's database.
+        name: the run.
+        texts: claims, and models' folders, whose reported values of the run's benchmarks are claims.
+
+    Raises: UsageError for a claim that cannot be parsed or compared, or a folder without any for the run; UnknownName
+        for a task the run does not have; DataError for a folder of which nothing can be read.
     """
-    claims = [parse_claim(text) for text in texts]
     run = open_run(store, name)
     row = run.row
+    claims = [
+        claim
+        for text in texts
+        for claim in (claims_of_folder(run, Path(text)) if _is_place(text) else [parse_claim(text)])
+    ]
     plans = {task.name: task for task in row.plan.tasks}
     claim_results = [
         _against(
@@ -119,6 +133,32 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
     earlier = [claim for claim in stored if claim not in map(asdict, claims)] if isinstance(stored, list) else []
     run.store.save_estimates(run.id, run.estimates, {**row.extra, "claims": [*earlier, *map(asdict, claims)]})
     return claim_results
+
+
+def _is_place(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except OSError:  # longer than a file's name can be
+        return False
+
+
+def claims_of_folder(run: Run, folder: Path) -> list[Claim]:
+    """Return the shares that a model's folder reports of the benchmarks that a run evaluated."""
+    reported = read_imported(folder).estimates
+    claims = [
+        Claim(
+            own.task, own.metric, each.value, each.n or None, each.details.get("n_shots"), reported_words(each) or None
+        )
+        for each in reported
+        if each.value is not None and is_proportion(each)
+        for own in counterparts(run.row, run.estimates, each)
+    ]
+    if not claims:
+        theirs, ours = ", ".join(sorted({each.task for each in reported})[:5]), ", ".join(run.row.tasks[:5])
+        raise UsageError(
+            f"{folder} reports nothing that run {run.short_id} evaluated: it has {theirs}, and the run {ours}"
+        )
+    return claims
 
 
 def _n_in_split(extra: ResultFacts, task: str) -> int | None:

@@ -233,6 +233,7 @@ class Run:
             )
         attempts = self.store.attempts(self.id)
         lines += self._lines_on_texts(row, attempts)
+        lines += self._lines_on_reports()
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
@@ -270,6 +271,19 @@ class Run:
             f"{counted(n, 'answer')} with {tag}: the reasoning before it was scored as part of the answer; remove it "
             f"with think_end_token={tag} in --model_args"
             for tag, n in unremoved.items()
+        ]
+
+    def _lines_on_reports(self) -> list[str]:
+        """Return who reported the values that have no answers, when and where, with their tasks."""
+        from assaymark.results.estimate_texts import reported_words
+
+        by_words: dict[str, list[str]] = {}
+        for estimate in self.estimates:
+            if words := reported_words(estimate):
+                by_words.setdefault(words, []).append(estimate.task)
+        return [
+            f"{words}: {', '.join(tasks[:4])}{f' and {len(tasks) - 4} more' if len(tasks) > 4 else ''}"
+            for words, tasks in by_words.items()
         ]
 
     def _task_with_failures(self) -> str:

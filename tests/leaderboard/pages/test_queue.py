@@ -297,8 +297,8 @@ def lm_eval_results(value: float) -> Mapping[str, Any]:
             "config": {"model": "hf", "model_args": "pretrained=small"}, "model_name": "small"}  # fmt: skip
 
 
-def test_reported_results_stand_as_self_reported(queue: SubmissionServer) -> None:
-    """A results file is a row marked self-reported, with a job that verifies it."""
+def test_reported_results_stand_as_reported(queue: SubmissionServer) -> None:
+    """A results file is a row marked reported, with a job that verifies it."""
     with queue.client(queue.token()) as client:
         made = client.post("/api/results", json={"model": "small", "results": lm_eval_results(0.5)})
         assert made.status_code == 201, made.text
@@ -306,7 +306,7 @@ def test_reported_results_stand_as_self_reported(queue: SubmissionServer) -> Non
     assert job is not None
     assert job.kind == "reproduce"
     (row,) = [each for each in queue.site.table(queue.site.board("demo")).rows if not each.is_baseline]
-    assert (row.model, row.origin) == ("small", "self-reported")
+    assert (row.model, row.origin) == ("small", "reported")
     SubmissionQueue(queue.store).finish(job, "run", (False, "not verified: 1 of 1 reported scores differ"))
     (row,) = [item for item in queue.site.table(queue.site.board("demo")).rows if not item.is_baseline]
     assert row.notes == ("not verified: 1 of 1 reported scores differ",)
@@ -523,9 +523,7 @@ def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
             name: [column.key for column in actual.table(entry).columns] for name, entry in actual.boards.items()
         }
         sources = [(each.name, [column.key for column in each.table.columns]) for each in sources_of(site)]
-        known = [
-            (row.row, row.rank, row.best, row.worst, row.average) for row in rows if row.row.origin != "self-reported"
-        ]
+        known = [(row.row, row.rank, row.best, row.worst, row.average) for row in rows if row.row.origin != "reported"]
         return known, site.table(board).columns, columns, sources
 
     before = state()
@@ -544,11 +542,11 @@ def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
             assert answer.status_code == 201, answer.text
         assert state() == before, number
     listed = all_rows(site.table(board), View(), board.shown_columns)
-    rows = [item for item in listed if item.row.origin == "self-reported"]
+    rows = [item for item in listed if item.row.origin == "reported"]
     assert len(rows) >= 3
     assert {result.rank for result in rows} == {None}
     origins = [item.row.origin for item in listed]
-    assert origins == sorted(origins, key=("measured", "self-reported", "baseline").index)  # whatever their averages
+    assert origins == sorted(origins, key=("measured", "reported", "baseline").index)  # whatever their averages
 
 
 def test_a_withdrawn_run_is_at_no_address(queue: SubmissionServer) -> None:

@@ -131,7 +131,8 @@ def test_every_filter_leaves_the_same_rows_everywhere(
     of_kind = {"merged": "-merged:true", "moe": "-moe:true", "flagged": "-flagged:true", "unavailable": "-available:no"}
     filters = [({"hide": key}, ["--hide", key], of_kind.get(key, "")) for key in HIDDEN_BY if key != "baselines"]
     filters += [({"types": "merge"}, ["type:merge"], ""), ({"precisions": "bf16"}, ["precision:bf16"], ""),
-                ({"params": "3..9"}, ["params:3..9"], "")]  # fmt: skip
+                ({"params": "3..9"}, ["params:3..9"], ""), ({"origins": "published"}, ["origin:published"], ""),
+                ({"origins": "measured"}, ["origin:measured"], "")]  # fmt: skip
     sizes = set()
     for parameters, words, search in filters:
         live = board_page(site, "board", list(parameters.items()))

@@ -9,7 +9,7 @@ from assaymark.documents.numbers import counted
 from assaymark.errors import DataError
 from assaymark.leaderboard.about import TaskAbout, bibtex, column_help, command_of_board, tasks_about
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.columns import FACTS, FactColumn
+from assaymark.leaderboard.columns import FACTS, ORIGINS, FactColumn
 from assaymark.leaderboard.exports import shown_json
 from assaymark.leaderboard.exposure import ModelExposure, SealedView, exposure_lines, exposures, sealed_views
 from assaymark.leaderboard.own_rows import PLAIN_TEXT
@@ -79,6 +79,7 @@ class BoardPage:
     score_options: tuple[ColumnOption, ...]
     hidden_by: Mapping[str, str]
     page_sizes: tuple[int, ...]
+    origins: Mapping[str, str]  # with their titles
     with_params: bool  # some row states its number of parameters
     measures: Mapping[str, str]  # by column: what it measures, in words
     sealed: tuple[SealedView, ...] = ()
@@ -99,6 +100,7 @@ class BoardPage:
         factor, unit = (100.0, " points") if column.is_share else (1.0, "")
         is_raw = cell.raw is not None and cell.raw.value != cell.number.value
         parts = [
+            cell.reported,
             f"raw {shown_score(cell.raw, column.is_share)}" if is_raw else "",
             f"standard error {factor * cell.number.stderr:.2g}{unit}" if cell.number.stderr else "",
             ", ".join(column.metrics),
@@ -231,6 +233,7 @@ def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Board
         tuple(ColumnOption(column.key, column.title, column.note, column.key in scores) for column in table.columns),
         {key: title for key, title in HIDDEN_BY.items() if key in visible.view.hide or key in table.index.hidable},
         PAGE_SIZES,
+        ORIGINS,
         "params" in table.index.known_facts,
         {column.key: column_help(column) for column in visible.scores},
         sealed_views(table, site.runs),

@@ -163,7 +163,8 @@ class ChartsPage:
             "n_left_out": self.measured.n_left_out,
             "heat_map": {
                 "columns": [column.key for column in self.heat.columns],
-                "rows": [{"model": model, "cells": plain(cells)} for model, cells in self.heat.rows],
+                "rows": [{"model": model, "mark": mark.strip(" ()"), "cells": plain(cells)}
+                         for (model, cells), mark in zip(self.heat.rows, self.heat.marks, strict=True)],
             },
         }  # fmt: skip
 
@@ -226,11 +227,12 @@ def _chosen(name: str, key: str, known: Mapping[str, Choice], problems: list[str
 
 
 def _bars_svg(bars: Sequence[ColumnBar], column: ScoreColumn) -> Markup:
-    names = _distinct([bar.model if bar.is_baseline else model_label(bar.model) for bar in bars])
+    whole = [bar.model if bar.is_baseline else model_label(bar.model) + bar.mark for bar in bars]
+    names = _distinct(whole)
     rows = []
-    for name, bar in zip(names, bars, strict=True):
+    for name, unshortened, bar in zip(names, whole, bars, strict=True):
         text, ends = shown_score(bar.number, column.is_share), shown_ends(bar.number, column.is_share)
-        title = f"{bar.model if bar.is_baseline else model_label(bar.model)}: {text}{f' ({ends})' if ends else ''}"
+        title = f"{unshortened}: {text}{f' ({ends})' if ends else ''}"
         href = "" if bar.is_baseline else model_path(bar.model)
         rows.append(LinkedBar(name, bar.number.value, bar.number.low, bar.number.high, text, title, href))
     axis = column.title if column.higher_is_better else f"{column.title} (lower is better)"
@@ -241,7 +243,8 @@ def _bars_svg(bars: Sequence[ColumnBar], column: ScoreColumn) -> Markup:
 def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
     points = [
         PlotPoint(_day(model.date), model.number.value, model.number.low, model.number.high,
-                  f"{model_label(model.model)}: {shown_score(model.number)} on {model.date}", model_path(model.model))
+                  f"{model_label(model.model)}{model.mark}: {shown_score(model.number)} on {model.date}",
+                  model_path(model.model))
         for model in best
     ]  # fmt: skip
     return on_screens(partial(time_plot, points, _day(end), "Best average over time, with 95% intervals"))
@@ -256,7 +259,7 @@ def _front_svg(measured: MeasuredModels, measure: Measure) -> Markup:
     is_linked = np.ones(len(measured), dtype=np.bool_) if len(measured) <= MOST_LINKS else measured.is_on_front
     models = zip(np.flatnonzero(is_linked).tolist(), measured.models(is_linked), strict=True)
     links = {
-        at: (f"{model_label(model.model)}: {shown_score(model.number)}, {model.measure:.3g}{measure.words}",
+        at: (f"{model_label(model.model)}{model.mark}: {shown_score(model.number)}, {model.measure:.3g}{measure.words}",
              model_path(model.model))
         for at, model in models
     }  # fmt: skip
@@ -272,7 +275,7 @@ def _heat_svg(heat: HeatMap) -> Markup:
         ]
         for _, cells in heat.rows
     ]
-    names = _distinct([model_label(model) for model, _ in heat.rows])
+    names = _distinct([model_label(model) + mark for (model, _), mark in zip(heat.rows, heat.marks, strict=True)])
     titles = [column.title for column in heat.columns]
     return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows", fills=FULL_WIDTH))
 

@@ -9,12 +9,14 @@ from functools import partial
 
 from markupsafe import Markup
 
+from assaymark.documents.blocks import Block
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import Residual, profile
 from assaymark.leaderboard.exports import shown_json
 from assaymark.leaderboard.model_card import card_of
 from assaymark.leaderboard.pages.run import runs_of
+from assaymark.leaderboard.reported_values import ReportedBeside, reported_beside, reported_blocks
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.leaderboard.series import Series, SeriesLine, find_series, series_names, step_of
 from assaymark.leaderboard.shown import ShownRow, all_rows
@@ -110,6 +112,12 @@ class ModelPage:
     against_base: Relative | None
     made_from_it: tuple[tuple[BoardRow, Relative | None], ...]
     series: str  # name of the training that this is a checkpoint of; empty for none
+    reported: tuple[ReportedBeside, ...] = ()
+
+    @property
+    def reported_blocks(self) -> list[Block]:
+        """What others report of the model, beside what was measured."""
+        return reported_blocks(self.reported)
 
     @property
     def broadest_run(self) -> StoredRun | None:
@@ -119,7 +127,7 @@ class ModelPage:
     @property
     def has_card(self) -> bool:
         """Whether something was measured here."""
-        return any(run.estimates and not run.is_upload for run in self.runs)
+        return any(run.estimates and run.origin != "reported" for run in self.runs)
 
     @property
     def card(self) -> str:
@@ -142,6 +150,7 @@ class ModelPage:
             "made_from_it": [{"model": row.model, "against_base": plain(comparison)}
                              for row, comparison in self.made_from_it],
             "series": self.series or None,
+            "reported": [pair.to_json() for pair in self.reported],
         }  # fmt: skip
 
 
@@ -173,6 +182,7 @@ def model_page(site: Site, path: str) -> ModelPage:
         relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
         tuple(_derived(relatives, tables, name, runs)),
         _series_of(own, runs),
+        tuple(reported_beside([*own, *(run for run in site.reports() if run.model == name)])),
     )
 
 
@@ -193,7 +203,7 @@ class CardPage:
 def card_page(site: Site, path: str) -> CardPage:
     """Return the card of the model whose page is at `/model/<path>`. Raises: UnknownName."""
     stored = runs_of(site)
-    name = _name_at(path, [{run.model for run in stored.runs() if run.estimates and not run.is_upload}])
+    name = _name_at(path, [{run.model for run in stored.runs() if run.estimates and run.origin != "reported"}])
     return CardPage(name, model_path(name), card_of(stored, name))
 
 

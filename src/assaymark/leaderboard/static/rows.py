@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from assaymark.documents.plain_text import printable
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
+from assaymark.leaderboard.columns import FACTS, FROM_FILES, MODEL_TYPES, FactColumn
 from assaymark.leaderboard.rows import IntervalValue
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.table import BoardTable
@@ -21,7 +21,7 @@ from assaymark.web.render import shown_fact
 VARIABLE = "assaymarkRows"  # that the script sets; `static_rows.js` reads it
 
 Link = Callable[[str], str | None]
-OWN = {"type", "params", "precision"}  # facts that filters need, shown or not
+OWN = {"type", "params", "precision", "origin"}  # facts that filters need, shown or not
 
 
 def rows_script(board: Board, table: BoardTable, file_of: Link, model_address: Callable[[str], str]) -> bytes:
@@ -92,7 +92,7 @@ def _badges(rows: Sequence[ShownRow]) -> dict[str, list[str]]:
     for at, shown_row in enumerate(rows):
         row = shown_row.row
         marks = [mark for mark, is_set in (("flagged", row.facts.get("flagged")),
-                                           ("self-reported", row.origin == "self-reported")) if is_set]  # fmt: skip
+                                           (row.origin, row.origin in FROM_FILES)) if is_set]  # fmt: skip
         if marks:
             badges[str(at)] = marks
     return badges

@@ -123,15 +123,15 @@ def _task(line: TableLine, contents: ReportContents, references: References) -> 
     """Return one task with its citation, shots, metric and size."""
     leaves = [leaf for view in contents.views for leaf in leaf_estimates(view, line.name if line.is_group else None)]
     own = [leaf for leaf in leaves if line.is_group or leaf.task == line.name]
-    shots = sorted({leaf.details.get("n_shots") or 0 for leaf in own})
-    shots_text = f"{shots[0]}" if len(shots) == 1 else f"{shots[0]} to {shots[-1]}" if shots else "0"
+    shots = sorted({n for leaf in own if isinstance(n := leaf.details.get("n_shots"), int)})
+    shots_text = f"{' to '.join(str(n) for n in dict.fromkeys((*shots[:1], *shots[-1:])))}-shot, " if shots else ""
     n_tasks = len({leaf.task for leaf in own})
     many = f"{n_tasks} tasks, " if n_tasks > 1 else ""
     size = shown_count(cell for cell in line.cells if cell is not None)
     size = "not reported" if size == NOTHING else size.replace("–", " to ")
     cited = contents.cards.get(line.name, {}).get("citation")
     mark = f" {references.cite(' '.join(str(cited).split()))}" if cited else ""
-    return f"{line.label}{mark} ({many}{shots_text}-shot, {line.metric}, n = {size})"
+    return f"{line.label}{mark} ({many}{shots_text}{line.metric}, n = {size})"
 
 
 def _prompts_and_scoring(rows: Sequence[RunRow], references: References) -> str:

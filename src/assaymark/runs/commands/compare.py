@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "compare RUN_A RUN_B --rows --by tag",
     'compare RUN_A RUN_B --gate "mmlu >= -0.01" --junit gate.xml',
     'compare RUN --published "arc_challenge acc=0.328 shots=25 n=1172 source=URL"',
+    "compare RUN --published MODEL_FOLDER",
 )
 
 
@@ -44,8 +45,9 @@ EXAMPLES = examples(
 @click.option(
     "--published",
     multiple=True,
-    metavar="CLAIM",
-    help='Compare one run with a published result: "arc_easy acc=0.4 shots=0 n=2376"; repeatable.',
+    metavar="CLAIM|FOLDER",
+    help='Compare one run with a published result, "arc_easy acc=0.4 shots=0 n=2376", or those that a model\'s folder '
+    "reports; repeatable.",
 )
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assaymark.runs.exporting import Imported
 
 
-@click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json"))
+@click.command("import", cls=Command, epilog=examples("import results_2026-11-29T10-00-00.json", "import MODEL_FOLDER"))
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--unit",
@@ -181,8 +181,8 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
             print_json(exported.to_json())
         else:
             print_rich(exported.document())
-            for command in exported.upload if exported.is_written else ():  # never folded, so that it can be copied
-                echo(f"to open a pull request on the Hub: {command}")
+            if exported.upload:  # never folded, so that it can be copied
+                echo(f"to open a pull request on the Hub:\n  {exported.upload}")
         return
     if source is not None or check or replace:
         raise UsageError("--source, --check and --replace are options of --format hub-results")

@@ -141,6 +141,7 @@
       if (groups.length && !groups.some((terms) => terms.every((term) => term.test(value(term.key, row, true)) !== term.negated))) continue;
       if (state.types.length && !state.types.includes(value("type", row))) continue;
       if (state.precisions.length && !state.precisions.includes((value("precision", row) || "").toLowerCase())) continue;
+      if (state.origins.length && !state.origins.includes(value("origin", row))) continue;
       if (state.low !== null || state.high !== null) {
         const size = value("params", row);
         if (size === null || size < low || size > high) continue;
@@ -182,6 +183,7 @@
     return {
       q: (query.get("q") || "").trim().slice(0, 1000), types: listed(query, "types"),
       precisions: listed(query, "precisions").map((one) => canonical("precision", one.toLowerCase()).toLowerCase()),
+      origins: listed(query, "origins"),
       low: size(query.get("min") || low), high: size(query.get("max") || high),
       hide: listed(query, "hide").filter((one) => HIDES.includes(one)), cols,
       sort: query.get("sort") || "-average", pins: listed(query, "pin"),
@@ -194,7 +196,7 @@
     const size = (one) => (one === null ? "" : String(one));
     const params = now.low === null && now.high === null ? "" : `${size(now.low)}..${size(now.high)}`;
     const given = {
-      q: now.q, types: now.types.join(), precisions: now.precisions.join(), params, hide: now.hide.join(),
+      q: now.q, types: now.types.join(), precisions: now.precisions.join(), origins: now.origins.join(), params, hide: now.hide.join(),
       cols: now.cols === null ? "" : now.cols.join() || "none", sort: now.sort === "-average" ? "" : now.sort,
       pin: now.pins.join(), page: now.page === 1 ? "" : String(now.page), per: now.per === 50 ? "" : String(now.per),
     };

@@ -1,11 +1,13 @@
-"""Results files of other tools on a board: they become rows that are marked self-reported."""
+"""Results files of other tools, and models' folders, on a board: their rows are marked imported or reported."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
+from assaymark.interop.hub_files import holds_results, model_folders
 from assaymark.interop.imported import ImportedRun
 from assaymark.interop.read_imported import read_imported
 from assaymark.leaderboard.stored import StoredRun
@@ -17,14 +19,14 @@ ENDINGS = {".json", ".md"}
 FIRST_STAGE = 10  # letters of an id that are shown
 
 
-def read_self_reported(paths: Sequence[Path]) -> list[StoredRun]:
+def read_results_files(paths: Sequence[Path]) -> list[StoredRun]:
     """Return the runs in results files, given directly or in folders, the latest first.
 
     Raises: DataError, naming the file, if no known tool wrote it.
     """
     files: list[Path] = []
     for path in paths:
-        files += _files_in(path) if path.is_dir() else [path]
+        files += _files_in(path) if path.is_dir() and not holds_results(path) else [path]
     if len(files) > MOST_FILES:
         raise DataError(f"{paths[0]} and others hold {len(files):,} results files; at most {MOST_FILES:,} are read")
     runs = [_run(file, read_imported(_checked(file))) for file in files]
@@ -32,7 +34,9 @@ def read_self_reported(paths: Sequence[Path]) -> list[StoredRun]:
 
 
 def _checked(file: Path) -> Path:
-    """Return a file that may be read: a regular one, not too large."""
+    """Return a file that may be read: a regular one, not too large; or a model's folder, whose reader is as careful."""
+    if file.is_dir():
+        return file
     if not file.is_file():
         raise DataError(f"{file} is not a regular file; expected a results file")
     if file.stat().st_size > LARGEST_FILE:
@@ -41,8 +45,11 @@ def _checked(file: Path) -> Path:
 
 
 def _files_in(folder: Path) -> list[Path]:
+    """Return the models' folders and the results files outside of them."""
+    models = model_folders(folder)
     known = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and not path.name.startswith("."))
-    return [path for path in known if path.is_file()]
+    files = [path for path in known if path.is_file() and not set(models) & set(path.parents)]
+    return sorted([*models, *files])
 
 
 def _date(source: object) -> str:
@@ -75,4 +82,5 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
         summary={},
         extra=facts,
     )
-    return StoredRun(row, tuple(run.estimates), source=file.name)
+    stated = StoredRun(row, tuple(run.estimates), source=file.name)
+    return replace(stated, notes=run.notes) if stated.is_hub_report else stated

@@ -1,0 +1,116 @@
+"""What others report of a model beside what was measured of it: the difference, and whether the interval covers it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assaymark.documents.blocks import Block, Cell, Column, Paragraph, table
+from assaymark.documents.numbers import NOTHING, counted, shown_difference, shown_interval, shown_value
+from assaymark.interop.hub_results import counterparts
+from assaymark.leaderboard.columns import ORIGINS
+from assaymark.leaderboard.own_rows import latest_reports
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.options.of_plans import limit_shown
+from assaymark.records import Estimate
+from assaymark.results.estimate_texts import is_proportion, reported_words
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedBeside:
+    """A reported value beside a measured one of the same benchmark; None where there is none."""
+
+    reported: Estimate
+    measured: Estimate | None
+    run: StoredRun | None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured minus reported; None where one is undefined or in another unit."""
+        if self.measured is None or self.measured.value is None or self.reported.value is None:
+            return None
+        is_same = is_proportion(self.measured) == is_proportion(self.reported)
+        return self.measured.value - self.reported.value if is_same else None
+
+    @property
+    def is_covered(self) -> bool | None:
+        """Whether the measured value's interval covers the reported one; None where there is no such interval."""
+        if self.difference is None or self.measured is None or self.reported.value is None:
+            return None
+        low, high = self.measured.low, self.measured.high
+        return None if low is None or high is None else low <= self.reported.value <= high
+
+    def to_json(self) -> dict[str, object]:
+        """Return the pair with stable names."""
+        own = self.measured
+        return {
+            "task": self.reported.task, "metric": self.reported.metric, "value": self.reported.value,
+            "reported": self.reported.details.get("reported"),
+            "measured": None if own is None else {
+                "run": None if self.run is None else self.run.run_id, "task": own.task, "metric": own.metric,
+                "filter": own.filter, "value": own.value, "low": own.low, "high": own.high, "n": own.n,
+            },
+            "difference": self.difference, "is_covered": self.is_covered,
+        }  # fmt: skip
+
+
+def reported_beside(runs: Sequence[StoredRun]) -> list[ReportedBeside]:
+    """Return each value that runs of one model report, beside the latest of each measurement of its benchmark."""
+    pairs: list[ReportedBeside] = []
+    with_answers = [run for run in runs if run.origin != "reported"]
+    reports = (run for run in latest_reports(runs) if run.is_hub_report)
+    for reported in (estimate for run in reports for estimate in run.estimates if estimate.value is not None):
+        own: dict[tuple[object, ...], ReportedBeside] = {}
+        for run in with_answers:
+            for estimate in counterparts(run.row, run.estimates, reported):
+                key = (estimate.task, estimate.metric, estimate.filter, estimate.details.get("n_shots"), run.plan.limit)
+                own.setdefault(key, ReportedBeside(reported, estimate, run))
+        pairs += list(own.values()) or [ReportedBeside(reported, None, None)]
+    return pairs
+
+
+def reported_blocks(pairs: Sequence[ReportedBeside]) -> list[Block]:
+    """Return the table of reported values; nothing where there are none."""
+    if not pairs:
+        return []
+    columns = (
+        "Benchmark", Column("Reported"), Column("Measured"), Column("Difference"),
+        Column("How it was measured", "text"), Column("Who reports it", "text"),
+    )  # fmt: skip
+    note = (
+        "A reported value has no answers, and often no stated shots or prompt: a difference may be one of the set-up. "
+        "Difference: measured minus reported, in points for per cent; inside or outside: the reported value, of the "
+        "measured one's interval."
+    )
+    return [table(columns, [_row(pair) for pair in pairs]), Paragraph(note, "facts")]
+
+
+def _row(pair: ReportedBeside) -> list[str | Cell]:
+    reported, own = pair.reported, pair.measured
+    is_share = is_proportion(reported)
+    shots = reported.details.get("n_shots")
+    by = reported_words(reported).removeprefix("reported").lstrip(" ,")
+    who = ", ".join(filter(None, [by, "" if shots is None else counted(shots, "shot")]))
+    head: list[str | Cell] = [Cell(reported.task, reported.metric), shown_value(reported.value, proportion=is_share)]
+    if own is None:
+        return [*head, NOTHING, NOTHING, "not measured here", who]
+    interval = shown_interval(own.low, own.high, proportion=is_proportion(own))
+    return [
+        *head,
+        Cell(shown_value(own.value, proportion=is_proportion(own)), interval),
+        Cell(
+            shown_difference(pair.difference, proportion=is_share),
+            {True: "inside", False: "outside", None: ""}[pair.is_covered],
+        ),
+        ", ".join(_set_up(own, pair.run)),
+        who,
+    ]
+
+
+def _set_up(own: Estimate, run: StoredRun | None) -> Iterator[str]:
+    """Yield task, filter, shots and samples of a measurement, and that another tool measured it."""
+    yield own.task if own.filter in {"none", ""} else f"{own.task} ({own.filter})"
+    if (shots := own.details.get("n_shots")) is not None:
+        yield counted(shots, "shot")
+    if run is not None and run.plan.limit is not None:
+        yield limit_shown(run.plan.limit)
+    if run is not None and run.origin != "measured":
+        yield ORIGINS[run.origin]
