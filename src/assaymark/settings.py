@@ -16,7 +16,7 @@ from pathlib import Path
 from assaymark.errors import UsageError
 
 LEASE_SECONDS = 60.0  # renewed three times as often, since swapping or a full disk may delay a renewal
-VERSION = "0.1.0"  # also in pyproject.toml; a test compares the two
+VERSION = "1.0.0"  # also in pyproject.toml; a test compares the two
 FORMER_NAME = "evalstone"  # of this program: its stores are read, wherever they are
 STORE_FILE = "store.sqlite"
 _LOG = logging.getLogger("assaymark")
