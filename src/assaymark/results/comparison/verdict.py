@@ -25,11 +25,11 @@ def sentence(pair: PairComparison) -> str:
     over = _over(pair, headline)
     if headline.p < 0.05 and headline.is_neutral:
         neutral = f"neither direction of {headline.metric} is better"
-        return f"{first} and {second} differ{over}: {size} ({evidence}); {neutral}."
+        return f"{first} and {second} differ{over}: {size} from {first} to {second} ({evidence}); {neutral}."
     if headline.p < 0.05:
         text = f"{winner} is better than {loser}{over}: {size} ({evidence})"
         return text + (f"; {_tally(pair)}." if len(pair.tasks) > 1 else ".")
-    text = f"{first} and {second} are not significantly different{over}: {size} ({evidence})"
+    text = f"{first} and {second} are not significantly different{over}: {size} from {first} to {second} ({evidence})"
     if limit := _limit(headline):
         text += f"; minimum detectable effect with these samples: {limit} (power 80%)"
     return text + "."
