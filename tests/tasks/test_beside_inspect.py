@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from assaymark.records import Message, Output, Request, TextPart
+from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml_export import exported
@@ -411,7 +412,7 @@ def scores_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[dict[s
         own: dict[str, tuple[float | None, Any]] = {}
         for score in (score for request, outputs in turns for score in bound.score(request, sample, outputs)):
             assert isinstance(score.detail, dict)
-            own[score.metric.removeprefix("inspect_")] = (score.value, score.detail["extracted"])
+            own[split_reduced(score.metric)[0].removeprefix("inspect_")] = (score.value, score.detail["extracted"])
         rows.append(own)
     return rows
 
