@@ -13,6 +13,7 @@ import pytest
 from assaymark import evaluate
 from assaymark.audit.task_check import check_task
 from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
+from assaymark.interop.hub_results import hub_results
 from assaymark.records import Output
 from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 from assaymark.runs.task_export import TaskExportOptions, export_benchmark
@@ -421,3 +422,16 @@ def refusal(folder: Path) -> str:
     except AssaymarkError as error:
         return str(error)
     return ""
+
+
+def test_a_registered_benchmark_gives_an_entry_for_its_leaderboard(tmp_path: Path) -> None:
+    """A run of a benchmark of the Hub by its eval.yaml, on all of its rows, can be written as `.eval_results`."""
+    rows = [{**ROWS[n % 12], "question": f"Question {n}?"} for n in range(198)]
+    task = {**CHOICE, "id": "gpqa_diamond", "config": "gpqa_diamond", "split": "train"}
+    copy_of_it = benchmark(tmp_path / "data" / "Idavidrein" / "gpqa", task, rows=rows)
+    (copy_of_it / "gpqa_diamond").mkdir()
+    (copy_of_it / "test.jsonl").rename(copy_of_it / "gpqa_diamond" / "train.jsonl")
+    data, store = str(tmp_path / "data"), str(tmp_path / "s.db")
+    run = evaluate("fake", "hub:Idavidrein/gpqa/gpqa_diamond", data_dir=data, store=store)
+    (made,), refused = hub_results(run.store, run.id)
+    assert (made.benchmark.id, made.value, refused) == ("gpqa_diamond", run.estimates[0].value, [])
