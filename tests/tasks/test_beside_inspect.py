@@ -173,6 +173,13 @@ _SAID = (
 )
 _WANTED = ("Paris", "B", "b", "yes", "no", "the end", "42", "1234.5", "-3", "3", "2.5", "0.5", "9", "12", "60", "", ".",
            "the", "a cat sat", "cat sat", "3.14", "strasse", "1000", "Rome", "42 apples", "nan")  # fmt: skip
+_NUMBERS = (
+    *(("42 of 50", "42"), ("50 then 42", "42"), ("42 of 50", "50"), ("３", "3"), ("٣", "3"), ("2½", "2.5")),
+    *(("½", "0.5"), ("3²", "9"), ("2⁻¹", "0.5"), ("Ⅻ", "12"), ("−3", "-3"), ("１，０００", "1000")),
+    *(("1'000", "1000"), ("1_000", "1000"), ("3.14159265", "3.1416"), ("the sum is (42)", "42"), ("<42", "42")),
+    *(("+3", "3"), ("--3", "3"), ("1e400", "1")),
+)
+"""Answers and targets that are numbers, in several ways."""
 _SCORERS = [
     *("includes", step("includes", ignore_case=False), "exact", "f1", step("f1", stop_words=["cat", "Paris"])),
     *(
@@ -194,7 +201,7 @@ def scorer_cases() -> Asked:
     draw = random.Random(5)
     pairs = [(said, wanted) for said in _SAID for wanted in _WANTED]
     related = [pair for pair in pairs if pair[1].casefold() in pair[0].casefold() or pair[0][:1] == pair[1][:1]]
-    chosen = [*draw.sample(related, 80), *draw.sample(pairs, 40)]
+    chosen = [*_NUMBERS, *draw.sample(related, 70), *draw.sample(pairs, 35)]
     return Asked(
         [task_of(number, ["generate"], [each]) for number, each in enumerate(_SCORERS)],
         [{"question": f"[{row}]", "answer": wanted} for row, (_, wanted) in enumerate(chosen)],
