@@ -49,6 +49,8 @@ EXPERIMENTS = "tests/applications/test_beside_other_tools.py"
 CONFSEQ = "tests/statistics/test_beside_confseq.py"
 TRL = "tests/runs/test_training_file.py -k trl"
 SAME_NUMBERS = "tests/parity/test_same_numbers.py -k craftgpt"
+INSPECT = "tests/tasks/test_beside_inspect.py -k '{}'"
+BENCHMARK = "tests/tasks/test_eval_yaml.py -k '{}'"
 WRITTEN = "tests/parity/test_written_answers.py -k demo"
 PAGE = "tests/docs/test_pages.py -k 'commands_of_a_page and {}'"
 
@@ -136,6 +138,21 @@ FAULTS = (
           "tests/store/test_schema_guard.py -k 'refused_at_once and check'"),
     Fault("a known result is computed again", "scoring/simulated_calls.py", '"refused": history.known,',
           '"refused": {},', "tests/scoring/test_simulated_calls.py -k beyond_the_limits"),
+    # benchmarks of the Hub
+    Fault("letters of options have spaces between", "prompts/option_letters.py", 'return ",".join(letter_of',
+          'return ", ".join(letter_of', INSPECT.format("solvers")),
+    Fault("the last number counts where the first should", "scoring/inspect_scorers.py",
+          'numbers[0] if location == "begin"', 'numbers[-1] if location == "begin"', INSPECT.format("scorers")),
+    Fault("pass@k of one answer less", "scoring/inspect_scorers.py", "math.comb(n - n_right, k) /",
+          "math.comb(n - n_right, k - 1) /", INSPECT.format("epochs")),
+    Fault("a letter beyond the options is one", "scoring/filters.py", "len(named) == 1 and named[0] in known",
+          "len(named) == 1", INSPECT.format("choice")),
+    Fault("a critique is of the revision's messages", "tasks/self_critique.py", "messages = (*first.messages,",
+          "messages = (*request.messages,", INSPECT.format("critiques")),
+    Fault("the key of shuffled options is that of the row", "prompts/option_letters.py",
+          "letter_of(_order(texts, key).index(position))", "letter_of(position)", BENCHMARK.format("shuffled")),
+    Fault("links out of a benchmark's folder are followed", "datasets/card_files.py",
+          "if not each.resolve().is_relative_to(root)", "if each.resolve() == root", BENCHMARK.format("stay_in_the")),
 )  # fmt: skip
 
 

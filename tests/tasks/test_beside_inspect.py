@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from assaymark.records import Message, Output, Request, TextPart
+from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml_export import exported
@@ -172,6 +173,13 @@ _SAID = (
 )
 _WANTED = ("Paris", "B", "b", "yes", "no", "the end", "42", "1234.5", "-3", "3", "2.5", "0.5", "9", "12", "60", "", ".",
            "the", "a cat sat", "cat sat", "3.14", "strasse", "1000", "Rome", "42 apples", "nan")  # fmt: skip
+_NUMBERS = (
+    *(("42 of 50", "42"), ("50 then 42", "42"), ("42 of 50", "50"), ("３", "3"), ("٣", "3"), ("2½", "2.5")),
+    *(("½", "0.5"), ("3²", "9"), ("2⁻¹", "0.5"), ("Ⅻ", "12"), ("−3", "-3"), ("１，０００", "1000")),
+    *(("1'000", "1000"), ("1_000", "1000"), ("3.14159265", "3.1416"), ("the sum is (42)", "42"), ("<42", "42")),
+    *(("+3", "3"), ("--3", "3"), ("1e400", "1")),
+)
+"""Answers and targets that are numbers, in several ways."""
 _SCORERS = [
     *("includes", step("includes", ignore_case=False), "exact", "f1", step("f1", stop_words=["cat", "Paris"])),
     *(
@@ -193,7 +201,7 @@ def scorer_cases() -> Asked:
     draw = random.Random(5)
     pairs = [(said, wanted) for said in _SAID for wanted in _WANTED]
     related = [pair for pair in pairs if pair[1].casefold() in pair[0].casefold() or pair[0][:1] == pair[1][:1]]
-    chosen = [*draw.sample(related, 80), *draw.sample(pairs, 40)]
+    chosen = [*_NUMBERS, *draw.sample(related, 70), *draw.sample(pairs, 35)]
     return Asked(
         [task_of(number, ["generate"], [each]) for number, each in enumerate(_SCORERS)],
         [{"question": f"[{row}]", "answer": wanted} for row, (_, wanted) in enumerate(chosen)],
@@ -411,7 +419,7 @@ def scores_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[dict[s
         own: dict[str, tuple[float | None, Any]] = {}
         for score in (score for request, outputs in turns for score in bound.score(request, sample, outputs)):
             assert isinstance(score.detail, dict)
-            own[score.metric.removeprefix("inspect_")] = (score.value, score.detail["extracted"])
+            own[split_reduced(score.metric)[0].removeprefix("inspect_")] = (score.value, score.detail["extracted"])
         rows.append(own)
     return rows
 

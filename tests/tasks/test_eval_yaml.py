@@ -1,8 +1,10 @@
 """Benchmarks with an eval.yaml become tasks of our own; what cannot be done, or must not be, is one clear line."""
 
+import copy
 import json
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from assaymark import evaluate
 from assaymark.audit.task_check import check_task
 from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
+from assaymark.interop.hub_results import hub_results
 from assaymark.records import Output
 from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 from assaymark.runs.task_export import TaskExportOptions, export_benchmark
@@ -212,7 +215,7 @@ def test_formats_are_not_carried_out(template: str, words: str, tmp_path: Path) 
         ("tasks: 3", "tasks is 3"),
         ("tasks: [3]", "tasks[0] is 3"),
         ("evaluation_framework: nemo\ntasks: []", "only inspect-ai is read here"),
-        ("tasks: []\nversion: 2", "unknown key 'version'"),
+        ("tasks: []\nversion: 2", "tasks is []"),
         ("name: " + "x" * 2**21, "at most 1,048,576 are read"),
     ],
 )  # fmt: skip
@@ -258,6 +261,7 @@ def test_a_run_asks_a_server_and_keeps_its_scores(tmp_path: Path) -> None:
         assert len(server.seen) == len(ROWS) * 4
         assert server.seen.count("Question 7?") == 3
     values = {estimate.task: estimate for estimate in run.estimates}
+    assert values["made/text"].metric == "inspect_match_pass_at_2"
     assert values["made/choice"].value == pytest.approx(3 / len(ROWS))
     assert values["made/text"].value == 1.0
     assert values["made/text"].n == len(ROWS)
@@ -331,7 +335,7 @@ def test_an_exported_task_asks_the_same(tmp_path: Path) -> None:
             "{{ [{'role': 'system', 'content': 'Be {brief}.'}, {'role': 'user', 'content': q}] | tojson }}",
         "generation_kwargs": {"temperature": 0.5, "max_gen_toks": 5, "until": ["x"]},
         "filter_list": [{"name": "all", "filter": []}],
-        "metric_list": [{"metric": "inspect_match", "numeric": True, "reducer": "at_least_2"}],
+        "metric_list": [{"metric": "inspect_match_at_least_2", "numeric": True}],
     }  # fmt: skip
     file.write_text(json.dumps(spec), encoding="utf-8")
     written = export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
@@ -339,6 +343,95 @@ def test_an_exported_task_asks_the_same(tmp_path: Path) -> None:
     (own,), (theirs,) = bound_of(file), bound_of(tmp_path / "out")
     for mine, other in zip(own.requests(), theirs.requests(), strict=True):
         assert (other.messages, other.target, other.queries) == (mine.messages, mine.target, mine.queries)
-    assert theirs.metrics[0].kwargs == own.metrics[0].kwargs
+    assert [(each.name, each.kwargs) for each in theirs.metrics] == [(each.name, each.kwargs) for each in own.metrics]
     with pytest.raises(UsageError, match="exists already"):
         export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+
+
+JUNK: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        -1,
+        10**30,
+        1.5,
+        "",
+        "x" * 3000,
+        "{",
+        "{a.b}",
+        "{{",
+        "%",
+        "../x",
+        "\0",
+        [],
+        [[]],
+        {},
+        {"a": {}},
+        ["a"],
+    ),
+)
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a JSON value, itself included."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from places_in(each, (*path, key))
+
+
+def with_junk(content: Any, path: tuple[Any, ...], junk: Any) -> Any:
+    """Return a JSON value with another one at a path."""
+    if not path:
+        return junk
+    changed = copy.copy(content)
+    changed[path[0]] = with_junk(content[path[0]], path[1:], junk)
+    return changed
+
+
+def test_any_value_in_any_place_is_read_or_refused(tmp_path: Path) -> None:
+    """Values of all kinds in all places of a file, and of its rows, give a task or one line, and never a traceback."""
+    solvers = [{"name": "system_message", "args": {"template": "{text}", "n": 1}},
+               {"name": "multiple_choice", "args": {"cot": True, "max_tokens": 5}}]  # fmt: skip
+    fields = {**CHOICE["field_spec"], "metadata": ["text"]}
+    scorers = [{"name": "choice"}, {"name": "f1", "args": {"stop_words": ["a"]}},
+               {"name": "match", "args": {"location": "any", "numeric": True}}]  # fmt: skip
+    whole = {"tasks": [{**CHOICE, "solvers": solvers, "scorers": scorers, "field_spec": fields, "epochs": 2}]}
+    folder = benchmark(tmp_path / "made", CHOICE, rows=ROWS[:2])
+    cases = [(path, junk) for path in places_in(whole) for junk in JUNK]
+    refused = []
+    for path, junk in random.Random(7).sample(cases, 250):
+        (folder / "eval.yaml").write_text(json.dumps(with_junk(whole, path, junk)), encoding="utf-8")
+        refused.append(refusal(folder))
+    (folder / "eval.yaml").write_text(json.dumps(whole), encoding="utf-8")
+    for path in places_in(ROWS[0]):
+        for junk in JUNK if path else ():
+            (folder / "test.jsonl").write_text(json.dumps(with_junk(ROWS[0], path, junk)) + "\n", encoding="utf-8")
+            refused.append(refusal(folder))
+    assert sum(map(bool, refused)) > 200
+    assert [line for line in refused if "\n" in line] == []
+
+
+def refusal(folder: Path) -> str:
+    """Return how a benchmark is refused; empty where its prompts are made and answers scored."""
+    try:
+        for bound in bound_of(folder):
+            for sample, request in zip(bound.samples(), bound.requests(), strict=True):
+                outputs = [Output(request.id, 0, at, text="ANSWER: A") for at in range(request.n_outputs)]
+                bound.score(request, sample, outputs)
+    except AssaymarkError as error:
+        return str(error)
+    return ""
+
+
+def test_a_registered_benchmark_gives_an_entry_for_its_leaderboard(tmp_path: Path) -> None:
+    """A run of a benchmark of the Hub by its eval.yaml, on all of its rows, can be written as `.eval_results`."""
+    rows = [{**ROWS[n % 12], "question": f"Question {n}?"} for n in range(198)]
+    task = {**CHOICE, "id": "gpqa_diamond", "config": "gpqa_diamond", "split": "train"}
+    copy_of_it = benchmark(tmp_path / "data" / "Idavidrein" / "gpqa", task, rows=rows)
+    (copy_of_it / "gpqa_diamond").mkdir()
+    (copy_of_it / "test.jsonl").rename(copy_of_it / "gpqa_diamond" / "train.jsonl")
+    data, store = str(tmp_path / "data"), str(tmp_path / "s.db")
+    run = evaluate("fake", "hub:Idavidrein/gpqa/gpqa_diamond", data_dir=data, store=store)
+    (made,), refused = hub_results(run.store, run.id)
+    assert (made.benchmark.id, made.value, refused) == ("gpqa_diamond", run.estimates[0].value, [])

@@ -14,7 +14,7 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from assaymark.errors import MissingExtra, UsageError
-from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
+from assaymark.interop.hub_benchmarks import ACCURACY, BY_EVAL_YAML, HUB_TASKS, HubTask, registered, tasks_of
 from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash
@@ -222,7 +222,7 @@ def _missing_rows(
 
 def _accuracy(estimates: Sequence[Estimate], name: str) -> Estimate | None:
     """Return the share of right answers of a task or group, the primary one of several; None without one."""
-    of_name = [each for each in estimates if each.task == name and each.metric in ACCURACY]
+    of_name = [each for each in estimates if each.task == name and each.metric in (*ACCURACY, *BY_EVAL_YAML)]
     return next((each for each in of_name if each.details.get("primary")), of_name[0] if of_name else None)
 
 

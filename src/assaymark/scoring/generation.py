@@ -15,7 +15,7 @@ from assaymark.limits.regexes import sub
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.scoring.metric import GENERATE, facts_of, metric
-from assaymark.scoring.metrics import computations
+from assaymark.scoring.metrics import computations, split_reduced
 from assaymark.scoring.typography import EqualBy, equal_by, is_among_words
 from assaymark.scoring.values import ScoreValue
 
@@ -105,14 +105,17 @@ def score_generation(
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`, output type generate_until.
     """
     known = {**computations(GENERATE), **(functions or {})}
-    unknown = next((name for name in metrics if name not in known), None)
+    parts = {name: (name, None) if name in known else split_reduced(name) for name in metrics}
+    unknown = next((name for name, (base, _) in parts.items() if base not in known), None)
     if unknown is not None:
         raise UnknownName("generation metric", unknown, nearest(unknown, computations(GENERATE)))
-    is_compared = not any((facts := facts_of(known[name])) and facts.compares_nothing for name in metrics)
+    is_compared = not any((facts := facts_of(known[base])) and facts.compares_nothing for base, _ in parts.values())
     gold = _cast_gold(gold, prediction, multiple_targets=multiple_targets, is_compared=is_compared)
     result: dict[str, ScoreValue] = {}
-    for name, options in metrics.items():
-        result |= _scored(name, known[name], prediction, gold, options, multiple_targets=multiple_targets)
+    for name, own in metrics.items():
+        base, reducer = parts[name]
+        options = own if reducer is None else {**own, "reducer": reducer}
+        result |= _scored(name, known[base], prediction, gold, options, multiple_targets=multiple_targets)
     return result
 
 

@@ -35,6 +35,7 @@ _MODULES = (
 )
 """The modules of `scoring` with declared metrics. Of two declarations of a name the first module's is the main one."""
 _PASS_AT = re.compile(r"pass@\d+")
+_REDUCED = re.compile(r"(inspect_\w+?)_(max|mode|median|(?:pass_at|at_least)_\d+)")
 
 # words in the names of unknown metrics, which decide what values between 0 and 1 mean
 _NUMBER_WORDS = frozenset({
@@ -92,6 +93,11 @@ def find_metric(name: str) -> Metric | None:
     metric = _own().get(name)
     if metric is None and _PASS_AT.fullmatch(name):
         return replace(_own()["pass@k"], name=name)
+    base, reducer = split_reduced(name)
+    if reducer is not None:
+        facts = _own()[base]
+        scale = "share" if reducer.startswith(("pass_at", "median")) else facts.scale
+        return replace(facts, name=name, formula=f"{reducer} of several answers: {facts.formula}", scale=scale)
     if metric is None and name in REGISTERED:
         return facts_of(REGISTERED.load(name))
     return metric
@@ -99,7 +105,16 @@ def find_metric(name: str) -> Metric | None:
 
 def is_own_metric(name: str) -> bool:
     """Return whether this package has a metric of that name; other packages cannot replace it."""
-    return name in _own() or _PASS_AT.fullmatch(name) is not None
+    return name in _own() or _PASS_AT.fullmatch(name) is not None or split_reduced(name)[1] is not None
+
+
+def split_reduced(name: str) -> tuple[str, str | None]:
+    """Return the metric of one answer and the reducer of several that a name has: `inspect_match_pass_at_2`.
+
+    The reducer is None, and the metric the name itself, for any other name.
+    """
+    matched = _REDUCED.fullmatch(name)
+    return (matched[1], matched[2]) if matched is not None and matched[1] in _own() else (name, None)
 
 
 def declared_for(name: str, kind: str) -> Metric | None:

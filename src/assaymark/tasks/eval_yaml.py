@@ -220,7 +220,7 @@ def read_eval_yaml(file: Path) -> list[BenchmarkTask]:
     Raises: DataError naming file, key, value and what was expected, for unknown keys with the nearest known one.
     """
     content = _content(file)
-    _check(content, _TOP, str(file))
+    _check({key: value for key, value in content.items() if key in _TOP}, _TOP, str(file))  # inspect reads no others
     if (framework := content.get("evaluation_framework", FRAMEWORK)) != FRAMEWORK:
         raise DataError(f"{file}: evaluation_framework is {framework!r:.60}; only {FRAMEWORK} is read here")
     listed = content.get("tasks")
@@ -465,9 +465,8 @@ def _scoring(task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverProm
         pipelines.append({"name": "letters", "filter": [letters, *first]})
     metrics = [
         {
-            "metric": f"inspect_{step.name}",
+            "metric": f"inspect_{step.name}{'' if task.reducer == 'mean' else f'_{task.reducer}'}",
             **step.args,
-            **({"reducer": task.reducer} if task.reducer != "mean" else {}),
             **({"filters": ["letters" if step.name == "choice" else "none"]} if len(pipelines) > 1 else {}),
         }
         for step in task.scorers

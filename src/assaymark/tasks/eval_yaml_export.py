@@ -14,6 +14,7 @@ from assaymark.errors import PlanError, UsageError
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, read_question
 from assaymark.records import GenerateQuery, Request, Row
+from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.eval_yaml import FRAMEWORK, SCORERS
 from assaymark.tasks.task import MetricSpec, Task
 from assaymark.tasks.yaml_tasks import BoundYamlTask, layout_of
@@ -73,8 +74,11 @@ def exported(bound: object, identifier: str, description: str = "") -> Exported:
     scorers = [{"name": "choice"}] if is_choice else _scorers(task, differs)
     fields = {"input": "question", "target": "answer", **({"choices": "choices"} if is_choice else {})}
     epochs: dict[str, object] = {"epochs": task.repeats} if task.repeats > 1 else {}
-    if reducer := next((each.kwargs["reducer"] for each in task.metrics if "reducer" in each.kwargs), None):
-        epochs["epoch_reducer"] = reducer
+    reducers = {split_reduced(metric.name)[1] or "mean" for metric in task.metrics}
+    if len(reducers) > 1:
+        raise UsageError(f"task {task.name} reduces its repeats by {', '.join(sorted(reducers))}; an eval.yaml by one")
+    if task.repeats > 1:
+        epochs["epoch_reducer"] = reducers.pop()
     content = {
         "name": task.name,
         "description": description or f"{task.name}, {len(rows):,} questions",
@@ -153,11 +157,11 @@ def _scorers(task: Task, differs: list[str]) -> list[dict[str, object]]:
 
 
 def _scorer(task: Task, metric: MetricSpec, differs: list[str]) -> dict[str, object]:
-    args: dict[str, object] = {key: value for key, value in metric.kwargs.items() if key != "reducer"}
-    name = metric.name.removeprefix("inspect_")
+    args: dict[str, object] = dict(metric.kwargs)
+    name = split_reduced(metric.name)[0].removeprefix("inspect_")
     steps = [step for pipeline in task.filters for step in pipeline.steps]
     extracting = [step for step in steps if str(step.function) not in _PLAIN_STEPS]
-    if name != metric.name and name in SCORERS and name != "choice" and not extracting:
+    if metric.name.startswith("inspect_") and name in SCORERS and name != "choice" and not extracting:
         return {"name": name, **({"args": args} if args else {})}
     if metric.name != "exact_match":
         known = ", ".join(["exact_match", *(f"inspect_{each}" for each in SCORERS if each != "choice")])

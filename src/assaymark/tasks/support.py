@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from assaymark.registry import nearest
 from assaymark.scoring.metric import LOGLIKELIHOOD, MULTIPLE_CHOICE, SIMULATED, TOOL_CALLS
-from assaymark.scoring.metrics import REGISTERED, names_for
+from assaymark.scoring.metrics import REGISTERED, names_for, split_reduced
 
 
 def why_not_runnable(spec: Mapping[str, object], declared: Collection[str] = ()) -> str | None:
@@ -28,7 +28,8 @@ def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> st
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None
-        if isinstance(name, str) and known and name not in {*known, *declared} and name not in REGISTERED:
+        plain = split_reduced(name)[0] if isinstance(name, str) else name
+        if isinstance(name, str) and known and plain not in {*known, *declared} and name not in REGISTERED:
             near = nearest(name, known)
             hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
             return f"metric '{name}' is not known for {output_type}; {hint}"
