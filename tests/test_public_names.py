@@ -77,3 +77,8 @@ def test_the_version_is_said_once() -> None:
     """pyproject.toml and the package name the same version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == assaymark.__version__
+
+
+def test_completion_in_a_notebook_offers_the_public_names() -> None:
+    """`dir` lists what is imported only at its first use."""
+    assert dir(assaymark) == sorted(assaymark.__all__)

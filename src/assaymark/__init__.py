@@ -173,3 +173,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion in notebooks; those not yet used too."""
+    return sorted(__all__)
