@@ -154,6 +154,19 @@ def test_a_run_of_another_tool_with_answers_is_imported(store: str, tmp_path: Pa
     assert sorted(run.origin for run in StoredRuns(Store.open(store)).runs()) == ["imported", "measured", "reported"]
 
 
+def test_another_tool_s_file_without_answers_is_listed_too(store: str, tmp_path: Path) -> None:
+    """lm-eval's results without samples are a report: its tasks outside of groups stand beside what was measured."""
+    task = "quiz_zeroshot"
+    results = {"results": {task: {"acc,none": 0.5}}, "configs": {task: {"task": task}}, "versions": {task: 1},
+               "n-shot": {task: 3}, "config": {"model": "hf", "model_args": f"pretrained={MODEL}"}}  # fmt: skip
+    (tmp_path / "results_2026-02-01T10-00-00.json").write_text(json.dumps(results))
+    import_run(store, tmp_path / "results_2026-02-01T10-00-00.json")
+    (pair,) = [each for each in model_page(site_of(store), MODEL).reported if each.reported.task == task]
+    assert pair.measured is not None
+    assert (pair.reported.value, pair.reported.details["n_shots"], pair.who.partition(",")[0]) == (0.5, 3, "lm-eval")
+    assert "3 shots" in html_blocks(reported_blocks([pair]))
+
+
 def test_models_folders_on_a_board_are_reported_rows(store: str, tmp_path: Path) -> None:
     """`results` names a folder of models; their READMEs are no results files of their own."""
     assert store

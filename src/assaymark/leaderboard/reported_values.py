@@ -1,6 +1,6 @@
 """What others report of a model beside what was measured of it: the difference, and whether the interval covers it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.documents.blocks import Block, Cell, Column, Paragraph, table
@@ -19,6 +19,7 @@ class ReportedBeside:
     """A reported value beside a measured one of the same benchmark; None where there is none."""
 
     reported: Estimate
+    who: str  # reports it, and when
     measured: Estimate | None
     run: StoredRun | None
 
@@ -43,7 +44,7 @@ class ReportedBeside:
         own = self.measured
         return {
             "task": self.reported.task, "metric": self.reported.metric, "value": self.reported.value,
-            "reported": self.reported.details.get("reported"),
+            "reported": self.reported.details.get("reported"), "who": self.who,
             "measured": None if own is None else {
                 "run": None if self.run is None else self.run.run_id, "task": own.task, "metric": own.metric,
                 "filter": own.filter, "value": own.value, "low": own.low, "high": own.high, "n": own.n,
@@ -56,15 +57,28 @@ def reported_beside(runs: Sequence[StoredRun]) -> list[ReportedBeside]:
     """Return each value that runs of one model report, beside the latest of each measurement of its benchmark."""
     pairs: list[ReportedBeside] = []
     with_answers = [run for run in runs if run.origin != "reported"]
-    reports = (run for run in latest_reports(runs) if run.is_hub_report)
-    for reported in (estimate for run in reports for estimate in run.estimates if estimate.value is not None):
+    for reported, who in _reported(runs):
         own: dict[tuple[object, ...], ReportedBeside] = {}
         for run in with_answers:
             for estimate in counterparts(run.row, run.estimates, reported):
                 key = (estimate.task, estimate.metric, estimate.filter, estimate.details.get("n_shots"), run.plan.limit)
-                own.setdefault(key, ReportedBeside(reported, estimate, run))
-        pairs += list(own.values()) or [ReportedBeside(reported, None, None)]
+                own.setdefault(key, ReportedBeside(reported, who, estimate, run))
+        pairs += list(own.values()) or [ReportedBeside(reported, who, None, None)]
     return pairs
+
+
+def _reported(runs: Sequence[StoredRun]) -> Iterator[tuple[Estimate, str]]:
+    """Yield the values that runs report, of what is in no group, with who reports them; not those of visitors."""
+    for run in latest_reports(runs):
+        if run.origin != "reported" or run.is_upload:
+            continue
+        imported: Mapping[str, object] = run.row.extra.get("imported") or {}
+        by_tool = ", ".join(str(part)[:40] for part in (imported.get("tool"), imported.get("date")) if part)
+        for estimate in run.estimates:
+            words = reported_words(estimate).removeprefix("reported").lstrip(" ,")
+            is_one = bool(words) or bool(estimate.details.get("primary") and not estimate.details.get("path"))
+            if estimate.value is not None and is_one:
+                yield estimate, words or by_tool
 
 
 def reported_blocks(pairs: Sequence[ReportedBeside]) -> list[Block]:
@@ -87,8 +101,7 @@ def _row(pair: ReportedBeside) -> list[str | Cell]:
     reported, own = pair.reported, pair.measured
     is_share = is_proportion(reported)
     shots = reported.details.get("n_shots")
-    by = reported_words(reported).removeprefix("reported").lstrip(" ,")
-    who = ", ".join(filter(None, [by, "" if shots is None else counted(shots, "shot")]))
+    who = ", ".join(filter(None, [pair.who, "" if shots is None else counted(shots, "shot")]))
     head: list[str | Cell] = [Cell(reported.task, reported.metric), shown_value(reported.value, proportion=is_share)]
     if own is None:
         return [*head, NOTHING, NOTHING, "not measured here", who]
