@@ -220,6 +220,10 @@ def test_who_publishes_is_written_and_asked_for_here_only(tmp_path: Path, capsys
     assert main([*words, str(tmp_path / "unknown"), "--format", "every-eval-ever"]) == 0
     assert "name the model as the data store has it with --model_id" in capsys.readouterr().err
     assert main([*words, str(tmp_path / "run.csv"), "--model_id", "a/b"]) == 2
+    assert main([*words, str(tmp_path / "azure"), *own, "--model_id", "openai/azure/gpt-4o"]) == 0
+    assert (tmp_path / "azure" / "data" / "demo_who" / "openai" / "azure_gpt-4o").is_dir()
+    for wrong in ("gpt-4o", "../x", "/models/x", "a//b"):
+        assert main([*words, str(tmp_path / "x"), *own, "--model_id", wrong]) == 2
     assert main([*words, str(tmp_path / "x"), *own, "--wrong"]) == 2
     assert "error: --wrong writes samples" in capsys.readouterr().err
 
@@ -248,6 +252,7 @@ _HERE_ONLY = (
     *("version", "assaymark_version"),
 )
 """Keys whose values differ between machines, calls and versions."""
+_NUMBER = r'"(score|value|lower|upper)": [-\d.e]+'
 
 
 def portable(files: Mapping[str, str], run: Run) -> dict[str, str]:
@@ -262,7 +267,7 @@ def portable(files: Mapping[str, str], run: Run) -> dict[str, str]:
         text = re.sub(r"\b1[789]\d{8}(\.\d+)?\b", "1750000000", text)
         text = re.sub(rf'"({"|".join(_HERE_ONLY)})": ("[^"]*"|[\d.e-]+)', _as_zero, text)
         timed = r'"metric_name": "latency_s".*?"generation_config"|"rows/latency_s".*?"is_correct"'
-        text = re.sub(timed, lambda match: re.sub(r"\d+\.\d+(e-\d+)?", "0.0", match[0]), text, flags=re.DOTALL)
+        text = re.sub(timed, lambda match: re.sub(_NUMBER, r'"\1": 0.0', match[0]), text, flags=re.DOTALL)
         text = re.sub(r"127\.0\.0\.1:\d+", "server", text.replace(row.run_id, "run"))
         return re.sub(r"-?\d+\.\d{13,}(e-?\d+)?", lambda match: f"{float(match[0]):.10g}", text)
 

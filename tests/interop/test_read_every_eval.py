@@ -270,6 +270,8 @@ FAULTS: list[tuple[str, str]] = [
     ('"retrieved_timestamp": "1750000000"', '"retrieved_timestamp": "yesterday"'),
     ('"model_info": {', '"model_info": {"id": 7, "ids": {'),
     ('"evaluation_name": "bench"', '"evaluation_name": "' + "a" * 5000 + '"'),
+    ('"evaluation_name": "bench"', '"evaluation_name": "\\ud800"'),
+    ('"id": "us/model"', '"id": "us/\\u0000model"'),
     ('"evaluation_results": [', '"evaluation_results": [[],'),
     ('"eval_library": {"name": "tool"', '"eval_library": {"name": ""'),
     ('"source_data": {', '"source_data": ' + "[" * 200 + "]" * 200 + ', "x": {'),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.reported import StatedInterval
+from assaymark.limits.characters import is_storable
 from assaymark.limits.nesting import MAX_DEPTH, parse_json
 from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
@@ -125,6 +126,8 @@ class Part:
             raise self.fault(key, "a text")
         if len(value) > LONGEST_NAME:
             raise self.fault(key, f"a text of at most {LONGEST_NAME:,} characters")
+        if not is_storable(value):
+            raise self.fault(key, "a text without NUL and half surrogate pairs")
         return value.strip()
 
     def text_or(self, key: str) -> str | None:
@@ -348,7 +351,11 @@ def _metric_name(evaluation: str, config: Part) -> str:
     names = [config.text_or(key) for key in ("metric_name", "metric_kind", "metric_id")]
     parameters = config.part("metric_parameters").content
     chosen = next((name for name in names if name is not None and name != evaluation), names[0] or "score")
-    known = ", ".join(f"{key}={value}" for key, value in parameters.items() if isinstance(value, str | int | float))
+    known = ", ".join(
+        f"{key}={value}"
+        for key, value in parameters.items()
+        if isinstance(value, str | int | float) and is_storable(str(value))
+    )
     return f"{chosen} ({known:.60})" if known and "@" not in chosen else chosen
 
 

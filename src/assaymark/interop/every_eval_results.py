@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Literal
 from uuid import UUID
 
+from assaymark.errors import UsageError
 from assaymark.interop.lm_eval_results import model_description, seconds_of
 from assaymark.limits.shown_paths import without_folders
 from assaymark.platforms import portable_name
@@ -32,6 +33,7 @@ UNKNOWN = "unknown"
 APPLICATION = "application"  # the kind of model that has no settings of generation
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+_MODEL_ID = re.compile(r"[A-Za-z0-9][\w.:-]*(/[A-Za-z0-9_][\w.:-]*)+", re.ASCII)  # a platform may stand between
 _ENGINES = {"hf": "assaymark", "vllm": "vllm", "gguf": "llama.cpp", "hf-multimodal": "transformers"}
 _PACKAGES = {"vllm": "vllm", "llama.cpp": "llama-cpp-python", "transformers": "transformers"}
 _IDS = {  # of its registry of metrics; others are named after the tool that defines them
@@ -131,10 +133,15 @@ def folder_name(text: str) -> str:
 
 
 def evaluated_model(run: RunRow, publisher: Publisher) -> EvaluatedModel:
-    """Return the model that a run evaluated; of a judging the one that was judged."""
+    """Return the model that a run evaluated; of a judging the one that was judged.
+
+    Raises: UsageError for a publisher's name of the model without its developer.
+    """
     name = publisher.model_id or _judged_model(run) or run.plan.model.name
-    if _HUB_ID.fullmatch(name) and (publisher.model_id or not _is_local(run)):
-        return EvaluatedModel(name, name.partition("/")[2], name.partition("/")[0])
+    if publisher.model_id is not None and not _MODEL_ID.fullmatch(name):
+        raise UsageError(f"--model_id is {name!r:.80}; expected DEVELOPER/MODEL, as openai/gpt-4o")
+    if _MODEL_ID.fullmatch(name) and (publisher.model_id is not None or not _is_local(run)):
+        return EvaluatedModel(name, name.rpartition("/")[2], name.partition("/")[0])
     own = publisher.organization if publisher.relationship == "first_party" else None
     short = short_model_name(name)
     return EvaluatedModel(f"{own}/{short}" if own else short, short, own)
