@@ -99,7 +99,11 @@ def test_a_whole_benchmark_becomes_an_entry_that_the_hub_reads(folder: Path) -> 
 def test_a_group_over_all_rows_is_one_entry(folder: Path) -> None:
     """The tasks of a group that together are the benchmark give its value; one of them alone is a part."""
     run = run_of(folder, "whole")
-    (file,) = exported(run, folder).files
+    export = exported(run, folder)
+    (file,) = export.files
+    assert export.faults == (
+        "whole: its rows passed through process_docs of your own file, and must be acme/quiz (default, test)",
+    )
     assert file.result.value == pytest.approx(run.estimate("whole").value)
     assert file.path.name == "quiz_whole_0_shot.yaml"
     with pytest.raises(UsageError, match="quiz_even: 6 of 12 rows of acme/quiz"):

@@ -40,6 +40,7 @@ class HubResult:
     variant: tuple[str, ...]  # how it was asked
     date: str | None
     revision: str | None  # commit of the data set
+    has_own_rows: bool = False  # a function of the user's own task file could have changed the rows
 
     @property
     def shown(self) -> float:
@@ -82,8 +83,11 @@ def hub_results(store: Store, run_id: str) -> tuple[list[HubResult], list[NoHubR
             continue
         variant = tuple(_variant(row, name, leaves, benchmark, estimate))
         made.append(
-            HubResult(benchmark, name, estimate.value, benchmark.n, variant, _date(row), _revision(row, leaves))
-        )
+            HubResult(
+                benchmark, name, estimate.value, benchmark.n, variant, _date(row), _revision(row, leaves),
+                any(_has_own_rows(row, leaf) for leaf in leaves),
+            )
+        )  # fmt: skip
     return made, refused
 
 
@@ -160,6 +164,11 @@ def _source(row: RunRow, task: str) -> tuple[str, str, str]:
     spec = _spec(row, task)
     split = spec.get("test_split") or spec.get("validation_split") or spec.get("training_split")
     return str(spec.get("dataset_path") or ""), str(spec.get("dataset_name") or "default"), str(split or "")
+
+
+def _has_own_rows(row: RunRow, task: str) -> bool:
+    fact = (row.extra.get("tasks") or {}).get(task)
+    return fact is not None and fact.get("origin") == "user" and "process_docs" in _spec(row, task)
 
 
 def _compared(

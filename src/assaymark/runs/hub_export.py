@@ -148,7 +148,12 @@ def export_to_hub(
 
 
 def _warnings(run: Run, results: Sequence[HubResult], known: ModelFiles | None) -> Iterator[str]:
-    """Yield what speaks against uploading: training on the run's rows, and values there in another unit."""
+    """Yield what speaks against uploading: training on the rows, rows that may be others, values in another unit."""
+    yield from (
+        f"{each.task}: its rows passed through process_docs of your own file, and must be {each.benchmark.title}"
+        for each in results
+        if each.has_own_rows
+    )
     yield from (str(mark["line"]) for mark in run.row.extra.get("contaminated", ()))
     units = {(each.benchmark.dataset, each.benchmark.id): each.benchmark.unit for each in results}
     for stated in known.results if known is not None else ():
