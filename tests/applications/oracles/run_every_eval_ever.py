@@ -17,6 +17,7 @@ from pathlib import Path
 from every_eval_ever.cli import main as eee
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+NOW = re.compile(r"\b\d{10}\.\d+\b|(?<=\"checksum\": \")\w+")
 
 
 def call(words: list[str]) -> str:
@@ -60,7 +61,7 @@ def main() -> None:
             for path in sorted(Path("converted").rglob("*.json*")):
                 text = path.read_text(encoding="utf-8")
                 name = "samples.jsonl" if path.suffix == ".jsonl" else "record.json"
-                texts[f"{path.relative_to('converted').parts[0]}/{name}"] = UUID.sub("UUID", text)
+                texts[f"{path.relative_to('converted').parts[0]}/{name}"] = NOW.sub("NOW", UUID.sub("UUID", text))
             answer["converted"] = texts
         os.chdir("/")
     json.dump(answer, sys.stdout)
