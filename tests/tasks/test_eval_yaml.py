@@ -76,6 +76,25 @@ def test_tasks_are_named_by_folder_and_id(tmp_path: Path) -> None:
         bound_of(two / "choise")
 
 
+def test_other_names_are_not_of_the_benchmark_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a benchmark's folder, or with one beside a file, names, patterns and files mean what they mean elsewhere."""
+    folder = benchmark(tmp_path / "made", TEXT, CHOICE)
+    (folder / "own.jsonl").write_text('{"question": "q", "answer": "a"}\n', encoding="utf-8")
+    monkeypatch.chdir(folder)
+    catalog = Catalog.open(lm_eval=False)
+    for name, tasks in {
+        "arc_easy": 1,
+        "arc_*": 2,
+        "own.jsonl": 1,
+        "../made/own.jsonl": 1,
+        ".": 2,
+        "../made/text": 1,
+    }.items():
+        assert len(catalog.select([name]).tasks) == tasks, name
+    with pytest.raises(UnknownName, match="unknown task 'choise'"):
+        catalog.select(["choise"])
+
+
 def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> None:
     """`hub:ORG/NAME/ID` is the data set in the folder of local copies; its task says which benchmark it is."""
     copy = benchmark(tmp_path / "org" / "name", {**TEXT, "config": "main"}, CHOICE)
