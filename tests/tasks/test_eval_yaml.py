@@ -4,7 +4,7 @@ import copy
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 
 from assaymark import evaluate
 from assaymark.audit.task_check import check_task
-from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
+from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, UnknownName, UsageError
 from assaymark.interop.hub_results import hub_results
-from assaymark.records import Output
+from assaymark.models.fake import FakeModel
+from assaymark.records import Output, Request
 from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 from assaymark.runs.task_export import TaskExportOptions, export_benchmark
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -74,6 +75,25 @@ def test_tasks_are_named_by_folder_and_id(tmp_path: Path) -> None:
     assert [each.plan.name for each in bound_of(two / "choice")] == ["two/choice"]
     with pytest.raises(UnknownName, match="choice"):
         bound_of(two / "choise")
+
+
+def test_other_names_are_not_of_the_benchmark_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a benchmark's folder, or with one beside a file, names, patterns and files mean what they mean elsewhere."""
+    folder = benchmark(tmp_path / "made", TEXT, CHOICE)
+    (folder / "own.jsonl").write_text('{"question": "q", "answer": "a"}\n', encoding="utf-8")
+    monkeypatch.chdir(folder)
+    catalog = Catalog.open(lm_eval=False)
+    for name, tasks in {
+        "arc_easy": 1,
+        "arc_*": 2,
+        "own.jsonl": 1,
+        "../made/own.jsonl": 1,
+        ".": 2,
+        "../made/text": 1,
+    }.items():
+        assert len(catalog.select([name]).tasks) == tasks, name
+    with pytest.raises(UnknownName, match="unknown task 'choise'"):
+        catalog.select(["choise"])
 
 
 def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> None:
@@ -435,3 +455,29 @@ def test_a_registered_benchmark_gives_an_entry_for_its_leaderboard(tmp_path: Pat
     run = evaluate("fake", "hub:Idavidrein/gpqa/gpqa_diamond", data_dir=data, store=store)
     (made,), refused = hub_results(run.store, run.id)
     assert (made.benchmark.id, made.value, refused) == ("gpqa_diamond", run.estimates[0].value, [])
+
+
+class EndsOnce(FakeModel):
+    """Ends the first time it is asked for critiques, after one of them."""
+
+    has_ended = False
+
+    def answer(self, requests: Sequence[Request], **options: Any) -> Iterator[Output]:
+        """Yield the outputs."""
+        for number, output in enumerate(super().answer(requests, **options)):
+            if requests[0].turn == 1 and number == 1 and not self.has_ended:
+                self.has_ended = True
+                raise ModelUnavailable("it ended")
+            yield output
+
+
+def test_a_revision_continues_where_it_was_interrupted(tmp_path: Path) -> None:
+    """A run that ended between critiques asks for the others, and gives the scores of one that did not end."""
+    steps = [{"name": "generate"}, {"name": "self_critique"}]
+    folder = benchmark(tmp_path / "made", {**TEXT, "solvers": steps, "scorers": [{"name": "f1"}]})
+    model, whole = EndsOnce(), FakeModel()
+    with pytest.raises(ModelUnavailable):
+        evaluate(model, str(folder), store=str(tmp_path / "s.db"))
+    resumed = evaluate(model, str(folder), store=str(tmp_path / "s.db"))
+    assert resumed.estimates == evaluate(whole, str(folder), store=str(tmp_path / "other.db")).estimates
+    assert model.n_requested < whole.n_requested + 2

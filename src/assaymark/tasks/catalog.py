@@ -384,11 +384,12 @@ class Catalog:
             tasks, notes = tasks_of_hub(name, expander.own.data_dir)
         else:
             path = Path(name).expanduser()
-            folder = path.parent if path.name == FILE or not path.is_dir() else path
-            if (path != folder and path.is_file() and path.name != FILE) or benchmark_file(folder) is None:
+            is_whole = path.is_dir() or (path.name == FILE and path.is_file())
+            is_one = not path.exists() and "/" in path.as_posix() and not any(sign in name for sign in "*?[")
+            folder = path if path.is_dir() else path.parent
+            if not (is_whole or is_one) or benchmark_file(folder) is None:
                 return False
-            task_id = "" if path in (folder, folder / FILE) else path.name
-            tasks, notes = tasks_of_folder(folder.resolve(), task_id)
+            tasks, notes = tasks_of_folder(folder.resolve(), "" if is_whole else path.name)
         for task in tasks:
             expander.add_task(task)
         expander.notes += notes
