@@ -20,6 +20,7 @@ from assaymark.runs.exporting import export_records
 from assaymark.runs.run import Run
 from assaymark.store import Store
 from tests.applications.oracles.locked import needs_oracle, oracle
+from tests.conftest import ROOT
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 from tests.runs.test_suites import MEMBERS, write_suite
@@ -262,6 +263,7 @@ def portable(files: Mapping[str, str], run: Run) -> dict[str, str]:
     fixed = {name: f"00000000-0000-4000-8000-{at:012d}" for at, name in enumerate(ids)}
 
     def changed(text: str) -> str:
+        text = text.replace(f"{ROOT}/", "")
         for name, other in fixed.items():
             text = text.replace(name, other)
         text = re.sub(r"\b1[789]\d{8}(\.\d+)?\b", "1750000000", text)
