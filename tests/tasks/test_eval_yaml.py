@@ -15,7 +15,7 @@ from assaymark.audit.task_check import check_task
 from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, UnknownName, UsageError
 from assaymark.interop.hub_results import hub_results
 from assaymark.models.fake import FakeModel
-from assaymark.records import Output, Request
+from assaymark.records import GenerateQuery, Output, Request
 from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 from assaymark.runs.task_export import TaskExportOptions, export_benchmark
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -113,6 +113,8 @@ def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> Non
     (clone / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
     with pytest.raises(DataError, match="is not in the folder"):
         bound_of("hub:org/clone", data_dir=tmp_path)
+    with pytest.raises(DataError, match="a copy of a revision that nobody states; name hub:org/clone, or"):
+        bound_of("hub:org/clone@8f3a", data_dir=tmp_path)
 
 
 def test_shuffled_options_keep_the_right_one(tmp_path: Path) -> None:
@@ -160,6 +162,21 @@ def test_data_files_stay_in_the_folder(path: str, tmp_path: Path) -> None:
     card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: {path}\n---\n"
     (folder / "README.md").write_text(card, encoding="utf-8")
     assert "is not in" in why_not(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "path"), [("path", "a**b"), ("path", "."), ("path", "["), ("path", "x" * 5000), ("config", "x" * 5000)]
+)
+def test_malformed_names_are_one_line(key: str, path: str, tmp_path: Path) -> None:
+    """Patterns that no file system takes, and names that are no names, in a card or as a configuration."""
+    folder = benchmark(tmp_path / "made", {**TEXT, "config": path} if key == "config" else TEXT)
+    card = {"configs": [{"config_name": "default", "data_files": [{"split": "test", "path": path}]}]}
+    if key == "path":
+        (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n", encoding="utf-8")
+    with pytest.raises(DataError):
+        bound_of(folder)
+    with pytest.raises(DataError, match="is not in the folder"):
+        bound_of(benchmark(tmp_path / "other", {**TEXT, "config": "/etc"}))
 
 
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
@@ -325,6 +342,15 @@ UNFIT: Mapping[str, tuple[dict[str, Any], str]] = {
     "private": ({"private": True}, "is private: its rows are sealed"),
     "likelihood": ({"output_type": "loglikelihood", "metric_list": None}, "is loglikelihood"),
     "nothing": ({"metric_list": []}, "has no metric"),
+    "targets": ({"doc_to_target": "{{ ['1', '2'] }}"}, "several right answers"),
+    "system": (
+        {
+            "doc_to_messages": "{{ [{'role': 'system', 'content': q}, {'role': 'user', 'content': q}] | tojson }}",
+            "doc_to_text": None,
+        },
+        "has another system message",
+    ),
+    "settings": ({"generation_kwargs": {"do_sample": True, "temperature": 1, "min_p": 0.1}}, "generates with min_p"),
 }
 
 
@@ -333,7 +359,7 @@ def test_what_an_eval_yaml_cannot_say_is_not_exported(name: str, tmp_path: Path)
     """A task with what has no counterpart is refused by that, and nothing is written."""
     changes, words = UNFIT[name]
     rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"q": "1+1?", "a": "2"}\n', encoding="utf-8")
+    rows.write_text('{"q": "1+1?", "a": "2"}\n{"q": "1+2?", "a": "3"}\n', encoding="utf-8")
     spec = {"task": "own", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}},
             "test_split": "test", "doc_to_text": "q", "doc_to_target": "a", **changes}  # fmt: skip
     file = tmp_path / "own.yaml"
@@ -366,6 +392,27 @@ def test_an_exported_task_asks_the_same(tmp_path: Path) -> None:
     assert [(each.name, each.kwargs) for each in theirs.metrics] == [(each.name, each.kwargs) for each in own.metrics]
     with pytest.raises(UsageError, match="exists already"):
         export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+
+
+def test_shots_are_written_out_and_repeats_that_do_not_count_are_named(tmp_path: Path) -> None:
+    """A prompt has the task's own examples; of repeated answers exact_match scores the first, so one is asked for."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"q": "{at}+1?", "a": "{at + 1}"}}\n' for at in range(3)), encoding="utf-8")
+    spec = {"task": "own", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}},
+            "test_split": "test", "fewshot_split": "test", "doc_to_text": "{{q}}", "doc_to_target": "a",
+            "num_fewshot": 1, "repeats": 4, "metric_list": [{"metric": "exact_match"}],
+            "generation_kwargs": {"do_sample": True, "temperature": 0.5, "top_p": 0.9}}  # fmt: skip
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    written = export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+    (own,), (theirs,) = bound_of(file), bound_of(tmp_path / "out")
+    asked = ["".join(request.segments) for request in own.requests()]
+    assert all(prompt.count("+1?") == 2 for prompt in asked)
+    assert [request.messages[-1].text for request in theirs.requests()] == asked
+    (query,) = next(iter(theirs.requests())).queries
+    assert isinstance(query, GenerateQuery)
+    assert (query.settings.top_p, query.settings.repeats) == (0.9, 1)
+    assert "of which the first counts" in written.differs[-1]
 
 
 JUNK: tuple[Any, ...] = (

@@ -54,25 +54,37 @@ def _by_split(folder: Path, config: str) -> dict[str, list[str]]:
     by_config = _files_of_card(folder)
     if config in by_config:
         return by_config[config]
+    if not _is_inside(config):
+        raise DataError(f"{folder}: configuration {config!r:.80} is not in the folder; expected a name")
     places = (folder / config,) if by_config else (folder / config, folder, folder / "data")
-    found = next((files for place in places if (files := split_files(place))), {})
+    try:
+        found = next((files for place in places if (files := split_files(place))), {})
+    except OSError as error:
+        raise DataError(f"{folder}: configuration {config!r:.80}: {error.strerror or error}") from error
     return {name: [path.relative_to(folder).as_posix() for path in paths] for name, paths in found.items()}
 
 
 def _within(folder: Path, name: str) -> list[Path]:
     """Return the files of a path or pattern. Raises: DataError for one that leaves the folder or matches nothing."""
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts or "://" in name or "\0" in name:
+    if not _is_inside(name):
         raise DataError(f"{folder / CARD}: data file {name!r:.80} is not in the folder; expected a path within it")
-    paths = (
-        [folder / path] if (folder / path).is_file() else sorted(each for each in folder.glob(name) if each.is_file())
-    )
+    path = folder / name
+    try:
+        paths = [path] if path.is_file() else sorted(each for each in folder.glob(name) if each.is_file())
+    except (OSError, ValueError, IndexError, NotImplementedError) as error:  # as a name or pattern is malformed
+        raise DataError(f"{folder / CARD}: data file {name!r:.80} is no path or pattern: {error!s:.80}") from error
     if not paths:
         raise DataError(f"{folder}: no data file {name!r:.80}")
     root = folder.resolve()
     if outside := next((each for each in paths if not each.resolve().is_relative_to(root)), None):
         raise DataError(f"{outside} is a link to a file that is not in {folder}; put the file itself there")
     return paths
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a relative path stays in its folder, links apart."""
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and "://" not in name and "\0" not in name
 
 
 def _files_of_card(folder: Path) -> dict[str, dict[str, list[str]]]:

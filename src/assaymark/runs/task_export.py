@@ -63,7 +63,7 @@ def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:
     if len(tasks) != 1:
         raise UsageError(f"{name} is {len(tasks)} tasks; export one at a time")
     made = exported(
-        bind(tasks[0], BindOptions(num_fewshot=0, data_dir=data_folder(options.data_dir))),
+        bind(tasks[0], BindOptions(data_dir=data_folder(options.data_dir))),
         portable_name(tasks[0].name),
         options.description,
     )

@@ -145,6 +145,9 @@ def tasks_of_hub(name: str, data_dir: Path | None) -> tuple[list[Task], list[str
         raise DataError(f"{name!r:.120} names no benchmark of the Hub; expected {PREFIX}ORG/NAME or "
                         f"{PREFIX}ORG/NAME/TASK_ID")  # fmt: skip
     copy = None if data_dir is None else data_dir / dataset / FILE
+    if revision and copy is not None and copy.is_file():
+        raise DataError(f"{copy.parent} is a copy of a revision that nobody states; name {name.partition('@')[0]}, or "
+                        "take the copy away")  # fmt: skip
     file = copy if copy is not None and copy.is_file() else file_of_hub(dataset, FILE, revision or None)
     tasks = read_eval_yaml(file)
     listed = _chosen(tasks, task_id, f"{PREFIX}{dataset}")

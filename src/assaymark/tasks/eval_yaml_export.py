@@ -6,6 +6,7 @@ no counterpart there is refused by its name.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -13,7 +14,7 @@ import yaml
 from assaymark.errors import PlanError, UsageError
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, read_question
-from assaymark.records import GenerateQuery, Request, Row
+from assaymark.records import GenerateQuery, GenerationSettings, Request, Row
 from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.eval_yaml import FRAMEWORK, SCORERS
 from assaymark.tasks.task import MetricSpec, Task
@@ -67,18 +68,19 @@ def exported(bound: object, identifier: str, description: str = "") -> Exported:
     layout = layout_of(task, frozenset(bound.samples()[0].row), shot=False)
     requests = list(bound.requests())
     pairs = zip(requests, bound.samples(), strict=True)
+    if not is_choice and any(isinstance(layout.target(sample.row), list) for sample in bound.samples()):
+        raise UsageError(f"task {task.name} has several right answers to a question, and an eval.yaml takes one")
     rows = [_choice_row(layout, sample.row) if is_choice else _row(request) for request, sample in pairs]
-    differs = [] if not is_choice else [
-        "the model answers with a letter, to inspect's prompt; here the options' probabilities are compared"
-    ]  # fmt: skip
+    differs: list[str] = []
+    if is_choice:
+        differs.append(
+            "the model answers with a letter, to inspect's prompt; here the options' probabilities are compared"
+        )
+        if bound.n_shots:
+            differs.append(f"the {bound.n_shots} examples before each question are not shown there")
     scorers = [{"name": "choice"}] if is_choice else _scorers(task, differs)
     fields = {"input": "question", "target": "answer", **({"choices": "choices"} if is_choice else {})}
-    epochs: dict[str, object] = {"epochs": task.repeats} if task.repeats > 1 else {}
-    reducers = {split_reduced(metric.name)[1] or "mean" for metric in task.metrics}
-    if len(reducers) > 1:
-        raise UsageError(f"task {task.name} reduces its repeats by {', '.join(sorted(reducers))}; an eval.yaml by one")
-    if task.repeats > 1:
-        epochs["epoch_reducer"] = reducers.pop()
+    epochs = _epochs(task, differs)
     content = {
         "name": task.name,
         "description": description or f"{task.name}, {len(rows):,} questions",
@@ -89,7 +91,7 @@ def exported(bound: object, identifier: str, description: str = "") -> Exported:
                 "config": "default",
                 "split": _SPLIT,
                 "field_spec": fields,
-                "solvers": [{"name": "multiple_choice"}] if is_choice else _solvers(requests[0]),
+                "solvers": [{"name": "multiple_choice"}] if is_choice else _solvers(task, requests),
                 "scorers": scorers,
                 **epochs,
             }
@@ -130,18 +132,47 @@ def _row(request: Request) -> dict[str, object]:
     return {"question": question, "answer": request.target}
 
 
-def _solvers(first: Request) -> list[dict[str, object]]:
-    system = [message.text for message in first.messages if message.role == "system"]
-    settings = next((query.settings for query in first.queries if isinstance(query, GenerateQuery)), None)
+def _epochs(task: Task, differs: list[str]) -> dict[str, object]:
+    """Return how often a question is asked and how its scores are reduced; nothing for a metric of the first answer."""
+    if task.repeats == 1:
+        return {}
+    own = [metric.name.startswith("inspect_") for metric in task.metrics]  # the others score the first answer alone
+    reducers = {split_reduced(metric.name)[1] or "mean" for metric in task.metrics}
+    if (any(own) and not all(own)) or len(reducers) > 1:
+        raise UsageError(f"task {task.name} reduces its repeats in several ways; an eval.yaml in one")
+    if any(own):
+        return {"epochs": task.repeats, "epoch_reducer": reducers.pop()}
+    differs.append(f"{task.repeats} answers to each question, of which the first counts; there one is asked for")
+    return {}
+
+
+def _solvers(task: Task, requests: Sequence[Request]) -> list[dict[str, object]]:
+    """Return the system messages and the settings, which all rows share. Raises: UsageError where they do not."""
+    first = _asked_with(requests[0])
+    if other := next((request for request in requests if _asked_with(request) != first), None):
+        raise UsageError(
+            f"task {task.name}: sample {other.sample_index} has another system message or other settings than sample "
+            f"{requests[0].sample_index}; in an eval.yaml all rows share them"
+        )
+    system, settings = first
     args: dict[str, object] = {}
     if settings is not None:
-        args = {"temperature": settings.temperature}
-        if settings.max_tokens is not None:
-            args["max_tokens"] = settings.max_tokens
-        if settings.stop:
-            args["stop_seqs"] = list(settings.stop)
+        if settings.extra or settings.min_p is not None:
+            names = ", ".join([*dict(settings.extra), *(["min_p"] if settings.min_p is not None else [])])
+            raise UsageError(f"task {task.name} generates with {names}, which an eval.yaml cannot describe")
+        stated = {
+            "temperature": settings.temperature, "max_tokens": settings.max_tokens, "top_p": settings.top_p,
+            "top_k": settings.top_k, "seed": settings.seed or None, "stop_seqs": list(settings.stop) or None,
+        }  # fmt: skip
+        args = {name: value for name, value in stated.items() if value is not None}
     made: list[dict[str, object]] = [{"name": "system_message", "args": {"template": _quoted(text)}} for text in system]
     return [*made, {"name": "generate", "args": args}]
+
+
+def _asked_with(request: Request) -> tuple[tuple[str, ...], GenerationSettings | None]:
+    """Return the system messages and the settings of a request."""
+    system = tuple(message.text for message in request.messages if message.role == "system")
+    return system, next((query.settings for query in request.queries if isinstance(query, GenerateQuery)), None)
 
 
 def _quoted(text: str) -> str:
