@@ -1,6 +1,6 @@
 """The store as the public may read it: the texts of sealed tasks are withheld.
 
-Pages, static sites, reports, model cards and exports read an `PublicStore`, never the `Store` itself. It has all
+Pages, static sites, reports, model cards and exports read a `PublicStore`, never the `Store` itself. It has all
 methods of a `Store` and hides texts in each of them, so that code that knows nothing of sealed tasks shows none.
 `tests/store/test_public_store.py` fails for a new method of `Store` that has not been classified.
 
@@ -111,7 +111,7 @@ class _RunTasks:
 def public_store(
     store: Store, *, private: Collection[str] = (), why_private: Callable[[str], str] = lambda _: ""
 ) -> "PublicStore":
-    """Return a store as others may read it; an `PublicStore` is returned as it is.
+    """Return a store as others may read it; a `PublicStore` is returned as it is.
 
     Args:
         store: open; it stays open for as long as the returned one is used.

@@ -116,7 +116,8 @@ def tasks_of_folder(folder: Path, name: str = "") -> tuple[list[Task], list[str]
     Raises: DataError; UnknownName for an unknown id.
     """
     file = folder / FILE
-    listed = _chosen(read_eval_yaml(file), name, str(folder))
+    tasks = read_eval_yaml(file)
+    listed = _chosen(tasks, name, str(folder))
     made = []
     for each in listed:
         paths = files_of_split(folder, each.config, each.split)
@@ -124,7 +125,7 @@ def tasks_of_folder(folder: Path, name: str = "") -> tuple[list[Task], list[str]
             "dataset_path": _builder(paths),
             "dataset_kwargs": {"data_files": {each.split: [path.relative_to(folder).as_posix() for path in paths]}},
         }
-        made.append(_task(each, _title(folder.name, each, read_eval_yaml(file)), rows, file))
+        made.append(_task(each, _title(folder.name, each, tasks), rows, file))
     return made, _notes(made, listed)
 
 
