@@ -179,6 +179,15 @@ def test_malformed_names_are_one_line(key: str, path: str, tmp_path: Path) -> No
         bound_of(benchmark(tmp_path / "other", {**TEXT, "config": "/etc"}))
 
 
+@pytest.mark.parametrize("target", ["option 00", "E", "literal:F", "1.0", "", "none"])
+def test_a_right_answer_that_is_no_option_is_refused(target: str, tmp_path: Path) -> None:
+    """Every answer to such a row would be wrong, with nothing said; several letters are several right options."""
+    folder = benchmark(tmp_path / "made", CHOICE, rows=[{**ROWS[0], "answer": target}])
+    assert "names no option" in why_not(folder) or "and there are 4 options" in why_not(folder)
+    (bound,) = bound_of(benchmark(tmp_path / "other", CHOICE, rows=[{**ROWS[0], "answer": "B, D"}]))
+    assert next(iter(bound.requests())).target == "B, D"
+
+
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "tools": ({"solvers": [{"name": "use_tools"}, {"name": "generate"}]}, "use_tools gives the model tools"),
     "critique": ({"solvers": [{"name": "self_critique"}]}, "self_critique comes before"),

@@ -184,6 +184,8 @@ def _compared(
         return None, [f"its data set is {dataset or 'not known'}; benchmarks that are known: {known}"]
     benchmark = next((task for task in of_dataset if task.config == config), of_dataset[0])
     differences = [each for leaf in leaves for each in _same_rows(row, leaf, benchmark)]
+    if any(entry["task"] in leaves for entry in row.extra.get("rescored", ())):
+        differences.append("it was scored again by another filter or metric")
     if row.plan.audit is not None:
         differences.append(f"it is an audit ({row.plan.audit})")
     if row.plan.circular:

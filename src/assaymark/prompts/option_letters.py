@@ -6,6 +6,7 @@ an option is listed as "A) text".
 Source: inspect-ai 0.3.285, `_util/answer.py` and `solver/_multiple_choice.py`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from jinja2 import Undefined
@@ -54,18 +55,19 @@ def right_letter(target: object, options: object, key: object = None) -> str:
         options: of the row, in its own order.
         key: of the order in which they are shown, as for `shuffled_options`; None: their own.
 
-    Raises: DataError for a position that no option has, and for a text that names none where the order is another.
+    Raises: DataError for a position that no option has, and for a text that is no option's letter.
     """
     texts = _options(options)
     _refuse_undefined(target)
     if isinstance(target, int) and not 0 <= target < len(texts):
         raise DataError(f"the right answer is number {target} of {len(texts)} options, counted from 0")
+    letters = [str(target)] if key is not None else re.findall(r"[A-Za-z]|[^\sA-Za-z,]+", str(target))
+    positions = [target] if isinstance(target, int) else [position_of(letter) for letter in letters]
+    if not positions or max(positions) >= len(texts):
+        raise DataError(f"the right answer is {target!r:.40}, and there are {len(texts)} options; expected a letter")
     if key is None:
         return letter_of(target) if isinstance(target, int) else str(target)
-    position = target if isinstance(target, int) else position_of(str(target))
-    if position >= len(texts):
-        raise DataError(f"the right answer is {target!r:.40}, and there are {len(texts)} options")
-    return letter_of(_order(texts, key).index(position))
+    return letter_of(_order(texts, key).index(positions[0]))
 
 
 def _order(texts: Sequence[str], key: object) -> list[int]:

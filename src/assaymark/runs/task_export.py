@@ -9,8 +9,9 @@ from assaymark.errors import UsageError
 from assaymark.platforms import portable_name
 from assaymark.records import JsonValue
 from assaymark.runs.prepare import split_names
-from assaymark.settings import data_folder
-from assaymark.tasks.bound import BindOptions
+from assaymark.settings import data_folder, store_location
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml import FILE, tasks_of_folder
 from assaymark.tasks.eval_yaml_export import ROWS, exported
@@ -27,6 +28,7 @@ class TaskExportOptions:
     data_dir: str | None = None
     answers: str | None = None  # how answers name an option; None: guessed
     include_path: Sequence[str | Path] = ()
+    store: str | None = None  # whose sealed rows are not written; None: the default one
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,10 @@ def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:
     tasks = catalog.select(split_names(name), own=own).tasks
     if len(tasks) != 1:
         raise UsageError(f"{name} is {len(tasks)} tasks; export one at a time")
-    made = exported(
-        bind(tasks[0], BindOptions(data_dir=data_folder(options.data_dir))),
-        portable_name(tasks[0].name),
-        options.description,
-    )
-    folder = options.output or Path(portable_name(tasks[0].name))
+    bound = bind(tasks[0], BindOptions(data_dir=data_folder(options.data_dir)))
+    _refuse_sealed(bound, store_location(options.store))
+    made = exported(bound, portable_name(tasks[0].name), options.description)
+    folder = Path(options.output or portable_name(tasks[0].name)).resolve()  # DIR/../OTHER is OTHER
     if there := next((folder / each for each in (FILE, ROWS) if (folder / each).exists()), None):
         raise UsageError(f"{there} exists already; remove it, or write elsewhere with --output DIR")
     try:
@@ -77,4 +77,19 @@ def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror or error}") from error
     tasks_of_folder(folder)
-    return WrittenBenchmark(tasks[0].name, folder, made.n_rows, made.differs)
+    return WrittenBenchmark(tasks[0].name, options.output or Path(folder.name), made.n_rows, made.differs)
+
+
+def _refuse_sealed(bound: BoundTask, store: str) -> None:
+    """Raise UsageError for rows that a store has sealed, under any task's name."""
+    if not Store.exists(store):
+        return
+    seals = Store.open_to_read(store).seals
+    recogniser = seals.recogniser()
+    closed = [seal for seal in seals.all() if seal.is_closed]
+    is_sealed = any(bound.task.name == seal.task or bound.plan.dataset_hash == seal.dataset_hash for seal in closed)
+    if is_sealed or (recogniser and any(recogniser.sources_of_row(sample.row) for sample in bound.samples())):
+        raise UsageError(
+            f"task {bound.task.name}: its rows are sealed in {store}, and a benchmark's are for everybody; reveal them "
+            "first (`assaymark task reveal`)"
+        )

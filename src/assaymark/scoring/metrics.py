@@ -44,6 +44,10 @@ _NUMBER_WORDS = frozenset({
     "kendall", "matthews", "mcc", "brier", "ece", "calibration", "bleu", "chrf", "ter",
 })  # fmt: skip
 _SHARE_WORDS = frozenset({"acc", "accuracy"})  # these win: `bleu_acc` is a share
+_ERROR_WORDS = frozenset({
+    "wer", "cer", "ter", "eer", "error", "errors", "loss", "nll", "perplexity", "ppl", "mae", "mse", "rmse", "ece",
+    "brier", "latency", "cost", "hallucination", "toxicity", "fid",
+})  # fmt: skip
 
 
 @cache
@@ -155,9 +159,12 @@ def aggregation_of(name: str) -> str:
 
 
 def is_higher_better(name: str) -> bool:
-    """Return a metric's direction where its task file gives none; True for unknown metrics."""
+    """Return a metric's direction where its task file gives none; for unknown ones by their name, else True."""
     metric = find_metric(name)
-    return metric is None or metric.higher_is_better
+    if metric is not None:
+        return metric.higher_is_better
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return not words & _ERROR_WORDS or bool(words & _SHARE_WORDS)
 
 
 def is_auxiliary(name: str) -> bool:

@@ -6,6 +6,7 @@ The worked sample uses made-up answers (the same every time) and the task's real
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from inspect import getdoc
 from pathlib import Path
 
@@ -157,7 +158,17 @@ def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[
 
 def _card_paths(name: str, beside: Path) -> list[Path]:
     own = beside / f"{name}.card.yaml"
-    return [own] if own.is_file() else sorted(LIBRARY.rglob(f"{name}.card.yaml"))[:1]
+    if own.is_file():
+        return [own]
+    path = library_cards().get(name)
+    return [] if path is None else [path]
+
+
+@cache
+def library_cards() -> Mapping[str, Path]:
+    """Return the library's cards by the name of what they describe. Names of others' tasks are looked up in it."""
+    ending = ".card.yaml"
+    return {path.name.removesuffix(ending): path for path in sorted(LIBRARY.rglob(f"*{ending}"), reverse=True)}
 
 
 def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, object] | None) -> int:

@@ -135,6 +135,7 @@ def _data_options(command: F) -> F:
 @click.option("--description", default="", metavar="TEXT", help="Of the benchmark (default: its name and size).")
 @_output_folder
 @_data_options
+@store_option
 @json_option
 def export_task(name: str, *, form: str, as_json: bool, **options: object) -> None:
     """Write a task of your own as a benchmark: its rows, and an eval.yaml that says how they are asked and scored.

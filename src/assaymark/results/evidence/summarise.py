@@ -387,7 +387,7 @@ def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow
 
     A score whose chance is another one (`circular_acc`) has it among its details.
     """
-    shares = [score_number(_detail(row, "chance", 1.0 / k)) for row in rows if (k := _count(row, "n_choices", 0))]
+    shares = [score_number(_detail(row, "chance", 1.0 / k)) for row in rows if (k := _count(row, "n_choices", 0)) > 1]
     if shares and len(shares) == len(rows):
         return sum(shares) / len(shares)
     primary = task.primary

@@ -24,7 +24,7 @@ from assaymark.results.evidence.records import (
 )
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.bound import BoundTask
-from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.describe import library_cards
 from assaymark.tasks.dialect import SEALING_KEYS
 from assaymark.tasks.functions import load_function
 from assaymark.tasks.spec_hash import file_of
@@ -216,9 +216,10 @@ def with_declared_chance(estimates: Sequence[Estimate], facts: ResultFacts) -> t
 @lru_cache(maxsize=4096)
 def _declared_chance(task: str) -> float | None:
     """Return the chance that the library's card of a task, or the card that serves it, states as a number."""
-    paths = sorted(LIBRARY.rglob(f"{task}.card.yaml"))
-    cards = [_read_card(path) for path in paths or sorted(LIBRARY.rglob("*.card.yaml"))]
-    chance = next((card.get("chance") for card in cards if paths or _serves(card, task)), None)
+    known = library_cards()
+    own = known.get(task)
+    cards = [_read_card(path) for path in ([own] if own else known.values())]
+    chance = next((card.get("chance") for card in cards if own or _serves(card, task)), None)
     return float(chance) if isinstance(chance, int | float) else None
 
 
