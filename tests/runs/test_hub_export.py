@@ -134,6 +134,19 @@ def test_a_part_of_the_rows_is_refused(folder: Path) -> None:
         exported(run_of(folder, "quiz", limit=5), folder)
 
 
+def test_scores_that_were_made_anew_are_refused(folder: Path) -> None:
+    """A filter or metric of one's own gives another number under the same name."""
+    run = run_of(folder, "quiz")
+    store = str(folder / "store.sqlite")
+    assaymark.rescore_run(run, assaymark.RescoreOptions(metrics=["acc_norm"], include_path=[folder]))
+    assert exported(assaymark.open_run(store, run.id), folder, check=True).files  # acc is what it was
+    text = (folder / "quiz.yaml").read_text()
+    (folder / "quiz.yaml").write_text(text.replace('"{{answer}}"', "'0'"))
+    assaymark.rescore_run(run, assaymark.RescoreOptions(task_files=[str(folder / "quiz.yaml")]))
+    with pytest.raises(UsageError, match="quiz: acc was scored again"):
+        exported(assaymark.open_run(store, run.id), folder)
+
+
 def test_what_can_be_written_is_and_the_rest_is_listed(folder: Path) -> None:
     """A run of two tasks writes the one that is a benchmark."""
     export = exported(run_of(folder, "quiz", "exam"), folder)

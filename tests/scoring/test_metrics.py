@@ -272,6 +272,9 @@ def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
         True,
         None,
     )
+    for name in ("wer", "error_rate", "val_loss", "hallucination_rate", "latency_ms"):
+        assert not is_higher_better(name), name
+    assert is_higher_better("error_accuracy")
     assert not any(known("made_up") for known in (is_auxiliary, is_number, is_right_or_wrong))
     assert context_without_question("made_up") is None
     assert [may_be_share(name) for name in ("made_up", "my_loss", "ECE", "loss_acc")] == [True, False, False, True]

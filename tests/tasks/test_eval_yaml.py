@@ -12,6 +12,7 @@ import pytest
 
 from assaymark import evaluate
 from assaymark.audit.task_check import check_task
+from assaymark.cli.main import main
 from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, UnknownName, UsageError
 from assaymark.interop.hub_results import hub_results
 from assaymark.models.fake import FakeModel
@@ -401,6 +402,20 @@ def test_an_exported_task_asks_the_same(tmp_path: Path) -> None:
     assert [(each.name, each.kwargs) for each in theirs.metrics] == [(each.name, each.kwargs) for each in own.metrics]
     with pytest.raises(UsageError, match="exists already"):
         export_benchmark(str(file), TaskExportOptions(output=tmp_path / "out"))
+
+
+def test_rows_that_a_store_has_sealed_are_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither under their task's name nor as rows of another file."""
+    monkeypatch.chdir(tmp_path)
+    store = str(tmp_path / "store.sqlite")
+    for name in ("exam.csv", "copy.csv"):
+        Path(name).write_text("question,answer\nWhat is 1+1 and more?,2\nWhat is 2+2 and more?,4\n", encoding="utf-8")
+    assert main(["task", "seal", "exam.csv", "--store", store]) == 0
+    for name in ("exam.csv", "copy.csv"):
+        with pytest.raises(UsageError, match="its rows are sealed in"):
+            export_benchmark(name, TaskExportOptions(output=tmp_path / "out", store=store))
+    assert not (tmp_path / "out").exists()
+    assert export_benchmark("copy.csv", TaskExportOptions(output=tmp_path / "out", store="other.sqlite")).n_rows == 2
 
 
 def test_shots_are_written_out_and_repeats_that_do_not_count_are_named(tmp_path: Path) -> None:

@@ -184,8 +184,6 @@ def _compared(
         return None, [f"its data set is {dataset or 'not known'}; benchmarks that are known: {known}"]
     benchmark = next((task for task in of_dataset if task.config == config), of_dataset[0])
     differences = [each for leaf in leaves for each in _same_rows(row, leaf, benchmark)]
-    if any(entry["task"] in leaves for entry in row.extra.get("rescored", ())):
-        differences.append("it was scored again by another filter or metric")
     if row.plan.audit is not None:
         differences.append(f"it is an audit ({row.plan.audit})")
     if row.plan.circular:
@@ -216,6 +214,9 @@ def _missing_rows(
     if whole is None:
         metrics = ", ".join(dict.fromkeys(each.metric for each in estimates if each.task == name))
         return [f"metric {metrics}, the leaderboard's is the share of right answers ({' or '.join(ACCURACY)})"]
+    made_anew = (entry for entry in row.extra.get("rescored", ()) if entry["task"] in leaves)
+    if any(whole.metric == metric["name"] for entry in made_anew for metric in entry["metrics"]):
+        return [f"{whole.metric} was scored again, by another filter or metric"]
     kind = (whole.metric, whole.filter)
     parts = [each for each in estimates if each.task in leaves and (each.metric, each.filter) == kind]
     n, n_failed = sum(each.n for each in parts), sum(each.n_failed for each in parts)

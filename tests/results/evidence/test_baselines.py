@@ -3,9 +3,13 @@
 from dataclasses import replace
 from typing import cast
 
+import pytest
+
 from assaymark.records import BlindScore, Estimate, EstimateDetails
+from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from assaymark.results.evidence.records import RunView, ScoreRow
+from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.results.views.baselines import baseline_cells, baseline_notes, baselines_table
 from assaymark.results.views.cells import table_rows
 
@@ -90,3 +94,11 @@ def test_baselines_are_compared_with_the_primary_value() -> None:
     shown = baselines_table(rows)
     assert shown is not None
     assert [cell.text for cell in shown.rows[0][:2]] == ["arc", "60.0%"]
+
+
+@pytest.mark.parametrize("name", ["a**b", "/etc/x", "L" * 999, "*", "../demo_facts", "demo_facts"])
+def test_a_task_of_an_imported_run_is_found_by_its_name_alone(name: str) -> None:
+    """A name from elsewhere is neither a pattern nor a path; only the library's own name has its card's chance."""
+    made = replace(estimate(name, 10, 0.5, 0.2, primary=True), chance=None)
+    (shown,) = with_declared_chance([made], cast("ResultFacts", {"tasks": {name: {"origin": "assaymark"}}}))
+    assert (shown.chance is not None) is (name == "demo_facts")
