@@ -198,6 +198,99 @@ def test_conversations_and_agents_are_read(tmp_path: Path) -> None:
     assert second.request.prompt == "user: How warm is it in Rome?"
 
 
+def test_trials_of_a_question_are_one_sample(tmp_path: Path) -> None:
+    """Of 50 questions with 8 rows each n is 50, and the interval is that of 50 means; answers stay in their order.
+
+    Rows of another metric are the same trials, and an equal id with another question is another sample.
+    """
+    record = record_of(score_details={"score": 0.46, "uncertainty": {"num_samples": 400}})
+    second = json.loads(json.dumps(record["evaluation_results"][0]))
+    second |= {"evaluation_result_id": "bench/em", "metric_config": {**second["metric_config"], "metric_name": "em"}}
+    record["evaluation_results"].append(second)
+    rows = [
+        row_of(str(at), float(at % 23 >= 12), evaluation_result_id=f"bench/{metric}", output={"raw": [f"try {trial}"]})
+        for trial in range(8) for at in range(50) for metric in ("acc", "em")
+    ]  # fmt: skip
+    run = imported(tmp_path, record, rows).run
+    mean = sum(at % 23 >= 12 for at in range(50)) / 50
+    for each in run.estimates:
+        assert each.value == pytest.approx(mean)
+        assert each.n == 50
+        assert each.low is not None
+        assert each.high is not None
+        assert 0.24 < each.high - each.low < 0.30  # of 400 questions it would be 0.1
+    samples = run.samples("bench")
+    assert [each.request.sample_index for each in samples] == list(range(50))
+    assert all([output.text for output in each.outputs] == [f"try {trial}" for trial in range(8)] for each in samples)
+    other = row_of("0", 1, input={"raw": "another question", "reference": ["yes"]})
+    run = imported(tmp_path / "b", record_of(), [row_of("0", 0), row_of("0", 1), other]).run
+    assert [[score.value for score in each.scores] for each in run.samples("bench")] == [[0.5], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("scores", "value", "n", "is_said"),
+    [
+        ([1.0, 1.0, 1.0, 0.0], 0.75, 4, False),
+        ([100.0, 100.0, 100.0, 0.0], 0.75, 4, False),
+        ([0.5, 0.5, 1.0, 0.0], 0.75, 0, True),
+    ],
+)
+def test_rows_of_a_value_in_per_cent(scores: list[float], value: float, n: int, is_said: bool, tmp_path: Path) -> None:
+    """Rows are shares or in per cent, by which gives the stated 75%; where neither does, it is shown and said."""
+    record = record_of(metric_config={"min_score": 0, "max_score": 100}, score_details={"score": 75.0})
+    record["evaluation_results"][0]["score_details"]["uncertainty"] = {}
+    result = imported(tmp_path, record, [row_of(str(at), score) for at, score in enumerate(scores)])
+    (each,) = result.run.estimates
+    assert (each.value, each.n) == (value, n)
+    assert any("neither as shares nor in per cent" in note for note in result.notes) == is_said
+
+
+def test_records_of_one_task_with_other_metrics_are_merged(tmp_path: Path) -> None:
+    """A question with equal answers is one sample with both metrics; with another answer the later record's is kept."""
+    other = record_of(metric_config={"metric_name": "em"}, score_details={"score": 1.0, "uncertainty": {}})
+    later = {**other, "retrieved_timestamp": "1760000000"}
+    written(tmp_path / "old", record_of(), [row_of("0", 1), row_of("1", 0)])
+    written(tmp_path / "new", later, [row_of("1", 1), row_of("0", 1)])
+    result = import_run(str(tmp_path / "s.sqlite"), tmp_path)
+    assert [task.name for task in result.run.row.plan.tasks] == ["bench"]
+    assert {
+        each.request.prompt: {score.metric: score.value for score in each.scores}
+        for each in result.run.samples("bench")
+    } == {"question 0": {"acc": 1.0, "em": 1.0}, "question 1": {"acc": 0.0, "em": 1.0}}
+    assert {each.metric: (each.value, each.n) for each in result.run.estimates} == {"acc": (0.5, 2), "em": (1.0, 2)}
+    later.pop("detailed_evaluation_results")
+    written(tmp_path / "new", later, [row_of("1", 1, output={"raw": ["no"]}), row_of("0", 1)])
+    result = import_run(str(tmp_path / "t.sqlite"), tmp_path)
+    assert [[output.text for output in each.outputs] for each in result.run.samples("bench")] == [["yes"], ["no"]]
+    assert any("1 samples of bench have the sample_id of another question or answer" in each for each in result.notes)
+    assert any("acc: the file reports 0.5 of 2 samples, and holds 1 of them" in note for note in result.notes)
+
+
+def test_failed_rows_and_unknown_levels_are_no_wrong_answers(tmp_path: Path) -> None:
+    """They are excluded from value and n, and counted; in per cent too, where the level of -1 is no share of 100."""
+    levels = {"min_score": 0, "max_score": 100, "has_unknown_level": True}
+    record = record_of(metric_config=levels, score_details={"score": 50.0, "uncertainty": {}})
+    rows = [
+        row_of("0", 100), row_of("1", 0), row_of("2", -1), row_of("3", 0, error="timed out", output=None),
+        row_of("0", 0, error="timed out", output=None),
+    ]  # fmt: skip
+    result = imported(tmp_path, record, rows)
+    (each,) = result.run.estimates
+    assert (each.value, each.n, each.n_failed) == (0.5, 2, 2)
+    assert [output.error for output in result.run.samples("bench")[3].outputs] == ["timed out"]
+    assert any("2 rows with an error, which have failed and are excluded" in note for note in result.notes)
+    second = json.loads(json.dumps(record["evaluation_results"][0]))
+    second |= {"evaluation_result_id": "bench/em", "metric_config": {**second["metric_config"], "metric_name": "em"}}
+    both = {**record, "evaluation_results": [*record["evaluation_results"], second]}
+    both.pop("detailed_evaluation_results")
+    rows = [row_of("0", 0, error="no judge", evaluation_result_id="bench/acc"),
+            row_of("0", 100, evaluation_result_id="bench/em")]  # fmt: skip
+    result = imported(tmp_path / "b", both, rows)
+    (sample,) = result.run.samples("bench")
+    assert [(output.text, output.error) for output in sample.outputs] == [("yes", None)]
+    assert not any("neither as shares" in note for note in result.notes)
+
+
 def test_a_samples_file_that_is_not_the_stated_one_is_said(tmp_path: Path) -> None:
     """Another checksum, another number of rows, rows of other models and without a result: a line for each."""
     record, rows = record_of(), [row_of("0", 1), row_of("1", 0), row_of("2", 1, model_id="them/other")]

@@ -32,7 +32,7 @@ _SHARES = frozenset({"accuracy", "pass_rate", "f1"})  # kinds of metrics whose v
 
 
 @dataclass(frozen=True, slots=True)
-class StatedResult:
+class RecordResult:
     """One result of a record. Values are shares where the record states that it gives a share in per cent."""
 
     id: str | None
@@ -81,7 +81,7 @@ class EvalRecord:
     organization: str
     source: str
     details: Mapping[str, str]  # of the model
-    results: tuple[StatedResult, ...]
+    results: tuple[RecordResult, ...]
     samples: StatedSamples | None
 
 
@@ -290,7 +290,7 @@ def _record(file: Path, record: Part) -> EvalRecord:
     )
 
 
-def _apart(results: Sequence[StatedResult]) -> tuple[StatedResult, ...]:
+def _apart(results: Sequence[RecordResult]) -> tuple[RecordResult, ...]:
     """Return results with distinct keys: of equal ones the metric gets the result's id, else its position."""
     keys = [each.key for each in results]
     made = []
@@ -300,7 +300,7 @@ def _apart(results: Sequence[StatedResult]) -> tuple[StatedResult, ...]:
     return tuple(made)
 
 
-def _result(part: Part) -> StatedResult:
+def _result(part: Part) -> RecordResult:
     config, details = part.part("metric_config", needed=True), part.part("score_details", needed=True)
     part.part("source_data", needed=True)
     name = part.text("evaluation_name")
@@ -326,7 +326,7 @@ def _result(part: Part) -> StatedResult:
     stderr = uncertainty.part("standard_error").number_or("value", 0.0)
     interval, notes = _interval(uncertainty, scale)
     shots = part.part("generation_config").texts("additional_details").get("num_fewshot", "")
-    return StatedResult(
+    return RecordResult(
         id=part.text_or("evaluation_result_id"),
         name=name,
         metric=metric,
