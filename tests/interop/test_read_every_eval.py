@@ -13,6 +13,7 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.interop.every_eval_files import write_records
+from assaymark.interop.every_eval_records import read_record, record_files
 from assaymark.interop.every_eval_results import Publisher
 from assaymark.interop.read_every_eval import read_every_eval
 from assaymark.runs.exporting import Imported, import_run
@@ -418,6 +419,31 @@ def test_links_that_leave_the_folder_are_not_followed(tmp_path: Path) -> None:
     shutil.copy(outside, blob)
     (snapshot / outside.name).symlink_to(blob)
     assert len(import_run(str(tmp_path / "t.sqlite"), snapshot).run.estimates) == 1
+    named_so = tmp_path / "snapshots" / "abc"  # no cache: its parent could be anyone's home
+    named_so.mkdir(parents=True)
+    (named_so / outside.name).symlink_to(outside)
+    assert record_files(named_so) == (
+        [],
+        [f"{named_so / outside.name} is a link that leaves {named_so}; copy the file that it names"],
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    """A pipe would wait for a writer; a link to nothing, one to itself and a pipe of samples are one line each."""
+    file = tmp_path / f"{NAME}.json"
+    for target in (None, tmp_path / "nothing", file):
+        os.mkfifo(file) if target is None else file.symlink_to(target)
+        assert record_files(tmp_path)[0] == [file]
+        with pytest.raises(DataError, match=rf"{NAME}\.json: is not a regular file"):
+            read_record(file)
+        file.unlink()
+    written(tmp_path, record_of(), [row_of("0", 1)])
+    samples = tmp_path / f"{NAME}_samples.jsonl"
+    samples.unlink()
+    os.mkfifo(samples)
+    with pytest.raises(DataError, match=r"_samples\.jsonl: is not a regular file"):
+        read_every_eval(file)
 
 
 def test_large_files_and_rows_are_refused_by_their_size(tmp_path: Path) -> None:
@@ -430,7 +456,7 @@ def test_large_files_and_rows_are_refused_by_their_size(tmp_path: Path) -> None:
         read_every_eval(file)
     with file.open("r+b") as opened:
         os.truncate(opened.fileno(), 100 << 20)
-    with pytest.raises(DataError, match="has 104,857,600 bytes; expected a record of at most"):
+    with pytest.raises(DataError, match="has 104,857,600 bytes; at most 33,554,432 are read"):
         read_every_eval(file)
 
 

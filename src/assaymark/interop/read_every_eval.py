@@ -235,7 +235,7 @@ class _Rows:
         stated = self.record.samples
         if stated is None:
             return
-        if not stated.file.is_file():
+        if not stated.file.exists():
             self._said.append(f"{self.record.file.name} names samples, and {stated.file.name} is not beside it")
             return
         digest = hashlib.new(stated.algorithm or "sha256", usedforsecurity=False)

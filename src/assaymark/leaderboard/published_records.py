@@ -68,7 +68,10 @@ def folder_state(folder: Path) -> str:
         return known[1]
     digest = sha256()
     for file in record_files(folder)[0]:
-        status = file.stat()
+        try:
+            status = file.stat()
+        except OSError:  # a link to nothing, or gone: the table says so
+            continue
         digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
     with _lock:
         _states[folder] = now, digest.hexdigest()
