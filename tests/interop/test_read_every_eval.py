@@ -16,6 +16,7 @@ from assaymark.interop.every_eval_files import write_records
 from assaymark.interop.every_eval_records import read_record, record_files
 from assaymark.interop.every_eval_results import Publisher
 from assaymark.interop.read_every_eval import read_every_eval
+from assaymark.results.evidence.from_store import facts_shown
 from assaymark.runs.exporting import Imported, import_run
 from assaymark.runs.run import Run
 from tests.interop.test_every_eval_files import of_application, of_demo, of_judging, of_suite
@@ -332,14 +333,20 @@ def test_a_folder_is_one_model(tmp_path: Path) -> None:
 def test_an_imported_run_is_exported_as_what_it_is(tmp_path: Path) -> None:
     """Values without answers are documentation of the tool's results, with samples it is the tool's run."""
     kinds = {}
-    for name, rows in (("reported", None), ("answered", [row_of("0", 1), row_of("1", 0)])):
+    of_samples = [row_of("0", 1), row_of("1", 0)]
+    without_texts = [{**row, "output": {"raw": []}} for row in of_samples]  # their scores are of samples all the same
+    for name, rows in (("reported", None), ("answered", of_samples), ("scored", without_texts)):
         run = imported(tmp_path / name, record_of(), rows).run
         (record, *samples) = write_records(run.store, run.id, tmp_path / "out" / name, Publisher()).paths
         written_again = json.loads(record.read_text())
         library = written_again["eval_library"]
         assert (library["name"], library["version"], written_again["model_info"]["id"]) == ("tool", "1", "us/model")
         kinds[name] = (written_again["source_metadata"]["source_type"], len(samples))
-    assert kinds == {"reported": ("documentation", 0), "answered": ("evaluation_run", 1)}
+        assert run.row.has_answers == (name != "reported")
+        assert ("reported without answers" in dict(facts_shown(run.row))["imported"]) == (name == "reported")
+    assert kinds == {
+        "reported": ("documentation", 0), "answered": ("evaluation_run", 1), "scored": ("evaluation_run", 1),
+    }  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------- hostile files

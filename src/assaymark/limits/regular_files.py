@@ -12,9 +12,8 @@ from typing import BinaryIO
 
 from assaymark.errors import DataError
 
-CACHED = re.compile(
-    r"(?P<kind>models|datasets|spaces)--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)", re.ASCII
-)  # a folder of the Hub's cache
+CACHED = re.compile(r"(?P<kind>models|datasets|spaces)--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)", re.ASCII)
+"""A repository's folder in the Hub's cache."""
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # some systems have not all of them
 
 
