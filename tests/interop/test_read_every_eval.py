@@ -13,8 +13,10 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.interop.every_eval_files import write_records
+from assaymark.interop.every_eval_records import read_record, record_files
 from assaymark.interop.every_eval_results import Publisher
 from assaymark.interop.read_every_eval import read_every_eval
+from assaymark.results.evidence.from_store import facts_shown
 from assaymark.runs.exporting import Imported, import_run
 from assaymark.runs.run import Run
 from tests.interop.test_every_eval_files import of_application, of_demo, of_judging, of_suite
@@ -198,6 +200,99 @@ def test_conversations_and_agents_are_read(tmp_path: Path) -> None:
     assert second.request.prompt == "user: How warm is it in Rome?"
 
 
+def test_trials_of_a_question_are_one_sample(tmp_path: Path) -> None:
+    """Of 50 questions with 8 rows each n is 50, and the interval is that of 50 means; answers stay in their order.
+
+    Rows of another metric are the same trials, and an equal id with another question is another sample.
+    """
+    record = record_of(score_details={"score": 0.46, "uncertainty": {"num_samples": 400}})
+    second = json.loads(json.dumps(record["evaluation_results"][0]))
+    second |= {"evaluation_result_id": "bench/em", "metric_config": {**second["metric_config"], "metric_name": "em"}}
+    record["evaluation_results"].append(second)
+    rows = [
+        row_of(str(at), float(at % 23 >= 12), evaluation_result_id=f"bench/{metric}", output={"raw": [f"try {trial}"]})
+        for trial in range(8) for at in range(50) for metric in ("acc", "em")
+    ]  # fmt: skip
+    run = imported(tmp_path, record, rows).run
+    mean = sum(at % 23 >= 12 for at in range(50)) / 50
+    for each in run.estimates:
+        assert each.value == pytest.approx(mean)
+        assert each.n == 50
+        assert each.low is not None
+        assert each.high is not None
+        assert 0.24 < each.high - each.low < 0.30  # of 400 questions it would be 0.1
+    samples = run.samples("bench")
+    assert [each.request.sample_index for each in samples] == list(range(50))
+    assert all([output.text for output in each.outputs] == [f"try {trial}" for trial in range(8)] for each in samples)
+    other = row_of("0", 1, input={"raw": "another question", "reference": ["yes"]})
+    run = imported(tmp_path / "b", record_of(), [row_of("0", 0), row_of("0", 1), other]).run
+    assert [[score.value for score in each.scores] for each in run.samples("bench")] == [[0.5], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("scores", "value", "n", "is_said"),
+    [
+        ([1.0, 1.0, 1.0, 0.0], 0.75, 4, False),
+        ([100.0, 100.0, 100.0, 0.0], 0.75, 4, False),
+        ([0.5, 0.5, 1.0, 0.0], 0.75, 0, True),
+    ],
+)
+def test_rows_of_a_value_in_per_cent(scores: list[float], value: float, n: int, is_said: bool, tmp_path: Path) -> None:
+    """Rows are shares or in per cent, by which gives the stated 75%; where neither does, it is shown and said."""
+    record = record_of(metric_config={"min_score": 0, "max_score": 100}, score_details={"score": 75.0})
+    record["evaluation_results"][0]["score_details"]["uncertainty"] = {}
+    result = imported(tmp_path, record, [row_of(str(at), score) for at, score in enumerate(scores)])
+    (each,) = result.run.estimates
+    assert (each.value, each.n) == (value, n)
+    assert any("neither as shares nor in per cent" in note for note in result.notes) == is_said
+
+
+def test_records_of_one_task_with_other_metrics_are_merged(tmp_path: Path) -> None:
+    """A question with equal answers is one sample with both metrics; with another answer the later record's is kept."""
+    other = record_of(metric_config={"metric_name": "em"}, score_details={"score": 1.0, "uncertainty": {}})
+    later = {**other, "retrieved_timestamp": "1760000000"}
+    written(tmp_path / "old", record_of(), [row_of("0", 1), row_of("1", 0)])
+    written(tmp_path / "new", later, [row_of("1", 1), row_of("0", 1)])
+    result = import_run(str(tmp_path / "s.sqlite"), tmp_path)
+    assert [task.name for task in result.run.row.plan.tasks] == ["bench"]
+    assert {
+        each.request.prompt: {score.metric: score.value for score in each.scores}
+        for each in result.run.samples("bench")
+    } == {"question 0": {"acc": 1.0, "em": 1.0}, "question 1": {"acc": 0.0, "em": 1.0}}
+    assert {each.metric: (each.value, each.n) for each in result.run.estimates} == {"acc": (0.5, 2), "em": (1.0, 2)}
+    later.pop("detailed_evaluation_results")
+    written(tmp_path / "new", later, [row_of("1", 1, output={"raw": ["no"]}), row_of("0", 1)])
+    result = import_run(str(tmp_path / "t.sqlite"), tmp_path)
+    assert [[output.text for output in each.outputs] for each in result.run.samples("bench")] == [["yes"], ["no"]]
+    assert any("1 samples of bench have the sample_id of another question or answer" in each for each in result.notes)
+    assert any("acc: the file reports 0.5 of 2 samples, and holds 1 of them" in note for note in result.notes)
+
+
+def test_failed_rows_and_unknown_levels_are_no_wrong_answers(tmp_path: Path) -> None:
+    """They are excluded from value and n, and counted; in per cent too, where the level of -1 is no share of 100."""
+    levels = {"min_score": 0, "max_score": 100, "has_unknown_level": True}
+    record = record_of(metric_config=levels, score_details={"score": 50.0, "uncertainty": {}})
+    rows = [
+        row_of("0", 100), row_of("1", 0), row_of("2", -1), row_of("3", 0, error="timed out", output=None),
+        row_of("0", 0, error="timed out", output=None),
+    ]  # fmt: skip
+    result = imported(tmp_path, record, rows)
+    (each,) = result.run.estimates
+    assert (each.value, each.n, each.n_failed) == (0.5, 2, 2)
+    assert [output.error for output in result.run.samples("bench")[3].outputs] == ["timed out"]
+    assert any("2 rows with an error, which have failed and are excluded" in note for note in result.notes)
+    second = json.loads(json.dumps(record["evaluation_results"][0]))
+    second |= {"evaluation_result_id": "bench/em", "metric_config": {**second["metric_config"], "metric_name": "em"}}
+    both = {**record, "evaluation_results": [*record["evaluation_results"], second]}
+    both.pop("detailed_evaluation_results")
+    rows = [row_of("0", 0, error="no judge", evaluation_result_id="bench/acc"),
+            row_of("0", 100, evaluation_result_id="bench/em")]  # fmt: skip
+    result = imported(tmp_path / "b", both, rows)
+    (sample,) = result.run.samples("bench")
+    assert [(output.text, output.error) for output in sample.outputs] == [("yes", None)]
+    assert not any("neither as shares" in note for note in result.notes)
+
+
 def test_a_samples_file_that_is_not_the_stated_one_is_said(tmp_path: Path) -> None:
     """Another checksum, another number of rows, rows of other models and without a result: a line for each."""
     record, rows = record_of(), [row_of("0", 1), row_of("1", 0), row_of("2", 1, model_id="them/other")]
@@ -238,14 +333,20 @@ def test_a_folder_is_one_model(tmp_path: Path) -> None:
 def test_an_imported_run_is_exported_as_what_it_is(tmp_path: Path) -> None:
     """Values without answers are documentation of the tool's results, with samples it is the tool's run."""
     kinds = {}
-    for name, rows in (("reported", None), ("answered", [row_of("0", 1), row_of("1", 0)])):
+    of_samples = [row_of("0", 1), row_of("1", 0)]
+    without_texts = [{**row, "output": {"raw": []}} for row in of_samples]  # their scores are of samples all the same
+    for name, rows in (("reported", None), ("answered", of_samples), ("scored", without_texts)):
         run = imported(tmp_path / name, record_of(), rows).run
         (record, *samples) = write_records(run.store, run.id, tmp_path / "out" / name, Publisher()).paths
         written_again = json.loads(record.read_text())
         library = written_again["eval_library"]
         assert (library["name"], library["version"], written_again["model_info"]["id"]) == ("tool", "1", "us/model")
         kinds[name] = (written_again["source_metadata"]["source_type"], len(samples))
-    assert kinds == {"reported": ("documentation", 0), "answered": ("evaluation_run", 1)}
+        assert run.row.has_answers == (name != "reported")
+        assert ("reported without answers" in dict(facts_shown(run.row))["imported"]) == (name == "reported")
+    assert kinds == {
+        "reported": ("documentation", 0), "answered": ("evaluation_run", 1), "scored": ("evaluation_run", 1),
+    }  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------- hostile files
@@ -325,6 +426,31 @@ def test_links_that_leave_the_folder_are_not_followed(tmp_path: Path) -> None:
     shutil.copy(outside, blob)
     (snapshot / outside.name).symlink_to(blob)
     assert len(import_run(str(tmp_path / "t.sqlite"), snapshot).run.estimates) == 1
+    named_so = tmp_path / "snapshots" / "abc"  # no cache: its parent could be anyone's home
+    named_so.mkdir(parents=True)
+    (named_so / outside.name).symlink_to(outside)
+    assert record_files(named_so) == (
+        [],
+        [f"{named_so / outside.name} is a link that leaves {named_so}; copy the file that it names"],
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    """A pipe would wait for a writer; a link to nothing, one to itself and a pipe of samples are one line each."""
+    file = tmp_path / f"{NAME}.json"
+    for target in (None, tmp_path / "nothing", file):
+        os.mkfifo(file) if target is None else file.symlink_to(target)
+        assert record_files(tmp_path)[0] == [file]
+        with pytest.raises(DataError, match=rf"{NAME}\.json: is not a regular file"):
+            read_record(file)
+        file.unlink()
+    written(tmp_path, record_of(), [row_of("0", 1)])
+    samples = tmp_path / f"{NAME}_samples.jsonl"
+    samples.unlink()
+    os.mkfifo(samples)
+    with pytest.raises(DataError, match=r"_samples\.jsonl: is not a regular file"):
+        read_every_eval(file)
 
 
 def test_large_files_and_rows_are_refused_by_their_size(tmp_path: Path) -> None:
@@ -337,7 +463,7 @@ def test_large_files_and_rows_are_refused_by_their_size(tmp_path: Path) -> None:
         read_every_eval(file)
     with file.open("r+b") as opened:
         os.truncate(opened.fileno(), 100 << 20)
-    with pytest.raises(DataError, match="has 104,857,600 bytes; expected a record of at most"):
+    with pytest.raises(DataError, match="has 104,857,600 bytes; at most 33,554,432 are read"):
         read_every_eval(file)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,18 @@ def test_a_new_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     add(tmp_path, 2, record_of(), model_info=model("us/b"))
     monkeypatch.setattr(published_records, "LOOKED_AT_EVERY_S", 0.0)
     assert len(site.table(board).rows) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_what_is_no_file_is_a_line_beside_the_others(tmp_path: Path) -> None:
+    """A pipe and a link to nothing under the names of records are left out, and said."""
+    add(tmp_path, 1, record_of())
+    pipe, link = (tmp_path / f"{uuid.UUID(int=number, version=4)}.json" for number in (2, 3))
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "nothing")
+    table = table_of(tmp_path)
+    assert len(table.rows) == 1
+    assert sorted(table.unread) == sorted(f"{file.name}: is not a regular file" for file in (pipe, link))
 
 
 def test_a_published_record_is_a_row(shared_dir: Path) -> None:

@@ -18,6 +18,7 @@ from assaymark.errors import DataError
 from assaymark.interop.reported import StatedInterval
 from assaymark.limits.characters import is_storable
 from assaymark.limits.nesting import MAX_DEPTH, parse_json
+from assaymark.limits.regular_files import content_of, is_within, link_folders, open_regular
 from assaymark.records import JsonValue
 from assaymark.scoring.metrics import find_metric
 
@@ -32,7 +33,7 @@ _SHARES = frozenset({"accuracy", "pass_rate", "f1"})  # kinds of metrics whose v
 
 
 @dataclass(frozen=True, slots=True)
-class StatedResult:
+class RecordResult:
     """One result of a record. Values are shares where the record states that it gives a share in per cent."""
 
     id: str | None
@@ -81,7 +82,7 @@ class EvalRecord:
     organization: str
     source: str
     details: Mapping[str, str]  # of the model
-    results: tuple[StatedResult, ...]
+    results: tuple[RecordResult, ...]
     samples: StatedSamples | None
 
 
@@ -197,8 +198,11 @@ def is_record(file: Path) -> bool:
         return file.is_file()
     if file.suffix != ".json" or not file.is_file():
         return False
-    with file.open("rb") as opened:
-        start = opened.read(SNIFFED)
+    try:
+        with open_regular(file) as opened:
+            start = opened.read(SNIFFED)
+    except DataError:
+        return False
     return b'"evaluation_id"' in start and b'"schema_version"' in start
 
 
@@ -206,7 +210,7 @@ def record_files(folder: Path) -> tuple[list[Path], list[str]]:
     """Return the files that should be records in a folder and below, and a line for each link left out."""
     files: list[Path] = []
     left_out: list[str] = []
-    bases = _bases(folder)
+    within = link_folders(folder)
     for place, folders, names in os.walk(folder):
         folders.sort()
         links = (path for name in folders if (path := Path(place, name)).is_symlink())
@@ -215,7 +219,7 @@ def record_files(folder: Path) -> tuple[list[Path], list[str]]:
             if not name.endswith(".json"):
                 continue
             path = Path(place, name)
-            if path.is_symlink() and not _is_within(path, bases):
+            if path.is_symlink() and not is_within(path, within):
                 left_out.append(f"{path} is a link that leaves {folder}; copy the file that it names")
             elif NAME.fullmatch(path.stem) or is_record(path):  # one by its name may be damaged, which is said
                 files.append(path)
@@ -228,31 +232,15 @@ def has_records(folder: Path) -> bool:
     return any(NAME.fullmatch(path.stem) is not None and is_record(path) for path in paths)
 
 
-def _bases(folder: Path) -> tuple[Path, ...]:
-    """Return the folders that links may name: the folder itself, and of a Hub cache the repository's."""
-    whole = folder.resolve()
-    cache = next((each.parents[1] for each in (whole, *whole.parents) if each.parent.name == "snapshots"), None)
-    return (whole,) if cache is None else (whole, cache)
-
-
-def _is_within(path: Path, bases: Sequence[Path]) -> bool:
-    target = path.resolve()
-    return any(base in target.parents for base in bases)
-
-
 def read_record(file: Path) -> EvalRecord:
     """Return a record.
 
     Raises: DataError, in one line that names file, key and what was expected.
     """
     try:
-        if file.stat().st_size > LARGEST_RECORD:
-            raise DataError(
-                f"{file}: has {file.stat().st_size:,} bytes; expected a record of at most {LARGEST_RECORD:,}"
-            )
-        loaded = parse_json(file.read_text(encoding="utf-8"), unique=True)
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+        loaded = parse_json(content_of(file, LARGEST_RECORD).decode("utf-8"), unique=True)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from error
     except ValueError as error:  # no JSON, no UTF-8
         raise DataError(f"{file}: is not JSON that a record may have: {error}") from error
     if not isinstance(loaded, dict):
@@ -290,7 +278,7 @@ def _record(file: Path, record: Part) -> EvalRecord:
     )
 
 
-def _apart(results: Sequence[StatedResult]) -> tuple[StatedResult, ...]:
+def _apart(results: Sequence[RecordResult]) -> tuple[RecordResult, ...]:
     """Return results with distinct keys: of equal ones the metric gets the result's id, else its position."""
     keys = [each.key for each in results]
     made = []
@@ -300,7 +288,7 @@ def _apart(results: Sequence[StatedResult]) -> tuple[StatedResult, ...]:
     return tuple(made)
 
 
-def _result(part: Part) -> StatedResult:
+def _result(part: Part) -> RecordResult:
     config, details = part.part("metric_config", needed=True), part.part("score_details", needed=True)
     part.part("source_data", needed=True)
     name = part.text("evaluation_name")
@@ -326,7 +314,7 @@ def _result(part: Part) -> StatedResult:
     stderr = uncertainty.part("standard_error").number_or("value", 0.0)
     interval, notes = _interval(uncertainty, scale)
     shots = part.part("generation_config").texts("additional_details").get("num_fewshot", "")
-    return StatedResult(
+    return RecordResult(
         id=part.text_or("evaluation_result_id"),
         name=name,
         metric=metric,
@@ -418,9 +406,11 @@ def sample_parts(samples: StatedSamples, folder: Path) -> Iterator[tuple[Part, b
 
     Raises: DataError for a link that leaves the folder, and for a line that is no row.
     """
-    if samples.file.is_symlink() and not _is_within(samples.file, _bases(folder)):
-        raise DataError(f"{samples.file} is a link that leaves {folder}; copy the file that it names")
-    with samples.file.open("rb") as opened:
+    try:
+        opened = open_regular(samples.file, link_folders(folder))
+    except DataError as error:
+        raise DataError(f"{samples.file}: {error}") from error
+    with opened:
         number = 0
         while line := opened.readline(LONGEST_ROW + 1):
             number += 1

@@ -174,7 +174,7 @@ def aggregate_record(
     model = evaluated_model(run, publisher)
     imported = object_at(run.extra, "imported")
     began = datetime.fromisoformat(run.created_at).timestamp()
-    is_reported = bool(imported) and not run.n_outputs
+    is_reported = bool(imported) and not run.has_answers
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"{folder_name(benchmark.name)}/{model.id.replace('/', '_')}/{began}",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from assaymark.documents.plain_text import printable
 from assaymark.errors import DataError
+from assaymark.limits.regular_files import CACHED, content_of, link_folders
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
 
@@ -28,7 +29,6 @@ LONGEST_URL = 2000
 MOST_FOLDERS = 20_000  # that are looked at for models
 DEPTH = 4  # of models in a folder of models: models--org--name/snapshots/COMMIT
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
-_CACHED = re.compile(r"models--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)", re.ASCII)  # a folder of huggingface_hub's cache
 _FRONT = re.compile(rb"---[ \t]*\r?\n(?P<yaml>.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _KEYS = {
     "an entry": ("dataset", "value", "verifyToken", "date", "source", "notes"),
@@ -125,11 +125,8 @@ def read_model_files(path: Path) -> ModelFiles:
         shown = file.relative_to(root).as_posix()
         try:
             content = load_yaml(_front_matter(file) if file.name == CARD else _content(root, file))
-        except (DataError, _Fault) as error:
+        except DataError as error:
             reading.faults.append(f"{shown}: {error}")
-            continue
-        except OSError as error:
-            reading.faults.append(f"{shown}: cannot be read: {error.strerror}")
             continue
         reading.files.append(file)
         of_file = _card_results(shown, content) if file.name == CARD else _entries(shown, content)
@@ -156,7 +153,7 @@ def _entries_files(reading: _Reading) -> list[Path]:
 def _model_of(root: Path) -> str:
     """Return a model's name: as huggingface_hub's cache names it, else the folder as it was typed."""
     for part in reversed(root.absolute().parts):
-        if (cached := _CACHED.fullmatch(part)) is not None:
+        if (cached := CACHED.fullmatch(part)) is not None and cached["kind"] == "models":
             return f"{cached['org']}/{cached['name']}"
     return printable(root.as_posix() if root.name else root.absolute().name) or "model"
 
@@ -165,22 +162,14 @@ def _model_of(root: Path) -> str:
 
 
 def _content(root: Path, file: Path) -> bytes:
-    """Return a file's bytes. Raises: _Fault for one that may not be read; OSError."""
-    real, home = Path(os.path.realpath(file)), root.resolve()  # `resolve` raises RuntimeError for a link to itself
-    cached = next((each for each in (root.absolute(), *root.absolute().parents) if _CACHED.fullmatch(each.name)), None)
-    if not real.is_relative_to(home) and (cached is None or not real.is_relative_to(cached.resolve())):
-        raise _Fault("is a link to a file outside of the model's folder")
-    if not real.is_file():
-        raise _Fault("is not a regular file")
-    if real.stat().st_size > LARGEST_FILE:
-        raise _Fault(f"has {real.stat().st_size:,} bytes; at most {LARGEST_FILE:,} are read")
-    return real.read_bytes()
+    """Return a file's bytes. Raises: DataError for one that may not be read."""
+    return content_of(file, LARGEST_FILE, link_folders(root))
 
 
 def _has_model_index(card: Path) -> bool:
     try:
         return re.search(rb"^model-index[ \t]*:", _front_matter(card), re.MULTILINE) is not None
-    except (OSError, _Fault):
+    except DataError:
         return False
 
 

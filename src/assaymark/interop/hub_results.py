@@ -175,7 +175,7 @@ def _compared(
     row: RunRow, estimates: Sequence[Estimate], name: str, leaves: Sequence[str]
 ) -> tuple[HubTask | None, list[str]]:
     """Return the benchmark that a task or group is of, and what differs from it."""
-    if not row.n_scores:
+    if not row.has_answers:
         return None, ["its value was reported by others and has no answers"]
     dataset, config, _ = _source(row, leaves[0])
     of_dataset = tasks_of(dataset)

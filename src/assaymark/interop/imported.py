@@ -409,7 +409,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
     for (metric, name_of_filter), value in {**unfiltered, **sample.filtered}.items():
         scored = own.get(metric)
         known: dict[str, JsonValue] = {} if sample.n_choices is None else {"n_choices": sample.n_choices}
-        if metric in sample.by_trial:
+        if name_of_filter == "none" and metric in sample.by_trial:
             known["trials"] = list(sample.by_trial[metric])
         yield ScoreRow(
             sample.task,

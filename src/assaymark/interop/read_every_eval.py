@@ -2,12 +2,14 @@
 
 A record without samples gives its values as reported, with the intervals that it states. With samples, values of means
 are computed from them; a metric over the whole corpus stays as reported. A checksum or a number of rows that does not
-match is said, and so is each row that belongs to no result.
+match is said, and so is each row that belongs to no result. The question is the unit: rows of one `sample_id` with the
+same question are its trials.
 
 Source: the schemas of every-eval-ever 0.3.0; `every_eval_records` checks a record.
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from assaymark.interop.every_eval_records import (
     SAMPLES,
     EvalRecord,
     Part,
-    StatedResult,
+    RecordResult,
     StatedSamples,
     has_records,
     is_record,
@@ -29,12 +31,15 @@ from assaymark.interop.every_eval_records import (
 )
 from assaymark.interop.imported import AnswerFacts, ForeignRun, ForeignSample, Importer
 from assaymark.interop.reported import ReportedValue
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, content_hash
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metric import Scale
 from assaymark.scoring.metrics import aggregation_of
 
 FORMAT = "Every Eval Ever's records, with or without samples"
+
+
+ROUNDING = 0.02  # relative: of a stated value in one of two units that are a hundredfold apart
 
 
 def holds_records(path: Path) -> bool:
@@ -66,13 +71,13 @@ def read_every_eval(path: Path) -> ForeignRun:
     libraries = {(record.library, record.library_version) for record in records}
     library, version = libraries.pop() if len(libraries) == 1 else ("every-eval-ever", None)
     date = datetime.fromtimestamp(max(record.date for record in records), UTC).isoformat()
-    tasks = [task for record in records for task in _tasks(record)]
+    gathered, excluded = _merged([(record, read[record.file]) for record in records])
     return ForeignRun(
         tool="every-eval-ever" if library == "unknown" else library,
         model=models[0],
-        tasks=tuple(tasks),
-        samples=tuple(sample for record in records for sample in read[record.file].samples()),
-        reported=tuple(value for record in records for value in _reported(record)),
+        tasks=tuple(_tasks([result for record in records for result in record.results])),
+        samples=tuple(sample for task, own in gathered.items() for sample in _samples(task, own)),
+        reported=tuple(value for record in records for value in _reported(record, read[record.file].n)),
         files=tuple(file for record in records for file in (record.file, *read[record.file].files)),
         version=version,
         date=date,
@@ -81,7 +86,13 @@ def read_every_eval(path: Path) -> ForeignRun:
             record.id: {"source": record.source, "organization": record.organization, "model": dict(record.details)}
             for record in records
         },
-        notes=(*left_out, *older, *_remarks(records), *(note for rows in read.values() for note in rows.notes())),
+        notes=(
+            *left_out,
+            *older,
+            *_remarks(records),
+            *(note for rows in read.values() for note in rows.notes()),
+            *excluded,
+        ),
         may_be_part=True,
         shots_known=all(result.num_fewshot is not None for record in records for result in record.results),
     )
@@ -114,9 +125,11 @@ def _latest(records: Sequence[EvalRecord]) -> tuple[list[EvalRecord], list[str]]
     return sorted(chosen, key=lambda each: each.file), left_out
 
 
-def _tasks(record: EvalRecord) -> Iterator[TaskSummaryInput]:
-    for name in dict.fromkeys(result.name for result in record.results):
-        own = [result for result in record.results if result.name == name]
+def _tasks(results: Sequence[RecordResult]) -> Iterator[TaskSummaryInput]:
+    of_tasks: dict[str, list[RecordResult]] = {}
+    for result in results:
+        of_tasks.setdefault(result.name, []).append(result)
+    for name, own in of_tasks.items():
         chances = {chance for result in own if (chance := _chance(result)) is not None}
         yield TaskSummaryInput(
             name=name,
@@ -137,14 +150,14 @@ def _tasks(record: EvalRecord) -> Iterator[TaskSummaryInput]:
         )
 
 
-def _scale(result: StatedResult) -> Scale | None:
+def _scale(result: RecordResult) -> Scale | None:
     """Return what a result's bounds say of it; None where they are not stated."""
     if result.bounds is None:
         return None
     return "share" if result.bounds == (0.0, 1.0) else "number"
 
 
-def _chance(result: StatedResult) -> float | None:
+def _chance(result: RecordResult) -> float | None:
     try:
         chance = float(result.details.get("chance", ""))
     except ValueError:
@@ -152,11 +165,12 @@ def _chance(result: StatedResult) -> float | None:
     return chance if 0.0 <= chance <= 1.0 else None
 
 
-def _reported(record: EvalRecord) -> Iterator[ReportedValue]:
+def _reported(record: EvalRecord, n: Mapping[tuple[str, str, str], int]) -> Iterator[ReportedValue]:
     for each in record.results:
         yield ReportedValue(
-            each.name, each.metric, each.value, each.stderr, each.n, each.filter, interval=each.interval
-        )
+            each.name, each.metric, each.value, each.stderr, n.get(each.key, each.n), each.filter,
+            interval=each.interval,
+        )  # fmt: skip
 
 
 def _remarks(records: Sequence[EvalRecord]) -> Iterator[str]:
@@ -169,18 +183,34 @@ def _remarks(records: Sequence[EvalRecord]) -> Iterator[str]:
                 yield f"{what} is stated in per cent, and is shown as the share that it is of {result.scale:g}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a row says of one time that its question was asked."""
+
+    answers: tuple[str, ...]
+    error: str | None
+    counts: AnswerFacts
+
+
 @dataclass
 class _Sample:
-    """What the rows of one sample say together."""
+    """What the rows of one question say together."""
 
     row: Mapping[str, JsonValue]
     prompt: str
     target: str
-    answers: tuple[str, ...]
-    counts: tuple[AnswerFacts, ...]
     n_choices: int | None
     n_shots: int
-    scores: dict[tuple[str, str], float | None] = field(default_factory=dict)  # by metric and filter
+    trials: list[_Trial] = field(default_factory=list)
+    scores: dict[tuple[str, str], list[float | None]] = field(default_factory=dict)  # by metric and filter, of trials
+
+    @property
+    def answers(self) -> list[tuple[tuple[str, ...], str | None]]:
+        """What the model answered, or why it did not, in each trial."""
+        return [(trial.answers, trial.error) for trial in self.trials]
+
+
+_Samples = dict[tuple[str, str], _Sample]  # by id and the hash of the question
 
 
 class _Rows:
@@ -189,12 +219,12 @@ class _Rows:
     def __init__(self, record: EvalRecord) -> None:
         self.record = record
         self.files: tuple[Path, ...] = ()
-        self._by_task: dict[str, dict[tuple[str, int], _Sample]] = {}
-        self._seen: Counter[tuple[str, str, str, str]] = Counter()
+        self.by_task: dict[str, _Samples] = {}
+        self.n: dict[tuple[str, str, str], int] = {}  # questions of each result, where it counts their rows
         self._said: list[str] = []
         self._counts: Counter[str] = Counter()
         self._by_id = {result.id: result for result in record.results if result.id is not None}
-        by_name: dict[str, list[StatedResult]] = {}
+        by_name: dict[str, list[RecordResult]] = {}
         for result in record.results:
             whole = result.name if result.filter == "none" else f"{result.name}/{result.filter}"
             by_name.setdefault(whole, []).append(result)
@@ -205,7 +235,7 @@ class _Rows:
         stated = self.record.samples
         if stated is None:
             return
-        if not stated.file.is_file():
+        if not stated.file.exists():
             self._said.append(f"{self.record.file.name} names samples, and {stated.file.name} is not beside it")
             return
         digest = hashlib.new(stated.algorithm or "sha256", usedforsecurity=False)
@@ -216,6 +246,8 @@ class _Rows:
                 n_rows += 1
                 self._add(part)
         self.files = (stated.file,)
+        for result in self.record.results:
+            self._convert(result)
         self._compare(stated, digest.hexdigest(), n_rows)
 
     def _compare(self, stated: StatedSamples, checksum: str, n_rows: int) -> None:
@@ -238,49 +270,45 @@ class _Rows:
         if result is None:
             self._counts["of no result of the record, or of one of several"] += 1
             return
-        evaluation = part.part("evaluation", needed=True)
-        score: float | None = evaluation.number("score") / result.scale
-        if result.has_unknown_level and score == -1.0:
-            score = None
-        name = part.text("sample_id")
-        key = (*result.key, name)
-        sample = self._sample(part, result, (name, self._seen[key]))
-        self._seen[key] += 1
-        if part.content.get("error") is not None:
-            self._counts["with an error and a score, which counts as the file has it"] += 1
         if aggregation_of(result.metric) != "mean" or result.details.get("aggregation", "mean") != "mean":
             self._counts[f"of {result.metric}, which is no mean over samples: its reported value is shown"] += 1
-        else:
-            sample.scores[result.metric, result.filter] = score
+            return
+        score: float | None = part.part("evaluation", needed=True).number("score")
+        made, trial = _sample_of(part, result)
+        if trial.error is not None:
+            self._counts["with an error, which have failed and are excluded"] += 1
+        if trial.error is not None or (result.has_unknown_level and score == -1.0):
+            score = None
+        place = part.text("sample_id"), content_hash(dict(made.row))
+        sample = self.by_task.setdefault(result.name, {}).setdefault(place, made)
+        scores = sample.scores.setdefault((result.metric, result.filter), [])
+        if len(scores) == len(sample.trials):  # rows of other metrics have the same answers
+            sample.trials.append(trial)
+        elif sample.trials[len(scores)].error is not None and trial.error is None:  # only the other metric failed
+            sample.trials[len(scores)] = trial
+        scores.append(score)
 
-    def _sample(self, part: Part, result: StatedResult, place: tuple[str, int]) -> _Sample:
-        own = self._by_task.setdefault(result.name, {})
-        if place not in own:
-            own[place] = _sample_of(part, result)
-        return own[place]
-
-    def samples(self) -> Iterator[ForeignSample]:
-        """Yield the samples by task; an id that is a position is the sample's, else they are counted."""
-        for task, own in self._by_task.items():
-            with_scores = {place: sample for place, sample in own.items() if sample.scores}
-            names = [name for name, _ in with_scores]
-            are_positions = len(set(names)) == len(names) and all(
-                name.isascii() and name.isdigit() and len(name) < 10 and str(int(name)) == name for name in names
+    def _convert(self, result: RecordResult) -> None:
+        """Convert a result's scores to the unit of its value; scores whose unit is not known are left out."""
+        key = (result.metric, result.filter)
+        samples = [each for each in self.by_task.get(result.name, {}).values() if key in each.scores]
+        own = [sample.scores[key] for sample in samples]
+        if result.n == sum(map(len, own)):
+            self.n[result.key] = len(own)
+        means = [mean for scores in own if (mean := _mean(scores)) is not None]
+        if not means:
+            return
+        largest = max(score for scores in own for score in scores if score is not None)
+        unit = _unit_of_rows(result, sum(means) / len(means), largest)
+        if unit is None:
+            self._said.append(
+                f"{result.name} {result.metric}: its samples' scores give the reported value neither as shares nor in "
+                "per cent; the reported value is shown, without them"
             )
-            for at, ((name, _), sample) in enumerate(with_scores.items()):
-                yield ForeignSample(
-                    task=task,
-                    index=int(name) if are_positions else at,
-                    row=sample.row,
-                    prompt=sample.prompt,
-                    target=sample.target,
-                    scores={metric: value for (metric, by), value in sample.scores.items() if by == "none"},
-                    filtered={key: value for key, value in sample.scores.items() if key[1] != "none"},
-                    answers=sample.answers,
-                    counts=sample.counts,
-                    n_choices=sample.n_choices,
-                    n_shots=sample.n_shots,
-                )
+        for sample in samples:
+            scores = sample.scores.pop(key)
+            if unit is not None:
+                sample.scores[key] = [None if score is None else score / unit for score in scores]
 
     def notes(self) -> Iterator[str]:
         """Yield a line for each thing that does not match."""
@@ -289,29 +317,116 @@ class _Rows:
         yield from (f"{file}: {count:,} rows {what}" for what, count in self._counts.items())
 
 
-def _sample_of(part: Part, result: StatedResult) -> _Sample:
+def _unit_of_rows(result: RecordResult, mean: float, largest: float) -> float | None:
+    """Return by what the scores of a result's rows are divided; None where that is not known.
+
+    No key states the rows' unit. Scores above 1 are in per cent; others may be shares of a value in per cent, which
+    the value itself says.
+    """
+    if result.scale == 1.0 or largest > 1.0:
+        return result.scale
+    fitting = (unit for unit in (result.scale, 1.0) if _is_near(mean / unit, result.value))
+    return next(fitting, None)
+
+
+def _is_near(value: float, stated: float | None) -> bool:
+    return stated is not None and math.isclose(value, stated, rel_tol=ROUNDING, abs_tol=1e-9)
+
+
+def _mean(scores: Sequence[float | None]) -> float | None:
+    """Return the mean of the trials that have a score; None without any."""
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _merged(every: Sequence[tuple[EvalRecord, _Rows]]) -> tuple[dict[str, _Samples], list[str]]:
+    """Return the samples of all records by task, and a line for each record with other samples under the same ids.
+
+    Records of one task have other metrics. A question with the same answers is one sample with all of them; of others
+    with an equal id those of the latest record are kept.
+    """
+    merged: dict[str, _Samples] = {}
+    notes = []
+    for record, rows in sorted(every, key=lambda each: (-each[0].date, each[0].file)):
+        for task, samples in rows.by_task.items():
+            known = merged.setdefault(task, {})
+            ids = {name for name, _ in known}
+            n_others = 0
+            for place, sample in samples.items():
+                if not sample.scores:
+                    continue
+                same = known.get(place)
+                if place[0] not in ids:
+                    known[place] = sample
+                elif same is not None and same.answers == sample.answers:
+                    same.scores |= sample.scores
+                else:
+                    n_others += 1
+            if n_others:
+                notes.append(
+                    f"{record.file}: {n_others:,} samples of {task} have the sample_id of another question or answer "
+                    "in a later record, and are excluded; to have both, import each by its path"
+                )
+    return merged, notes
+
+
+def _samples(task: str, own: _Samples) -> Iterator[ForeignSample]:
+    """Yield a task's samples; an id that is a position is the sample's, else they are counted."""
+    names = [name for name, _ in own]
+    are_positions = len(set(names)) == len(names) and all(
+        name.isascii() and name.isdigit() and len(name) < 10 and str(int(name)) == name for name in names
+    )
+    for at, ((name, _), sample) in enumerate(own.items()):
+        unfiltered = {metric: scores for (metric, by), scores in sample.scores.items() if by == "none"}
+        by_trial = {
+            metric: tuple(score for score in scores if score is not None) for metric, scores in unfiltered.items()
+        }
+        yield ForeignSample(
+            task=task,
+            index=int(name) if are_positions else at,
+            row=sample.row,
+            prompt=sample.prompt,
+            target=sample.target,
+            scores={metric: _mean(scores) for metric, scores in unfiltered.items()},
+            filtered={key: _mean(scores) for key, scores in sample.scores.items() if key[1] != "none"},
+            answers=tuple(answer for trial in sample.trials for answer in trial.answers),
+            counts=tuple(trial.counts for trial in sample.trials for _ in trial.answers),
+            n_choices=sample.n_choices,
+            n_shots=sample.n_shots,
+            error=sample.trials[0].error if all(trial.error is not None for trial in sample.trials) else None,
+            by_trial=by_trial if len(sample.trials) > 1 else {},
+        )
+
+
+def _sample_of(part: Part, result: RecordResult) -> tuple[_Sample, _Trial]:
+    """Return the question of a row, and what it says of this trial; of one with an error no answer is read."""
     asked = part.part("input", needed=True)
     raw = asked.content.get("raw")
     if not isinstance(raw, str):
         raise asked.fault("raw", "a text")
     reference, choices = (_listed(asked, key) for key in ("reference", "choices"))
     prompt = asked.content.get("formatted")
+    error = part.content.get("error")
+    answers: tuple[str, ...] = ()
     if part.text("interaction_type") == "single_turn":
-        answers = tuple(_listed(part.part("output", needed=True), "raw"))
         prompt = prompt if isinstance(prompt, str) else raw
+        if error is None:
+            answers = tuple(_listed(part.part("output", needed=True), "raw"))
     else:
         messages = part.parts("messages")
         last = max((at for at, each in enumerate(messages) if each.text("role") == "assistant"), default=len(messages))
         prompt = "\n\n".join(_spoken(message) for message in messages[:last]) or raw
-        answers = tuple(_said(message) for message in messages[last:])
+        if error is None:
+            answers = tuple(_said(message) for message in messages[last:])
     usage = part.part("token_usage")
-    counts: tuple[AnswerFacts, ...] = ()
+    counts = AnswerFacts()
     if usage.content and len(answers) == 1:
-        counts = (AnswerFacts(usage.count("input_tokens") or 0, usage.count("output_tokens") or 0),)
-    return _Sample(
+        counts = AnswerFacts(usage.count("input_tokens") or 0, usage.count("output_tokens") or 0)
+    sample = _Sample(
         {"input": raw, "reference": reference, **({"choices": choices} if choices else {})},
-        prompt, ", ".join(reference), answers, counts, len(choices) or None, result.num_fewshot or 0,
+        prompt, ", ".join(reference), len(choices) or None, result.num_fewshot or 0,
     )  # fmt: skip
+    return sample, _Trial(answers, None if error is None else str(error), counts)
 
 
 def _listed(part: Part, key: str) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from assaymark.errors import DataError
-from assaymark.interop.every_eval_records import EvalRecord, StatedResult, read_record, record_files
+from assaymark.interop.every_eval_records import EvalRecord, RecordResult, read_record, record_files
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, TableSource, column_keys
 from assaymark.leaderboard.published_facts import facts_of_csv, hub_url
@@ -68,7 +68,10 @@ def folder_state(folder: Path) -> str:
         return known[1]
     digest = sha256()
     for file in record_files(folder)[0]:
-        status = file.stat()
+        try:
+            status = file.stat()
+        except OSError:  # a link to nothing, or gone: the table says so
+            continue
         digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
     with _lock:
         _states[folder] = now, digest.hexdigest()
@@ -87,7 +90,7 @@ def result_names(records: Iterable[EvalRecord]) -> dict[str, str]:
     return {name: evaluations[name] for name in sorted(models, key=lambda name: -len(models[name]))}
 
 
-def _name(result: StatedResult) -> str:
+def _name(result: RecordResult) -> str:
     """Return what a column shows: the evaluation, its metric, and bounds that are not those of a share."""
     by = "" if result.filter == "none" else f" ({result.filter})"
     bounds = result.bounds
@@ -109,15 +112,15 @@ def read_record_table(board: Board, source: TableSource) -> BoardTable:
         )
     keys = column_keys(titles.values())
     shown = {name: keys[title] for name, title in titles.items()}
-    first = {_name(result): result for record in found.records for result in record.results}
+    results = {_name(result): result for record in found.records for result in record.results}
     columns = tuple(
         ScoreColumn(
             key=keys[title],
             title=title,
             category=board.category_of(title),
-            metrics=(first[name].metric,),
-            is_share=first[name].bounds == (0.0, 1.0),
-            higher_is_better=first[name].higher_is_better,
+            metrics=(results[name].metric,),
+            is_share=results[name].bounds == (0.0, 1.0),
+            higher_is_better=results[name].higher_is_better,
         )
         for name, title in titles.items()
     )
@@ -193,7 +196,7 @@ def _with_own_ids(rows: Sequence[BoardRow]) -> list[BoardRow]:
     return made
 
 
-def _cell(result: StatedResult) -> RowScore | None:
+def _cell(result: RecordResult) -> RowScore | None:
     if result.value is None:
         return None
     is_share = result.bounds == (0.0, 1.0)

@@ -117,7 +117,7 @@ class StoredRun:
         """
         if not self.source and self.plan.model.kind != "imported":
             return "measured"
-        return "imported" if self.row.n_requests and not self.is_upload else "reported"
+        return "imported" if self.row.has_answers and not self.is_upload else "reported"
 
     @property
     def is_hub_report(self) -> bool:

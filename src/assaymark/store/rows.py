@@ -53,6 +53,14 @@ class RunRow:
         """The names of the tasks, in the plan's order."""
         return tuple(task.name for task in self.plan.tasks)
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether it holds samples, of which its values can be computed; of one that was only reported it has none.
+
+        An imported sample counts by its scores, though its file may lack the text of its answer.
+        """
+        return self.n_requests > 0
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:

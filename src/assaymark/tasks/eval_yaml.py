@@ -17,6 +17,7 @@ from pathlib import Path
 from assaymark.datasets.card_files import files_of_split
 from assaymark.datasets.load import file_of_hub
 from assaymark.errors import DataError, UnknownName
+from assaymark.limits.regular_files import content_of
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, REDUCER
@@ -203,14 +204,7 @@ def _notes(made: Sequence[Task], tasks: Sequence[BenchmarkTask]) -> list[str]:
 def _content(file: Path) -> Mapping[str, object]:
     """Return the mapping in a file. Raises: DataError naming the file."""
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror or error}") from error
-    if len(data) > MOST_BYTES:
-        raise DataError(f"{file} has {file.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
-    try:
-        content = load_yaml(data)
+        content = load_yaml(content_of(file, MOST_BYTES))
     except DataError as error:
         raise DataError(f"{file}: {error}") from error
     if not isinstance(content, Mapping):

@@ -349,7 +349,7 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     """Yield name and text of each heading above a run's table."""
     plan = row.plan
     if plan.model.kind == "imported":
-        yield "imported", f"imported from {plan.profile}{'' if row.n_requests else ', reported without answers'}"
+        yield "imported", f"imported from {plan.profile}{'' if row.has_answers else ', reported without answers'}"
     else:
         yield "profile", plan.profile
     if "unknown" not in plan.model.dtype:
