@@ -115,6 +115,11 @@ def _folders_in(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names) if not name.startswith(".")]
 
 
+def files_in_model(folder: Path) -> list[Path]:
+    """Return the files of a model's folder that are read."""
+    return [*_entries_files(_Reading(folder)), folder / CARD]
+
+
 def read_model_files(path: Path) -> ModelFiles:
     """Return what a model's folder, or one file of it, says about its results, and what could not be read of it."""
     root = path if path.is_dir() else path.parent.parent if _is_entries_file(path) else path.parent
