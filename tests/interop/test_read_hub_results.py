@@ -16,6 +16,7 @@ from assaymark.interop.hub_files import model_folders
 from assaymark.interop.imported import ForeignRun
 from assaymark.interop.read_hub_results import read_hub_results, read_models
 from assaymark.interop.read_imported import read_imported
+from assaymark.leaderboard.results_files import read_results_files
 from assaymark.records import Estimate
 
 CARD = """\
@@ -114,41 +115,123 @@ def test_our_own_card_is_read(tmp_path: Path) -> None:
     [
         (41.2, "Idavidrein/gpqa", "gpqa_diamond", 0.412, "read as per cent, above 1"),
         (0.412, "Idavidrein/gpqa", "gpqa_diamond", 0.412, "read as share, the unit of the benchmark's leaderboard"),
+        (0, "openai/gsm8k", "gsm8k", 0.0, "read as share, 0 in either unit"),
         (20.9, "cais/hle", "hle", 0.209, "read as per cent, above 1"),
-        (96.8, "acme/other", "x", 0.968, "read as per cent, above 1"),
-        (0, "acme/other", "x", 0.0, "read as share, 0 in either unit"),
-        (1250, "acme/elo", "x", 1250.0, "as stated, no share"),
+        (96.8, "acme/other", "x", 96.8, "as stated, in no known unit"),
+        (0.5, "acme/other", "x", 0.5, "as stated, in no known unit"),
+        (1250, "acme/elo", "x", 1250.0, "as stated, in no known unit"),
     ],
 )
 def test_the_unit_is_made_out_and_said(
     tmp_path: Path, value: float, dataset: str, task: str, share: float, said: str
 ) -> None:
-    """By the value where it is above 1, else by the registered unit; a line names the value and why."""
+    """By the value where it is above 1, else by the registered unit; of another benchmark it is a number as stated."""
     run = read_hub_results(model(tmp_path, entry(value, dataset, task)))
     assert run.reported[0].value == pytest.approx(share)
     (line,) = run.notes
     assert line == f"{said}: {dataset} {task} {value:g}"
 
 
-@pytest.mark.parametrize(("value", "dataset"), [(0.209, "cais/hle"), (1, "openai/gsm8k"), (0.5, "acme/other")])
+@pytest.mark.parametrize(("value", "dataset"), [(0.209, "cais/hle"), (1, "openai/gsm8k"), (0.5, "")])
 def test_a_unit_in_doubt_is_no_guess(tmp_path: Path, value: float, dataset: str) -> None:
-    """A value up to 1 that nothing decides is left out in a line with both readings; --unit decides."""
-    task = {"cais/hle": "hle", "openai/gsm8k": "gsm8k"}.get(dataset, "x")
-    place = model(tmp_path, entry(value, dataset, task))
+    """A value up to 1 that nothing decides is left out in a line with both readings; --unit decides.
+
+    Those are of a leaderboard in per cent, or of another data set by a metric that is a share.
+    """
+    if dataset:
+        place = model(tmp_path, entry(value, dataset, dataset.partition("/")[2]))
+    else:
+        place = model(tmp_path, card=card_of("acc", value))
     with pytest.raises(DataError, match=f"{value:g} may be {100 * value:g}% or {value:g}%: .*--unit share or"):
         read_hub_results(place)
     assert read_hub_results(place, "share").reported[0].value == value
     assert read_hub_results(place, "per cent").reported[0].value == pytest.approx(value / 100)
 
 
-def test_other_values_of_the_benchmark_decide(tmp_path: Path) -> None:
-    """Of two models in a folder of models, one above 1 says that the other's value is per cent too."""
-    first = model(tmp_path / "models", entry(37.5, "acme/other", "x"))
-    second = first.parent / "weak"
+def test_another_value_of_the_model_puts_a_share_in_doubt(tmp_path: Path) -> None:
+    """GPQA's 0.412 beside 45.2 of another variant may be in either unit: it is left out, and --unit decides."""
+    place = model(tmp_path, GOOD + entry(45.2, more="  notes: with tools\n"))
+    run = read_hub_results(place)
+    (value,) = run.reported
+    assert (value.filter, value.value) == ("with tools", 0.452)
+    assert "0.412 may be 41.2% or 0.412%: the leaderboard of Idavidrein/gpqa has shares, and another" in run.notes[0]
+    assert [value.value for value in read_hub_results(place, "share").reported] == pytest.approx([0.412, 0.452])
+
+
+def test_other_models_decide_nothing(tmp_path: Path) -> None:
+    """A model's values are the same whether it is imported alone, with its neighbours, or named by a board."""
+    first = model(tmp_path / "models", GOOD)
+    second = first.parent / "other"
     (second / ".eval_results").mkdir(parents=True)
-    (second / ".eval_results" / "0.yaml").write_text(entry(0.5, "acme/other", "x"))
+    (second / ".eval_results" / "0.yaml").write_text(entry(45.2))
     runs = [run for run in read_models(tmp_path / "models") if isinstance(run, ForeignRun)]
-    assert [value.value for run in runs for value in run.reported] == pytest.approx([0.375, 0.005])
+    expected: list[Any] = [("other", pytest.approx(0.452)), ("tiny", 0.412)]
+    imported: list[Any] = sorted((Path(run.model).name, run.reported[0].value) for run in runs)
+    assert imported == expected
+    on_board = read_results_files([tmp_path / "models"])
+    assert sorted((Path(run.model).name, run.estimates[0].value) for run in on_board) == expected
+    assert read_hub_results(first).reported[0].value == 0.412
+
+
+def card_of(metric: str, value: float) -> str:
+    """Return a model card with one value of a data set that is not registered."""
+    result = {"dataset": {"type": "acme/other", "name": "Other"}, "metrics": [{"type": metric, "value": value}]}
+    return f"---\n{yaml.safe_dump({'model-index': [{'name': 'tiny', 'results': [result]}]})}---\n"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "is_neutral", "higher_is_better"),
+    [
+        ("mt_bench", 8.3, True, True),
+        ("wer", 5.2, False, False),
+        ("cer", 0.4, False, False),
+        ("val_loss", 1.9, False, False),
+        ("mae", 0.3, False, False),
+        ("perplexity", 12.5, False, False),
+        ("bleu", 31.0, False, True),
+    ],
+)
+def test_what_is_not_known_to_be_a_share_is_a_number(
+    tmp_path: Path, metric: str, value: float, is_neutral: bool, higher_is_better: bool
+) -> None:
+    """It stays as stated, up to 1 too; an error is better where it is lower, and an unknown metric is neutral."""
+    run = read_imported(model(tmp_path, card=card_of(metric, value)))
+    (estimate,) = run.estimates
+    assert (estimate.value, estimate.details["unit"]) == (value, "plain")
+    assert (estimate.details.get("is_neutral", False), estimate.higher_is_better) == (is_neutral, higher_is_better)
+    facts: Any = run.extra["tasks"]
+    (of_metric,) = facts["Other"]["metrics"]
+    assert of_metric.get("is_neutral", False) == is_neutral
+
+
+def test_the_unit_of_an_unknown_metric_can_be_said(tmp_path: Path) -> None:
+    """--unit makes it a share where it can be one; what is known to be a number stays one."""
+    wer, loss = model(tmp_path / "a", card=card_of("wer", 5.2)), model(tmp_path / "b", card=card_of("val_loss", 1.9))
+    (estimate,) = read_imported(wer, "per cent").estimates
+    assert estimate.value == pytest.approx(0.052)
+    assert estimate.details["unit"] == "proportion"
+    assert [read_imported(wer, "share").estimates[0].value, read_imported(loss, "per cent").estimates[0].value] == [
+        5.2, 1.9,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stated", "read"),
+    [
+        ("20260115", "2026-01-15"),
+        ("20260115T10", "2026-01-15T10:00:00"),
+        ("2026-01-15T10:30:00+02:00", "2026-01-15T08:30:00Z"),
+        ("0001-01-01T00:00:00+02:00", ""),
+    ],
+)
+def test_dates_are_in_one_form(tmp_path: Path, stated: str, read: str) -> None:
+    """All forms of ISO 8601 become one; the later of two values stands for the task, and dates the run."""
+    place = model(tmp_path, entry(0.1, more=f"  date: '{stated}'\n"), entry(0.2, more="  date: '2026-03-16'\n"))
+    run = read_hub_results(place)
+    assert [value.value for value in run.reported] == [0.2, 0.1]
+    assert run.date == "2026-03-16"
+    assert run.reported[1].facts is not None
+    assert run.reported[1].facts["date"] == read
 
 
 def test_one_file_of_a_folder_can_be_read(tmp_path: Path) -> None:

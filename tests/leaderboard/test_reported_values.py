@@ -246,6 +246,52 @@ def test_what_a_board_could_not_read_of_a_folder_is_a_note(store: str, tmp_path:
     assert {pair.reported.task for pair in page.reported} == {"quiz", "acme/other:x"}
 
 
+def test_a_board_sees_changes_inside_of_a_model_s_folder(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is edited or added below the folder that a board names changes its table."""
+    monkeypatch.setattr("assaymark.leaderboard.file_states.LOOKED_AT_EVERY_S", 0.0)
+    assert store
+    (tmp_path / "models").mkdir()
+    folder = (tmp_path / MODEL).rename(tmp_path / "models" / MODEL)
+    site = site_of_board(tmp_path, "models")
+    assert reported_on(site) == [0.99]
+    (folder / ".eval_results" / "quiz.yaml").write_text(ENTRY.format(value=0.5, date="2026-01-15"))
+    assert reported_on(site) == [0.5]
+    (folder / ".eval_results" / "quiz.yaml").unlink()
+    (folder / ".eval_results" / "other.yaml").write_text(ENTRY.format(value=0.25, date="2026-01-15"))
+    assert reported_on(site) == [0.25]
+
+
+@pytest.mark.parametrize(("date", "value"), [("2026-03-16", 0.5), ("20260115T10", 0.5), ("2025-12-31", 0.99)])
+def test_the_later_of_a_stored_report_and_a_folder_counts(store: str, tmp_path: Path, date: str, value: float) -> None:
+    """The store's report is of 2026-01-15: a later one in the folder that the board names replaces it on all pages."""
+    assert store
+    later = str(tmp_path / "later.sqlite")
+    import_run(later, tmp_path / MODEL)  # under the path by which the board names it
+    (tmp_path / MODEL / ".eval_results" / "quiz.yaml").write_text(ENTRY.format(value=0.5, date=date))
+    site = site_of_board(tmp_path, MODEL, later)
+    assert reported_on(site) == [value]
+    page = model_page(site, f"{tmp_path.name}/{MODEL}")
+    assert [pair.reported.value for pair in page.reported if pair.reported.task == "quiz"] == [value]
+
+
+ENTRY = "- dataset: {{id: acme/quiz, task_id: quiz}}\n  value: {value}\n  date: '{date}'\n"
+
+
+def site_of_board(folder: Path, results: str, store: str | None = None) -> Site:
+    """Return the site of a board of one column whose file names results; with a store's runs if there is one."""
+    (folder / "board.yaml").write_text(f"tasks: [{{file: quiz.yaml, column: Quiz}}]\nresults: {results}\n")
+    (folder / "quiz.yaml").write_text(TASK.replace("quiz_zeroshot", "quiz"))
+    return Site([read_board(folder / "board.yaml")], None if store is None else StoredRuns(Store.open(store)))
+
+
+def reported_on(site: Site) -> list[float | None]:
+    """Return the values in the board's reported rows."""
+    rows = [row for row in site.table(site.board("board")).rows if row.origin == "reported"]
+    return [cell.number.value for row in rows for cell in row.cells.values()]
+
+
 def test_a_report_cannot_be_reproduced(store: str) -> None:
     """It has no model; the line names what can be done with it."""
     run = next(run for run in StoredRuns(Store.open(store)).runs() if run.origin == "reported")

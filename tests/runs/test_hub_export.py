@@ -1,6 +1,7 @@
 """Results of a run as `.eval_results` of a model's folder, read back by huggingface_hub's own functions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from assaymark.runs.hub_export import HubExport, export_to_hub
 from assaymark.runs.run import Run
 
 N = 12
+LOCAL = "quiz: no commit is known of its rows, as of a local copy's, and they must be acme/quiz (default, test)"
 QUIZ = HubTask("acme/quiz", "quiz", "default", "test", N, "share", "acc")
 TASK = """\
 task: {name}
@@ -94,6 +96,7 @@ def test_a_whole_benchmark_becomes_an_entry_that_the_hub_reads(folder: Path) -> 
     assert entry.date == run.row.updated_at[:19] + "Z"
     assert (entry.source_url, entry.dataset_revision) == ("https://example.org/logs", None)
     assert file.result.benchmark.unit in str(export.document())
+    assert export.faults == (LOCAL,)
 
 
 def test_a_group_over_all_rows_is_one_entry(folder: Path) -> None:
@@ -103,6 +106,7 @@ def test_a_group_over_all_rows_is_one_entry(folder: Path) -> None:
     (file,) = export.files
     assert export.faults == (
         "whole: its rows passed through process_docs of your own file, and must be acme/quiz (default, test)",
+        LOCAL.replace("quiz:", "whole:"),
     )
     assert file.result.value == pytest.approx(run.estimate("whole").value)
     assert file.path.name == "quiz_whole_0_shot.yaml"
@@ -126,6 +130,35 @@ def test_what_differs_is_named(folder: Path, task: str, said: str) -> None:
     assert f"{task}: {said}" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert not (folder / "model").exists()
+
+
+SCORERS = """\
+def half(row, results):
+    return {"acc": 0.5}
+
+
+def points(row, results):
+    return {"acc": 3.0}
+"""
+
+
+@pytest.mark.parametrize("function", ["half", "points"])
+def test_a_function_named_acc_is_no_share_of_right_answers(folder: Path, function: str) -> None:
+    """What `process_results` of one's own file returns is refused, whatever its name and values."""
+    (folder / "scorers.py").write_text(SCORERS)
+    text = (folder / "quiz.yaml").read_text()
+    (folder / "quiz.yaml").write_text(f"{text}process_results: !function scorers.{function}\n")
+    with pytest.raises(UsageError, match=r"scored by a function of its own file \(process_results\)"):
+        exported(run_of(folder, "quiz"), folder)
+
+
+def test_what_is_no_proportion_is_no_share_of_right_answers(folder: Path) -> None:
+    """An accuracy in another unit, here of an estimate that a plug-in wrote, is refused as another metric is."""
+    run = run_of(folder, "quiz")
+    plain = [replace(each, details={**each.details, "unit": "plain"}) for each in run.store.estimates(run.id)]
+    run.store.save_estimates(run.id, plain, run.row.extra)
+    with pytest.raises(UsageError, match="metric acc, the leaderboard's is the share of right answers"):
+        exported(run, folder)
 
 
 def test_a_part_of_the_rows_is_refused(folder: Path) -> None:
@@ -191,7 +224,7 @@ def test_another_unit_in_the_folder_is_a_warning(folder: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("- dataset: {id: acme/quiz, task_id: quiz}\n  value: 61.5\n")
     export = exported(run_of(folder, "quiz"), folder, check=True)
-    (line,) = export.faults
+    line = export.faults[-1]
     assert line.startswith(".eval_results/theirs.yaml has 61.5 for acme/quiz quiz, which seems no share; look at")
 
 
@@ -205,9 +238,10 @@ def test_the_settings_of_generation_are_in_the_notes(folder: Path) -> None:
     assert file.path.name == "quiz_0_shot_temperature_0_7_do_sample_True.yaml"
 
 
+@pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("linked", [".eval_results", ".eval_results/quiz_0_shot.yaml"])
-def test_no_link_out_of_the_folder_is_followed(folder: Path, linked: str) -> None:
-    """A link in place of the folder or the file is refused, and its target stays."""
+def test_no_link_out_of_the_folder_is_followed(folder: Path, linked: str, check: bool) -> None:
+    """A link in place of the folder or the file is refused, by --check too, and its target is not read and stays."""
     outside = folder / "outside"
     outside.mkdir()
     (outside / "quiz_0_shot.yaml").write_text("kept")
@@ -215,7 +249,7 @@ def test_no_link_out_of_the_folder_is_followed(folder: Path, linked: str) -> Non
     link.parent.mkdir(parents=True)
     link.symlink_to(outside if linked == ".eval_results" else outside / "quiz_0_shot.yaml")
     with pytest.raises(UsageError, match="is no file of"):
-        exported(run_of(folder, "quiz"), folder, replace=True)
+        exported(run_of(folder, "quiz"), folder, replace=True, check=check)
     assert (outside / "quiz_0_shot.yaml").read_text() == "kept"
 
 
@@ -235,8 +269,6 @@ def test_the_revision_is_the_commit_that_the_rows_came_from(folder: Path, monkey
     for revision, expected in (("a" * 40, "a" * 40), ("main", None)):
 
         def loaded(spec: Any, data_dir: Path | None = None, revision: str = revision) -> Any:
-            from dataclasses import replace
-
             return replace(load_dataset(spec, data_dir), revision=revision)
 
         monkeypatch.setattr("assaymark.tasks.task_rows.load_dataset", loaded)
@@ -246,6 +278,7 @@ def test_the_revision_is_the_commit_that_the_rows_came_from(folder: Path, monkey
         )  # fmt: skip
         (file,) = exported(run, folder, replace=True).files
         assert entries_in(file.path)[0].dataset_revision == expected
+        assert LOCAL not in exported(run, folder, check=True).faults
 
 
 def test_a_run_of_gsm8k_through_the_command_line(

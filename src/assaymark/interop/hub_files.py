@@ -9,8 +9,9 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from assaymark.documents.plain_text import printable
@@ -112,6 +113,11 @@ def _folders_in(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in sorted(names) if not name.startswith(".")]
+
+
+def files_in_model(folder: Path) -> list[Path]:
+    """Return the files of a model's folder that are read."""
+    return [*_entries_files(_Reading(folder)), folder / CARD]
 
 
 def read_model_files(path: Path) -> ModelFiles:
@@ -331,13 +337,18 @@ def _text(content: Mapping[str, JsonValue], key: str, faults: list[str]) -> str:
 
 
 def _date(content: Mapping[str, JsonValue], faults: list[str]) -> str:
+    """Return a date, or a time in UTC, in the one form of ISO 8601 whose texts are in order."""
     stated = _text(content, "date", faults)
+    if not stated:
+        return ""
+    with suppress(ValueError):
+        return date.fromisoformat(stated).isoformat()
     try:
-        datetime.fromisoformat(stated or "1970-01-01")
-    except ValueError:
+        at = datetime.fromisoformat(stated)
+        return (at if at.tzinfo is None else at.astimezone(UTC)).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
         faults.append(f"date is {_shown(stated)}; expected ISO 8601, such as 2026-01-15, and was left out")
         return ""
-    return stated
 
 
 def _url(content: Mapping[str, JsonValue], faults: list[str]) -> str:

@@ -19,7 +19,7 @@ from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash
 from assaymark.records.json_values import object_at
-from assaymark.results.estimate_texts import truncation_of
+from assaymark.results.estimate_texts import is_proportion, truncation_of
 from assaymark.results.evidence.from_store import stopped_by_rule
 from assaymark.results.evidence.groups import leaves_of
 from assaymark.results.evidence.task_facts import groups_from
@@ -41,6 +41,7 @@ class HubResult:
     date: str | None
     revision: str | None  # commit of the data set
     has_own_rows: bool = False  # a function of the user's own task file could have changed the rows
+    is_local: bool = False  # no commit is known of the rows, as of those of a local copy
 
     @property
     def shown(self) -> float:
@@ -85,7 +86,8 @@ def hub_results(store: Store, run_id: str) -> tuple[list[HubResult], list[NoHubR
         made.append(
             HubResult(
                 benchmark, name, estimate.value, benchmark.n, variant, _date(row), _revision(row, leaves),
-                any(_has_own_rows(row, leaf) for leaf in leaves),
+                any(_has_own(row, leaf, "process_docs") for leaf in leaves),
+                any(_is_local(row, leaf) for leaf in leaves),
             )
         )  # fmt: skip
     return made, refused
@@ -166,9 +168,16 @@ def _source(row: RunRow, task: str) -> tuple[str, str, str]:
     return str(spec.get("dataset_path") or ""), str(spec.get("dataset_name") or "default"), str(split or "")
 
 
-def _has_own_rows(row: RunRow, task: str) -> bool:
+def _has_own(row: RunRow, task: str, key: str) -> bool:
+    """Return whether a task's file is the user's own and has a key, such as that of a function."""
     fact = (row.extra.get("tasks") or {}).get(task)
-    return fact is not None and fact.get("origin") == "user" and "process_docs" in _spec(row, task)
+    return fact is not None and fact.get("origin") == "user" and _spec(row, task).get(key) is not None
+
+
+def _is_local(row: RunRow, task: str) -> bool:
+    """Return whether no commit is known of a task's rows, as of those of a local copy; never of an imported run."""
+    fact = (row.extra.get("tasks") or {}).get(task)
+    return fact is not None and "imported" not in row.extra and not fact.get("dataset_revision")
 
 
 def _compared(
@@ -188,6 +197,8 @@ def _compared(
         differences.append(f"it is an audit ({row.plan.audit})")
     if row.plan.circular:
         differences.append("each question was asked in every rotation of its options")
+    if any(_has_own(row, leaf, "process_results") for leaf in leaves):
+        differences.append("its answers are scored by a function of its own file (process_results)")
     return benchmark, list(dict.fromkeys(differences)) or _missing_rows(row, estimates, name, leaves, benchmark)
 
 
@@ -234,7 +245,8 @@ def _missing_rows(
 
 def _accuracy(estimates: Sequence[Estimate], name: str) -> Estimate | None:
     """Return the share of right answers of a task or group, the primary one of several; None without one."""
-    of_name = [each for each in estimates if each.task == name and each.metric in (*ACCURACY, *BY_EVAL_YAML)]
+    metrics = (*ACCURACY, *BY_EVAL_YAML)
+    of_name = [each for each in estimates if each.task == name and each.metric in metrics and is_proportion(each)]
     return next((each for each in of_name if each.details.get("primary")), of_name[0] if of_name else None)
 
 

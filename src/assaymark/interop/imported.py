@@ -364,6 +364,7 @@ def _task_facts(task: TaskSummaryInput) -> dict[str, JsonValue]:
                 "aggregation": metric.aggregation,
                 "higher_is_better": metric.higher_is_better,
                 "filters": list(metric.filters),
+                **({"is_neutral": True} if metric.is_neutral else {}),
             }
             for metric in task.metrics
         ],

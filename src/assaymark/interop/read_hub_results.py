@@ -1,8 +1,9 @@
 """Reader of what a model's repository reports about it: values without answers, in the unit of whoever wrote them.
 
-A value's unit is never guessed. One above 1 can only be per cent; one that is not is what the benchmark's registered
-unit or its other values say, if these leave no doubt. Where there is doubt the value is left out, with a line, unless
-the unit is stated by whoever imports it.
+A value's unit is never guessed, and other models' values never decide it. Of a registered benchmark, or a metric that
+is a share, a value above 1 can only be per cent. One up to 1 is a share if that is the benchmark's registered unit and
+the model states no value of it above 1; else it is in doubt, and left out with a line. Any other value is a plain
+number, as stated. Whoever imports may say the unit of both.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -17,12 +18,11 @@ from assaymark.interop.imported import ForeignRun, Importer
 from assaymark.interop.reported import LARGEST, ReportedValue
 from assaymark.records import ReportedFacts
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
-from assaymark.scoring.metrics import find_metric, is_higher_better, may_be_share
+from assaymark.scoring.metrics import find_metric, known_direction, may_be_share
 
 UNNAMED = "score"  # the metric of an entry whose benchmark is not known here
 TOOL = "hub-results"
 FORMAT = "a model's folder of the Hub with .eval_results/*.yaml or model-index in README.md, or a folder of such"
-_Benchmark = tuple[str, str, str, str]  # data set, task or configuration, name, metric
 LISTED = 4  # values that a line on units names
 
 
@@ -41,30 +41,24 @@ def read_hub_results(path: Path, unit: Unit | None = None) -> ForeignRun:
 
     Args:
         path: the folder, or one of its files.
-        unit: of the values whose unit is in doubt; None leaves them out.
+        unit: of the values whose unit is in doubt or not known; None leaves out the first, the others are numbers.
 
     Raises: DataError if no value can be read.
     """
-    files = read_model_files(path)
-    return _run(path, files, files.results, unit)
+    return _run(path, read_model_files(path), unit)
 
 
 def read_models(folder: Path, unit: Unit | None = None) -> Iterator[ForeignRun | DataError]:
-    """Yield what each model's folder below a folder reports, or why nothing can be read of it.
-
-    All of their values of a benchmark decide together in which unit those are.
-    """
-    models = [(path, read_model_files(path)) for path in model_folders(folder)]
-    every = [stated for _, files in models for stated in files.results]
-    for path, files in models:
+    """Yield what each model's folder below a folder reports, or why nothing can be read of it."""
+    for path in model_folders(folder):
         try:
-            yield _run(path, files, every, unit)
+            yield read_hub_results(path, unit)
         except DataError as error:
             yield error
 
 
-def _run(path: Path, files: ModelFiles, every: Sequence[StatedResult], unit: Unit | None) -> ForeignRun:
-    in_per_cent = {_benchmark(stated) for stated in every if 1.0 < stated.value <= 100.0}
+def _run(path: Path, files: ModelFiles, unit: Unit | None) -> ForeignRun:
+    in_per_cent = {benchmark_of(stated) for stated in files.results if 1.0 < stated.value <= 100.0}
     read: list[_Read] = []
     faults = list(files.faults)
     for stated in files.results:
@@ -93,34 +87,40 @@ def _run(path: Path, files: ModelFiles, every: Sequence[StatedResult], unit: Uni
 # ------------------------------------------------------------------------------------------ units
 
 
-def _in_unit(stated: StatedResult, in_per_cent: Container[_Benchmark], unit: Unit | None) -> _Read | str:
+def _in_unit(stated: StatedResult, in_per_cent: Container[HubTask | None], unit: Unit | None) -> _Read | str:
     """Return a value as a share where it is one, or why it is left out: impossible, or in one of two units."""
     value, known = stated.value, benchmark_of(stated)
-    metric = find_metric(stated.metric if known is None else known.metric)
-    if not 0.0 <= value <= 100.0 or (stated.metric and not may_be_share(stated.metric)):
-        low, high = (-LARGEST, LARGEST) if metric is None else metric.value_range
-        if low <= value <= high and abs(value) <= LARGEST:
-            return _Read(stated, value, None, "as stated, no share")
+    name = stated.metric if known is None else known.metric
+    metric = find_metric(name)
+    is_share = known is not None or (metric is not None and metric.is_share)
+    low, high = (-LARGEST, LARGEST) if metric is None else metric.value_range
+    if not (0.0 <= value <= 100.0 if is_share else low <= value <= high and abs(value) <= LARGEST):
         return f"{value:g} is impossible: expected a number from {low:g} to {high:g}; it was left out"
+    if not is_share:
+        if metric is not None or not may_be_share(name):
+            return _Read(stated, value, None, "as stated, no share")
+        share = value / (100 if unit == "per cent" else 1)
+        if unit is not None and 0.0 <= share <= 1.0:
+            return _Read(stated, share, unit, "as you said")
+        return _Read(stated, value, None, "as stated, in no known unit")
     if value > 1.0:
         return _Read(stated, value / 100, "per cent", "above 1")
     if value == 0.0:
         return _Read(stated, value, "share", "0 in either unit")
     if unit is not None:
         return _Read(stated, value / (100 if unit == "per cent" else 1), unit, "as you said")
-    if _benchmark(stated) in in_per_cent:
-        return _Read(stated, value / 100, "per cent", "as other values of the benchmark")
-    if known is not None and known.unit == "share":
+    if known is None:
+        because = "nothing states its unit"
+    elif known.unit == "per cent":
+        because = f"the leaderboard of {known.dataset} is in per cent"
+    elif known in in_per_cent:
+        because = f"the leaderboard of {known.dataset} has shares, and another value here is above 1"
+    else:
         return _Read(stated, value, "share", "the unit of the benchmark's leaderboard")
-    because = f"the leaderboard of {known.dataset} is in per cent" if known is not None else "nothing states its unit"
     return (
         f"{value:g} may be {100 * value:g}% or {value:g}%: {because}; it was left out: "
         "import with --unit share or --unit percent"
     )
-
-
-def _benchmark(stated: StatedResult) -> _Benchmark:
-    return stated.dataset, stated.task_id, stated.name, stated.metric
 
 
 def _unit_lines(read: Sequence[_Read]) -> Iterator[str]:
@@ -168,7 +168,6 @@ def _distinct(read: Sequence[_Read]) -> Iterator[ReportedValue]:
     for each in read:
         stated, known = each.stated, benchmark_of(each.stated)
         metric = known.metric if known is not None else stated.metric or UNNAMED
-        metric = metric if each.unit is not None or stated.metric else "value"
         key = (_task_of(stated), "acc" if metric == "accuracy" else metric, stated.notes[:60] or "none")
         seen[key] = seen.get(key, 0) + 1
         variant = key[2] if seen[key] == 1 else f"{key[2]} ({seen[key]})"
@@ -187,13 +186,17 @@ def _tasks(values: Sequence[ReportedValue]) -> Iterator[TaskSummaryInput]:
     for task, metrics in by_task.items():
         yield TaskSummaryInput(
             name=task,
-            metrics=tuple(
-                MetricInput(name, higher_is_better=is_higher_better(name), filters=tuple(filters))
-                for name, filters in metrics.items()
-            ),
+            metrics=tuple(_metric(name, filters) for name, filters in metrics.items()),
             output_type="unknown",
             version="",
         )
+
+
+def _metric(name: str, filters: Sequence[str]) -> MetricInput:
+    direction = known_direction(name)
+    return MetricInput(
+        name, higher_is_better=direction is not False, filters=tuple(filters), is_neutral=direction is None
+    )
 
 
 IMPORTER = Importer(holds_results, read_hub_results, FORMAT, with_unit=read_hub_results)

@@ -90,7 +90,8 @@ def reported_estimates(
             if value.facts is not None:
                 details = {**details, "reported": value.facts, "n_shots": value.shots}
             own = value.n
-        made.append(_estimate(replace(value, n=own), details, value.metric in shares, _direction(value, tasks)))
+        is_share = value.metric in shares if value.facts is None else bool(value.facts["unit"])
+        made.append(_estimate(replace(value, n=own), details, is_share, _direction(value, tasks)))
     return tuple(made)
 
 
@@ -184,6 +185,7 @@ def _task_details(reported: ReportedValue, task: TaskSummaryInput | None, *, sho
         "n_shots": task.num_fewshot if shots_known else None,
         "n_total": task.n_total,
         "primary": task.primary in {None, (reported.metric, reported.filter)},
+        **({"is_neutral": True} if any(m.is_neutral for m in task.metrics if m.name == reported.metric) else {}),
     }
 
 

@@ -200,15 +200,32 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
 
 
 def latest_reports(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs, and of what each model's repository states only what was read last; the latest come first."""
-    known: set[str] = set()
-    kept = []
+    """Return the runs, and of what each model's repository states only what is latest.
+
+    Of the store's runs the latest come first, and of files' too. A folder that is read now counts before a run of the
+    store, unless both state dates and the run's is later.
+    """
+    known: dict[tuple[str, bool], StoredRun] = {}
     for run in runs:
-        if not run.is_hub_report or run.model not in known:
-            kept.append(run)
         if run.is_hub_report:
-            known.add(run.model)
-    return kept
+            key = (run.model, run.is_upload)
+            known[key] = _latest_of(known.get(key, run), run)
+    return [run for run in runs if not run.is_hub_report or known[run.model, run.is_upload] is run]
+
+
+def _latest_of(first: StoredRun, second: StoredRun) -> StoredRun:
+    """Return the later of two runs; the first of two of the store, or of two of files."""
+    if bool(first.source) == bool(second.source):
+        return first
+    of_file, of_store = (first, second) if first.source else (second, first)
+    dates = [_date_of(run) for run in (of_file, of_store)]
+    return of_store if all(dates) and dates[1] > dates[0] else of_file
+
+
+def _date_of(run: StoredRun) -> str:
+    """Return the date that an imported run's files state; empty without one."""
+    imported: Mapping[str, object] = run.row.extra.get("imported") or {}
+    return str(imported.get("date") or "")
 
 
 def _counts(board: Board, run: StoredRun) -> bool:

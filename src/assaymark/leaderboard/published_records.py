@@ -7,19 +7,17 @@ is computed from the standard error or the number of samples. Results with other
 A record that cannot be read is left out, with a line that names file and key.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 
 from assaymark.errors import DataError
 from assaymark.interop.every_eval_records import EvalRecord, RecordResult, read_record, record_files
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, TableSource, column_keys
+from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.published_facts import facts_of_csv, hub_url
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
@@ -28,9 +26,6 @@ from assaymark.statistics.reported import estimate_reported
 
 CONFIDENCE = 0.95
 MOST_COLUMNS = 40  # of a board whose file names none
-LOOKED_AT_EVERY_S = 30.0
-_states: dict[Path, tuple[float, str]] = {}
-_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +56,11 @@ def read_records(folder: Path) -> Records:
 
 def folder_state(folder: Path) -> str:
     """Return a text that changes with the records of a folder; it is looked at every half minute at most."""
-    now = time.monotonic()
-    with _lock:
-        known = _states.get(folder)
-    if known is not None and now - known[0] < LOOKED_AT_EVERY_S:
-        return known[1]
-    digest = sha256()
-    for file in record_files(folder)[0]:
-        try:
-            status = file.stat()
-        except OSError:  # a link to nothing, or gone: the table says so
-            continue
-        digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
-    with _lock:
-        _states[folder] = now, digest.hexdigest()
-    return digest.hexdigest()
+    return state_of(folder, _files_in)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return record_files(folder)[0]
 
 
 def result_names(records: Iterable[EvalRecord]) -> dict[str, str]:

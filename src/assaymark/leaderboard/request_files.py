@@ -14,6 +14,7 @@ from pathlib import Path
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError
 from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
+from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.queue import RunMark
 from assaymark.leaderboard.rows import BoardRow, Fact
 from assaymark.leaderboard.stored import StoredRun
@@ -69,7 +70,7 @@ def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
 
     Raises: DataError, naming the file, if it is not a request.
     """
-    files = [file for folder in folders for file in sorted(folder.rglob(NAMED)) if file.is_file()]
+    files = [file for folder in folders for file in _files_in(folder)]
     if len(files) > MOST_FILES:
         raise DataError(f"{folders[0]} and others hold {len(files):,} request files; at most {MOST_FILES:,} are read")
     by_model: dict[str, list[RequestFile]] = {}
@@ -77,6 +78,15 @@ def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
         request = _read(file)
         by_model.setdefault(request.model.lower(), []).append(request)
     return {name: sorted(some, key=lambda entry: entry.submitted, reverse=True) for name, some in by_model.items()}
+
+
+def requests_state(folder: Path) -> str:
+    """Return a text that changes with the requests below a folder."""
+    return state_of(folder, _files_in)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob(NAMED)) if file.is_file()]
 
 
 def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> list[StoredRun]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.interop.hub_files import holds_results, model_folders
+from assaymark.interop.hub_files import files_in_model, holds_results, model_folders
 from assaymark.interop.imported import ImportedRun
 from assaymark.interop.read_imported import read_imported
+from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.store import RunRow
 
@@ -24,13 +25,20 @@ def read_results_files(paths: Sequence[Path]) -> list[StoredRun]:
 
     Raises: DataError, naming the file, if no known tool wrote it.
     """
-    files: list[Path] = []
-    for path in paths:
-        files += _files_in(path) if path.is_dir() and not holds_results(path) else [path]
+    files = [file for path in paths for file in _files_of(path)]
     if len(files) > MOST_FILES:
         raise DataError(f"{paths[0]} and others hold {len(files):,} results files; at most {MOST_FILES:,} are read")
     runs = [_run(file, read_imported(_checked(file))) for file in files]
     return sorted(runs, key=lambda run: run.row.updated_at, reverse=True)
+
+
+def results_state(path: Path) -> str:
+    """Return a text that changes with the results files at a path, those inside of models' folders too."""
+    return state_of(path, _read_of)
+
+
+def _read_of(path: Path) -> list[Path]:
+    return [each for file in _files_of(path) for each in (files_in_model(file) if file.is_dir() else [file])]
 
 
 def _checked(file: Path) -> Path:
@@ -42,6 +50,10 @@ def _checked(file: Path) -> Path:
     if file.stat().st_size > LARGEST_FILE:
         raise DataError(f"{file} has {file.stat().st_size:,} bytes; a results file has at most {LARGEST_FILE:,}")
     return file
+
+
+def _files_of(path: Path) -> list[Path]:
+    return _files_in(path) if path.is_dir() and not holds_results(path) else [path]
 
 
 def _files_in(folder: Path) -> list[Path]:

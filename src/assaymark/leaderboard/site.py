@@ -34,8 +34,8 @@ from assaymark.leaderboard.published import read_published
 from assaymark.leaderboard.published_records import folder_state
 from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
-from assaymark.leaderboard.request_files import read_requests, with_requests
-from assaymark.leaderboard.results_files import read_results_files
+from assaymark.leaderboard.request_files import read_requests, requests_state, with_requests
+from assaymark.leaderboard.results_files import read_results_files, results_state
 from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
@@ -297,7 +297,7 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
             return folder_state(board.table.file)
         status = board.table.file.stat()
         return f"{status.st_mtime_ns} {status.st_size}"
-    files = [[str(path), path.stat().st_mtime_ns] for path in (*board.results, *board.requests)]
+    files = [*map(results_state, board.results), *map(requests_state, board.requests)]
     return content_hash([files, *([run.run_id, run.state] for run in runs)])
 
 

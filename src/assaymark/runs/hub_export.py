@@ -113,8 +113,8 @@ def export_to_hub(
         check: write nothing.
         replace: replace files that are there.
 
-    Raises: UsageError if there is no result that a leaderboard takes, or a file is there that says something else;
-        StoreError if a file cannot be written.
+    Raises: UsageError if there is no result that a leaderboard takes, a link is there, or a file that says something
+        else; StoreError if a file cannot be written.
     """
     if source is not None and not re.fullmatch(r"https?://[!-~]{1,2000}", source):
         raise UsageError(f"--source is {source!r:.80}; expected an address that begins with https://")
@@ -124,6 +124,7 @@ def export_to_hub(
         raise UsageError(f"run {run.short_id} has no result for a leaderboard of the Hub: {_listed(refused)}")
     place = folder / FOLDER
     known = read_model_files(folder) if folder.is_dir() else None
+    _refuse_links(folder, place, results)
     files = [_file(place, result, entry_text(result, source)) for result in results]
     export = HubExport(
         folder, run.row.model, tuple(files), tuple(refused), known.results if known else (),
@@ -136,7 +137,6 @@ def export_to_hub(
         raise UsageError(
             f"{place} has {', '.join(changed)} with another content; --check shows both, --replace writes this run's"
         )
-    _refuse_links(folder, place, files)
     try:
         place.mkdir(parents=True, exist_ok=True)
         for file in files:
@@ -148,11 +148,16 @@ def export_to_hub(
 
 
 def _warnings(run: Run, results: Sequence[HubResult], known: ModelFiles | None) -> Iterator[str]:
-    """Yield what speaks against uploading: training on the rows, rows that may be others, values in another unit."""
+    """Yield what speaks against uploading: rows that may be others, training on them, values in another unit."""
     yield from (
         f"{each.task}: its rows passed through process_docs of your own file, and must be {each.benchmark.title}"
         for each in results
         if each.has_own_rows
+    )
+    yield from (
+        f"{each.task}: no commit is known of its rows, as of a local copy's, and they must be {each.benchmark.title}"
+        for each in results
+        if each.is_local
     )
     yield from (str(mark["line"]) for mark in run.row.extra.get("contaminated", ()))
     units = {(each.benchmark.dataset, each.benchmark.id): each.benchmark.unit for each in results}
@@ -176,9 +181,9 @@ def _file(place: Path, result: HubResult, text: str) -> HubFile:
     return HubFile(path, result, text, before)
 
 
-def _refuse_links(folder: Path, place: Path, files: Sequence[HubFile]) -> None:
-    """Raise UsageError where writing would follow a link out of the model's folder, or replace what is no file."""
-    for path in (place, *(file.path for file in files)):
+def _refuse_links(folder: Path, place: Path, results: Sequence[HubResult]) -> None:
+    """Raise UsageError where a file would be read or written through a link, or is none."""
+    for path in (place, *(place / result.file for result in results)):
         if path.is_symlink() or (path.exists() and path != place and not path.is_file()):
             raise UsageError(f"{path} is no file of {folder}; remove it, or name another folder with -o")
     if place.exists() and not place.is_dir():

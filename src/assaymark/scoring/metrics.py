@@ -160,11 +160,16 @@ def aggregation_of(name: str) -> str:
 
 def is_higher_better(name: str) -> bool:
     """Return a metric's direction where its task file gives none; for unknown ones by their name, else True."""
+    return known_direction(name) is not False
+
+
+def known_direction(name: str) -> bool | None:
+    """Return whether higher is better: by the metric's facts, else not for an error's name; None where neither says."""
     metric = find_metric(name)
     if metric is not None:
         return metric.higher_is_better
-    words = set(re.split(r"[^a-z]+", name.lower()))
-    return not words & _ERROR_WORDS or bool(words & _SHARE_WORDS)
+    words = _words(name)
+    return False if words & _ERROR_WORDS and not words & _SHARE_WORDS else None
 
 
 def is_auxiliary(name: str) -> bool:
@@ -210,8 +215,12 @@ def may_be_share(name: str) -> bool:
     metric = find_metric(name)
     if metric is not None:
         return metric.is_share
-    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    words = _words(name)
     return not words & _NUMBER_WORDS or bool(words & _SHARE_WORDS)
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
 def formula_of(name: str, output_type: str) -> str | None:
