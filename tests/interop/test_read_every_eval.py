@@ -133,11 +133,11 @@ def imported(folder: Path, record: dict[str, Any], rows: list[dict[str, Any]] | 
 
 
 def test_a_stated_interval_is_shown_as_it_is_stated(tmp_path: Path) -> None:
-    """Ends, confidence and method are the record's; the standard error stays beside them."""
-    stated = {"lower": 0.3, "upper": 0.6, "confidence_level": 0.9, "method": "bootstrap"}
+    """Ends and method are the record's; the standard error stays beside them."""
+    stated = {"lower": 0.3, "upper": 0.6, "confidence_level": 0.95, "method": "bootstrap"}
     uncertainty = {"confidence_interval": stated, "standard_error": {"value": 0.1}, "num_samples": 40}
     (each,) = imported(tmp_path, record_of(score_details={"score": 0.5, "uncertainty": uncertainty})).run.estimates
-    assert (each.low, each.high, each.confidence, each.stderr, each.n) == (0.3, 0.6, 0.9, 0.1, 40)
+    assert (each.low, each.high, each.confidence, each.stderr, each.n) == (0.3, 0.6, 0.95, 0.1, 40)
     assert each.method.startswith("bootstrap")
 
 
@@ -148,6 +148,25 @@ def test_an_interval_without_a_level_is_not_taken_for_one_of_95_per_cent(tmp_pat
     (each,) = result.run.estimates
     assert each.method == "wilson, from the file's standard error"
     assert any("without a confidence level" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "level", "said"),
+    [
+        (0.6, 0.7, 0.95, "does not hold the value 0.5"), (30, 60, 0.95, "does not hold the value 0.5"),
+        (-3, 7, 0.95, "wider than its metric's bounds"), (0.3, 0.6, 0.5, "of 50% from 0.3 to 0.6 is not shown among"),
+    ],
+)  # fmt: skip
+def test_an_interval_that_contradicts_its_value_is_not_shown(
+    low: float, high: float, level: float, said: str, tmp_path: Path
+) -> None:
+    """Nor one of another level, which the tables' heading would call one of 95%; the line says so."""
+    stated = {"lower": low, "upper": high, "confidence_level": level}
+    uncertainty = {"confidence_interval": stated, "standard_error": {"value": 0.1}}
+    result = imported(tmp_path, record_of(score_details={"score": 0.5, "uncertainty": uncertainty}))
+    (each,) = result.run.estimates
+    assert each.method == "wilson, from the file's standard error"
+    assert any(said in note for note in result.notes)
 
 
 def test_per_cent_is_read_only_where_it_is_stated(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ _VERSIONS = ("0.2", "0.3")
 _SHARES = frozenset({"accuracy", "pass_rate", "f1"})  # kinds of metrics whose values are shares
 
 
+CONFIDENCE = 0.95  # of the intervals that tables show
+
+
 @dataclass(frozen=True, slots=True)
 class RecordResult:
     """One result of a record. Values are shares where the record states that it gives a share in per cent."""
@@ -312,7 +315,7 @@ def _result(part: Part) -> RecordResult:
         score = None
     uncertainty = details.part("uncertainty")
     stderr = uncertainty.part("standard_error").number_or("value", 0.0)
-    interval, notes = _interval(uncertainty, scale)
+    interval, notes = _interval(uncertainty, scale, score, bounds)
     shots = part.part("generation_config").texts("additional_details").get("num_fewshot", "")
     return RecordResult(
         id=part.text_or("evaluation_result_id"),
@@ -366,7 +369,10 @@ def _scale(metric: str, config: Part, bounds: tuple[float, float] | None) -> flo
     return 100.0 if bounds == (0.0, 100.0) and (is_known or is_named) else 1.0
 
 
-def _interval(uncertainty: Part, scale: float) -> tuple[StatedInterval | None, list[str]]:
+def _interval(
+    uncertainty: Part, scale: float, score: float | None, bounds: tuple[float, float] | None
+) -> tuple[StatedInterval | None, list[str]]:
+    """Return the stated interval, or why it is not shown: tables' intervals are of 95%, and hold their value."""
     stated = uncertainty.part("confidence_interval")
     if not stated.content:
         return None, []
@@ -376,6 +382,13 @@ def _interval(uncertainty: Part, scale: float) -> tuple[StatedInterval | None, l
     level = stated.number_or("confidence_level", 0.0, 1.0)
     if level is None or level in {0.0, 1.0}:
         return None, [f"an interval from {low:g} to {high:g} without a confidence level is not shown"]
+    slack = 1e-6 * max(1.0, abs(low), abs(high))  # of rounded figures
+    if score is not None and not low - slack <= score <= high + slack:
+        return None, [f"an interval from {low:g} to {high:g} does not hold the value {score:g}, and is not shown"]
+    if bounds is not None and high - low > 2 * (bounds[1] - bounds[0]):
+        return None, [f"an interval from {low:g} to {high:g} is wider than its metric's bounds, and is not shown"]
+    if abs(level - CONFIDENCE) > 1e-9:
+        return None, [f"an interval of {100 * level:g}% from {low:g} to {high:g} is not shown among those of 95%"]
     method = stated.text_or("method")
     method = f"{method} (as the file states it)" if method else "as the file states it"
     return StatedInterval(low / scale, high / scale, level, method), []
