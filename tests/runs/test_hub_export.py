@@ -12,6 +12,7 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.interop.hub_benchmarks import HubTask
+from assaymark.runs import hub_export
 from assaymark.runs.hub_export import HubExport, export_to_hub
 from assaymark.runs.run import Run
 
@@ -216,6 +217,22 @@ def test_a_file_that_says_something_else_is_not_replaced_in_silence(folder: Path
     export = exported(run, folder, replace=True)
     assert (export.files[0].state, file.read_text()) == ("replaced", export.files[0].text)
     assert exported(run, folder).files[0].state == "unchanged"
+
+
+def test_of_two_exports_at_once_one_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that appears after the look at the folder is another's, and stays."""
+    run = run_of(folder, "quiz")
+    file = folder / "model" / ".eval_results" / "quiz_0_shot.yaml"
+    written = hub_export._write
+
+    def meanwhile(own: Any) -> None:
+        file.write_text("another's")
+        written(own)
+
+    monkeypatch.setattr(hub_export, "_write", meanwhile)
+    with pytest.raises(UsageError, match="was written by another export meanwhile"):
+        exported(run, folder)
+    assert file.read_text() == "another's"
 
 
 def test_another_unit_in_the_folder_is_a_warning(folder: Path) -> None:

@@ -140,11 +140,25 @@ def export_to_hub(
     try:
         place.mkdir(parents=True, exist_ok=True)
         for file in files:
-            with open_whole(file.path) as opened:
-                opened.write(file.text)
+            _write(file)
+    except FileExistsError as error:
+        raise UsageError(f"{error.filename} was written by another export meanwhile; --check shows both") from error
     except OSError as error:
         raise StoreError(f"{place} cannot be written: {error}; name another folder with -o") from error
     return export
+
+
+def _write(file: HubFile) -> None:
+    """Write a file; one that was not there is claimed first, so that of two exports at once one fails."""
+    if file.before is None:
+        file.path.open("x").close()
+    try:
+        with open_whole(file.path) as opened:
+            opened.write(file.text)
+    except OSError:
+        if file.before is None:
+            file.path.unlink(missing_ok=True)
+        raise
 
 
 def _warnings(run: Run, results: Sequence[HubResult], known: ModelFiles | None) -> Iterator[str]:
