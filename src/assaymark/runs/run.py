@@ -233,7 +233,8 @@ class Run:
             )
         attempts = self.store.attempts(self.id)
         lines += self._lines_on_texts(row, attempts)
-        lines += self._lines_on_reports()
+        if not row.has_answers:
+            lines += self._lines_on_reports()
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
@@ -274,7 +275,7 @@ class Run:
         ]
 
     def _lines_on_reports(self) -> list[str]:
-        """Return who reported the values that have no answers, when and where, with their tasks."""
+        """Return who reported the values of a run without answers, when and where, with their tasks."""
         from assaymark.results.estimate_texts import reported_words
 
         by_words: dict[str, list[str]] = {}
