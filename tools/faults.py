@@ -150,7 +150,7 @@ FAULTS = (
     Fault("a critique is of the revision's messages", "tasks/self_critique.py", "messages = (*first.messages,",
           "messages = (*request.messages,", INSPECT.format("critiques")),
     Fault("the key of shuffled options is that of the row", "prompts/option_letters.py",
-          "letter_of(_order(texts, key).index(position))", "letter_of(position)", BENCHMARK.format("shuffled")),
+          "letter_of(_order(texts, key).index(positions[0]))", "letter_of(positions[0])", BENCHMARK.format("shuffled")),
     Fault("links out of a benchmark's folder are followed", "datasets/card_files.py",
           "if not each.resolve().is_relative_to(root)", "if each.resolve() == root", BENCHMARK.format("stay_in_the")),
 )  # fmt: skip

@@ -203,7 +203,8 @@ def math_(answer: str, target: str) -> Graded:
 
 
 _ANNOUNCED = re.compile(r"(?i)(?:final\s+answer|answer|result)\s*(?:is\b|[:=])\s*([^\n]*)")
-_DELIMITED = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
+_OPENING = re.compile(r"\$|\\\[|\\\(")
+_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\[", "\\]"), ("\\(", "\\)"))
 _LAST_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?\s*%?")
 _LONGEST_FORMULA = 4096  # characters
 _LONGEST_ANSWER = 1_000_000
@@ -213,7 +214,7 @@ def _final_answers(text: str) -> list[str]:
     """Return what may be the final answer of a text, the most explicit first."""
     text = text[-_LONGEST_ANSWER:].replace("−", "-")
     announced, lines = _ANNOUNCED.findall(text), [line for line in text.splitlines() if line.strip()]
-    delimited = [next(filter(None, groups)) for groups in _DELIMITED.findall(text)]
+    delimited = _delimited(text)
     found = [
         last_boxed(text),
         announced[-1] if announced else None,
@@ -224,6 +225,30 @@ def _final_answers(text: str) -> list[str]:
     ]
     stripped = [each.strip(" \t\r\n.,;:*") for each in found if each is not None and len(each) <= _LONGEST_FORMULA]
     return list(dict.fromkeys(filter(None, stripped)))
+
+
+def _delimited(text: str) -> list[str]:
+    """Return what stands between delimiters of formulas, in time linear in the text: a pattern's is quadratic."""
+    found, at, missing = [], 0, set()
+    while opened := _OPENING.search(text, at):
+        start = at = opened.start()
+        for opening, closing in _DELIMITERS:
+            begin = start + len(opening)
+            if (
+                closing in missing
+                or not text.startswith(opening, start)
+                or (opening == "$" and text[begin : begin + 1] == "$")
+            ):
+                continue
+            if (end := text.find(closing, begin + 1)) < 0:
+                missing.add(closing)
+                continue
+            found.append(text[begin:end])
+            at = end + len(closing)
+            break
+        else:
+            at = start + 1
+    return found
 
 
 def _is_prose(text: str) -> bool:
