@@ -19,6 +19,7 @@ from uuid import UUID
 
 from assaymark.errors import UsageError
 from assaymark.interop.lm_eval_results import model_description, seconds_of
+from assaymark.limits.characters import is_hub_id
 from assaymark.limits.shown_paths import without_folders
 from assaymark.platforms import portable_name
 from assaymark.records import Estimate, JsonValue
@@ -32,7 +33,6 @@ SCHEMA = "0.3.0"
 UNKNOWN = "unknown"
 APPLICATION = "application"  # the kind of model that has no settings of generation
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _MODEL_ID = re.compile(r"[A-Za-z0-9][\w.:-]*(/[A-Za-z0-9_][\w.:-]*)+", re.ASCII)  # a platform may stand between
 _ENGINES = {"hf": "assaymark", "vllm": "vllm", "gguf": "llama.cpp", "hf-multimodal": "transformers"}
 _PACKAGES = {"vllm": "vllm", "llama.cpp": "llama-cpp-python", "transformers": "transformers"}
@@ -285,13 +285,13 @@ def _source_data(run: RunRow, estimate: Estimate, task: str, facts: Mapping[str,
         {
             "members": list(estimate.details.get("members", ())) or None,
             "config": spec.get("dataset_name"),
-            "revision": facts.get("dataset_revision") or object_at(spec, "dataset_kwargs").get("revision"),
+            "revision": facts.get("dataset_revision"),
             "rows_hash": None if plan is None else plan.dataset_hash,
             "task_version": None if plan is None else plan.version,
             "task_hash": None if plan is None else plan.spec_hash,
         }
     )
-    if not _HUB_ID.fullmatch(path):
+    if not is_hub_id(path):
         return {"dataset_name": task, "source_type": "other", "additional_details": details}
     indices = None if plan is None else plan.sample_indices
     known = {
@@ -368,7 +368,7 @@ def _judge(run: RunRow, metric: str) -> dict[str, JsonValue] | None:
             return None
         name = str(judges[-1].get("name"))
         prompt = {"name": metric, "sha256": judges[-1].get("scorer_hash")}
-    short = name if _HUB_ID.fullmatch(name) else short_model_name(name)
+    short = name if is_hub_id(name) else short_model_name(name)
     model = EvaluatedModel(short, short.rpartition("/")[2], short.rpartition("/")[0] or None)
     return {"judges": [{"model_info": _plain_model(model, {})}], "input_prompt": json.dumps(prompt)}
 

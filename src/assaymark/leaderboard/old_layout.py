@@ -11,11 +11,11 @@ from pathlib import Path
 
 from assaymark.errors import StoreError
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
-from assaymark.leaderboard.published_facts import is_hub_id
 from assaymark.leaderboard.request_files import request_of, write_request
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.stored import is_gated
 from assaymark.leaderboard.table import BoardTable
+from assaymark.limits.characters import is_hub_id
 from assaymark.platforms import portable_name
 from assaymark.store import Store
 from assaymark.store.public_store import public_store

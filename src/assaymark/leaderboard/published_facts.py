@@ -5,11 +5,11 @@ The scrape of the first table has inverted `merged`, `flagged` and `moe`, that o
 says.
 """
 
-import re
 from collections.abc import Callable, Mapping
 
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, precision_name
 from assaymark.leaderboard.rows import Fact
+from assaymark.limits.characters import is_hub_id
 
 _TYPES_V2 = {
     "pretrained": "pretrained",
@@ -19,12 +19,6 @@ _TYPES_V2 = {
     "basemergesandmoerges": "merge",
     "multimodal": "multimodal",
 }
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
-
-
-def is_hub_id(text: str) -> bool:
-    """Return whether a name can be that of a model on the Hub."""
-    return bool(_HUB_ID.fullmatch(text))
 
 
 def hub_url(model: str) -> str:

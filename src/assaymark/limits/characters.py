@@ -1,4 +1,4 @@
-"""Texts from outside: characters that they may not have, and messages of exceptions of a user's code.
+"""Texts from outside: characters that they may not have, names on the Hub, messages of exceptions of a user's code.
 
 No database's text column and no UTF-8 encoder takes NUL or half of a surrogate pair.
 """
@@ -6,11 +6,17 @@ No database's text column and no UTF-8 encoder takes NUL or half of a surrogate 
 import re
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 
 
 def is_storable(text: str) -> bool:
     """Return whether a text has neither NUL nor half of a surrogate pair, which JSON's escapes can both make."""
     return _NOT_STORABLE.search(text) is None
+
+
+def is_hub_id(text: str) -> bool:
+    """Return whether a name can be that of a model or data set on the Hub: ORG/NAME."""
+    return _HUB_ID.fullmatch(text) is not None
 
 
 def exception_message(error: BaseException) -> str:

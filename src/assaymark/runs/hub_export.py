@@ -16,9 +16,8 @@ from assaymark.drafts import open_whole
 from assaymark.errors import StoreError, UsageError
 from assaymark.interop.hub_files import FOLDER, LARGEST_FILE, ModelFiles, StatedResult, read_model_files
 from assaymark.interop.hub_results import HubResult, NoHubResult, entry_text, hub_results
+from assaymark.limits.characters import is_hub_id
 from assaymark.runs.run import Run
-
-_HUB_MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class HubExport:
         names = [file.path.name for file in self.files if file.state != "unchanged"]
         if not names or not self.is_written:
             return ""
-        repository = self.model if _HUB_MODEL.fullmatch(self.model) and not Path(self.model).exists() else "ORG/MODEL"
+        repository = self.model if is_hub_id(self.model) and not Path(self.model).exists() else "ORG/MODEL"
         include = [word for name in names for word in ("--include", name)]
         return shlex.join(["hf", "upload", repository, str(self.folder / FOLDER), FOLDER, *include, "--create-pr"])
 
