@@ -188,7 +188,7 @@ ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> ans
         ("The answer is either A or C", None), ("Answer: A, C", None), ("Answer: AC", None), ("Answer: A and C", None),
         ("None of the above", None), ("The answer is not C.", None), ("It's not C.", None), ("It cannot be C.", None),
         ("C is wrong.", None), ("C is not correct.", None), ("The answer is definitely not (C).", None),
-        ("Not A, but C.", None), ("The answer is not (A) but (C).", None), ("A is incorrect; the answer is C", "C"),
+        ("Not A, but C.", "C"), ("The answer is not (A) but (C).", "C"), ("A is incorrect; the answer is C", "C"),
         ("The answer cannot be A, so it must be C.", "C"), ("Answer: B\nWait, B is wrong. Answer: C", "C"),
         ("I first thought the answer was A, but the answer is C.", "C"),
         ("The answer is A. Hmm, no. It should be C.", "C"), ("A cat is an animal.", None), ("A", "A"), ("a", "A"),
@@ -286,7 +286,7 @@ ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> ans
         ("したがって、答えはCです。", "C"), ("정답은 (C)입니다", "C"), ("정답 : C", "C"), ("답은 C이다", "C"),
         ("Правильный ответ: C.", "C"), ("Ответ: (C)", "C"), ("Верный ответ C", "C"), ("الجواب: C", "C"),
         ("الإجابة هي (C)", "C"), ("उत्तर है C", "C"), ("Đáp án đúng là C", "C"), ("Doğru cevap: C", "C"),
-        ("Cevap C'dir.", None), ("Jawaban yang benar adalah C", "C"), ("Rätt svar är C", "C"),
+        ("Cevap C'dir.", "C"), ("Jawaban yang benar adalah C", "C"), ("Rätt svar är C", "C"),
         ("Det rigtige svar er C", "C"), ("Oikea vastaus on C", "C"), ("Správná odpověď je C", "C"),
         ("A helyes válasz: C", "C"), ("Răspunsul corect este C", "C"), ("Η απάντηση είναι C", "C"),
         ("תשובה: C", "C"), ("پاسخ: C", "C"), ("คำตอบคือ C", "C"), ("คำตอบ: C", "C"), ("Ａ", "A"),
@@ -301,7 +301,7 @@ ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> ans
         ("Comparing A and B, B is better, so B.", "B"), ("B is better than A.", None),
         ("B is the best answer, not A.", "B"), ("B is not the answer; C is.", None),
         ("Option B is incorrect. Option C is correct.", "C"), ("The answer isn't B, it's C.", "C"),
-        ("Not B. C.", None), ("The answer is not B but C.", None),
+        ("Not B. C.", None), ("The answer is not B but C.", "C"),
         ("Final answer: C\n\nLet me know if you have questions!", "C"),
         ("Answer: C\n\n---\n\nNote: A is common.", "C"), ("The answer is C.</s><s>", "C"),
         ("The answer is C.<|endoftext|>", "C"), ("Answer: C [end of text]", "C"), ("C\nC\nC", "C"),
@@ -310,6 +310,23 @@ ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> ans
         ("<think>\n\n</think>\n\nThe answer is C", "C"), ("<reasoning>so A</reasoning><answer>C</answer>", "C"),
         ("<think>Answer: A</think> I am not sure.", None), ("<thought>A", None),
         ("<|begin_of_thought|>A<|end_of_thought|><|begin_of_solution|>C<|end_of_solution|>", "C"),
+        ("Step 1: eliminate A. Step 2: D fails. So we're left with C.", "C"), ("The answer is option number B", "B"),
+        ("The answer would therefore be B.", "B"), ("B because Lisbon is the capital", "B"),
+        ("It is B because of the river", "B"), ("Answer ➡ B", "B"), ("1. B", "B"), ("(ii) B", "B"),
+        ("1) A\n2) B", None), ("B.Lisbon", "B"), ("correct_answer: B", "B"),
+        ("wrong_answer: B\ncorrect_answer: C", "C"), ("answer_choice = B", "B"), ("not_answer: B", None),
+        ("Between A and B, A is better.", "A"), ("A is better known as Lisbon", None),
+        ("Of the options, D is the most likely.", "D"), ("D seems most plausible", "D"),
+        ("D appears to be correct.", "D"), ("D should be the answer", "D"), ("D would be the correct answer.", "D"),
+        ("B seems right, but I can't be sure.", None), ("D appears to be the most likely, but it is wrong.", None),
+        ("The answer would be B if the sun were blue.", None), ("It would be D.", "D"), ("Most likely D", "D"),
+        ("Most likely a cat", None), ("It comes down to B or C.", None), ("Not A but I think C", "C"),
+        ("not B but also C", None), ("I'm not sure, but I think C", "C"), ("Sure, C.", "C"),
+        ("Sure, I can help. What is A?", None), ("✔️ C) Lisbon", "C"), ("The answer is ”C”.", "C"), ("C、里斯本", "C"),
+        ("不是A，而是C", "C"), ("정답은 C번입니다.", "C"), ("C번", "C"), ("Es la C.", "C"), ("ข้อ C", "C"),
+        ("উত্তর: C", "C"),
+        ("பதில்: C", "C"), ("A. Madrid B. Lisbon C. Paris D. Rome", None),
+        ("B\n\nQuestion: What is next?\nA. x\nB. y\nAnswer: C", "B"), ("Q: again?\nAnswer: C", "C"),
         ("Thinking: maybe A\nAnswer: C", "C"), ("<scratchpad>The answer is A</scratchpad>C", "C"),
     ],
     9: [
@@ -339,7 +356,7 @@ def test_the_last_statement_is_read_and_nothing_is_guessed(answer: str, n_choice
 
 
 @pytest.mark.parametrize(
-    "text", ["`" * 30_000, "answer the " * 6_000, "\\boxed{" * 4_000, "A, " * 8_000, "<answer>" * 4_000]
+    "text", ["`" * 30_000, "answer the " * 6_000, "\\boxed{" * 4_000, "A, " * 8_000, "<answer>" * 4_000, "\n" * 100_000]
 )
 def test_long_answers_without_a_letter_are_read(text: str) -> None:
     """An answer that repeats one mark for thousands of characters is no answer, and is read at once."""

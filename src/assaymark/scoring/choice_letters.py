@@ -38,7 +38,7 @@ _GO_ON = (
 )
 _FRAMED = r"[(\[<{【]\s*(?P<f>[A-Za-z])\s*[)\]>}】]"
 _ENDS = (  # of C, not of C++, B12, A.M., D'accord or C = 2πr
-    r"(?![A-Za-zÀ-ɏ0-9_'’+#]|[-/]\w|\.(?![A-Z][a-z]{2})[A-Za-z0-9_]|\s*(?:=(?!>)|[≈≡≃≅∝≤≥]|[<>]\s))"
+    r"(?![A-Za-zÀ-ɏ0-9_+#]|['’](?![dt][iıuü]r\b)|[-/]\w|\.(?![A-Z][a-z]{2})[A-Za-z0-9_]|\s*(?:=(?!>)|[≈≡≃≅∝≤≥]|[<>]\s))"
 )
 _CAPITAL = rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS})"  # a letter where nothing announces it
 _LOOSE = (  # a letter after a keyword
@@ -48,20 +48,23 @@ _LOOSE = (  # a letter after a keyword
     rf"|(?P<l>[a-z]){_ENDS}(?=\s*(?:[).:,;!\]}}\"']|\n|\Z)|\s+(?:because|since|as)\b))(?!\s*\?)"
 )
 _NOUN = (
-    r"(?i:(?:the\s+)?(?:options?|choices?|letters?|opción|opzione|opção|alternativa|lettera|letra|lettre|buchstabe))"
+    r"(?i:(?:the\s+)?(?:options?|choices?|letters?|opción|opzione|opção|alternativa|lettera|letra|lettre|buchstabe)"
+    r"(?:\s+number)?)"
 )
 _KEY = unicodedata.normalize(
     "NFKC",  # "answer" in the languages that models answer in
-    r"(?i:\b(?:answers?|ans|guess|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
+    r"(?i:(?<![^\W_])(?:answers?|ans|guess|choice|option|letter|response|solution|selection|pick|verdict|conclusion|correct|final|result|"
     r"(?:correct|right|best|most\s+\w+)\s+one|(?:правильный|верный)\s+вариант|richtig|korrekt|réponse|choix|antwort|lösung|respuesta|opción|opcion|alternativa|risposta|opzione|"
     r"resposta|opção|antwoord|odpowiedź(?:\s+to)?|odpověď(?:\s+je)?|svaret|svar|vastaus(?:\s+on)?|válasz|răspuns(?:ul)?|cevap|yanıt|jawaban(?:nya)?|"
-    r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu)\b|答案|答え|答(?=\s*:)|回答|正解|正答|解答|"
+    r"đáp án|câu trả lời|ответ|відповідь|отговор|απάντηση|jibu|jawapan|sagot|odgovor|"
+    r"одговор|odpoveď|atsakymas|atbilde|vastus|erantzuna)(?![^\W_])|答案|答え|答(?=\s*:)|回答|正解|正答|解答|"
     r"[选選](?:择|擇|项|項)?|"
-    r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|คำตอบ)",
+    r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|উত্তর|பதில்|సమాధానం|"
+    r"જવાબ|คำตอบ|ข้อ)",
 )
 _IS = (
-    r"(?:[:=\-–—→]|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|seems\s+to|"
-    r"appears\s+to)\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
+    r"(?:[:=\-–—→⇒⟹]|➡\ufe0f?|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|"
+    r"seems\s+to|appears\s+to)\s+(?:(?:therefore|then|thus|probably|likely|clearly)\s+)?be|to\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
     r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|היא|הוא|है|คือ|选|選|[择擇]|項|项)"
 )
 _ADVERB = (
@@ -71,17 +74,25 @@ _ADVERB = (
 )
 _CHOOSE = (
     r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|lean(?:ing)?\s+towards?|settle\s+on|say|guess|"
-    r"vote\s+for|leaves?|leaving|conclude|wähle|nehme|choisis|elijo|scelgo|escolho)\b)"
+    r"vote\s+for|leaves?|leaving|conclude|wähle|nehme|choisis|elijo|scelgo|escolho|left\s+with|(?:leaves|leaving)\s+(?:us|me)\s+with|(?:down|"
+    r"points?)\s+to)\b)"
 )
 _SO = (
-    r"(?:(?i:\b(?:it\s+is|it['’]s|it\s+was|that\s+is|that['’]s|this\s+is|(?:must|has\s+to|should|can\s+only)\s+be|so|thus|"
+    r"(?:(?i:\b(?:it\s+is|it['’]s|it\s+was|(?:it|that|this)\s+would\s+be|i\s+(?:think|believe)|es\s+la|è\s+la|é\s+a|"
+    r"sure|ok|okay|yes|alright|of\s+course|probably|most\s+likely|that\s+is|that['’]s|this\s+is|(?:must|has\s+to|should|can\s+only)\s+be|so|thus|"
     r"hence|therefore|definitely|clearly|certainly|obviously|surely|only|also|no|"
-    r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b|\bi\.e\.)|∴|⇒|=>|→|因此|所以|したがって)"
+    r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b|\bi\.e\.)|∴|⇒|=>|→|因此|所以|而是|したがって)"
+)
+_RIGHT = (
+    r"(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)\s+)*(?:(?:correct|right|true|best|"
+    r"accurate|appropriate|answer|choice|option|one)\b|"
+    r"(?<=most\s)(?:likely|plausible|probable|suitable|fitting|logical|reasonable)\b)"
 )
 _IS_RIGHT = (
-    r"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)"
-    r"\s+)*(?:correct|right|true|best|accurate|appropriate|answer|choice|option|one)\b"
-    r"(?!\s+(?:only|if)\b|\s+(?:for|in|under|at|of)\b[^.;\n]{0,60}\bonly\b)|remains\b|it\s+is\b|"
+    rf"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:{_RIGHT}"
+    r"(?!\s+(?:only|if)\b|\s+(?:for|in|under|at|of)\b[^.;\n]{0,60}\bonly\b)|better(?=[ \t.!]*(?:\n|\Z)))|"
+    rf"(?:(?:would|should)\s+(?:therefore\s+)?be|(?:seems|appears)(?:\s+to\s+be)?)\s+{_RIGHT}"
+    r"(?=(?:\s+(?:answer|choice|option|one))*\s*(?:[.!)\n]|\Z|,?\s+(?:because|since|as|here)\b))|remains\b|it\s+is\b|"
     r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|(?:ist\s+(?:die\s+)?)?(?:richtige?|korrekt)\b|es\s+(?:la\s+)?(?:respuesta\s+)?"
     r"correct[ao]|è\s+(?:la\s+)?(?:risposta\s+)?(?:corrett[ao]|giust[ao])|é\s+(?:a\s+)?(?:resposta\s+)?corret[ao]|"
     r"(?:项|選項|选项)?\s*是?\s*(?:正确|正確|對的|对的)|[项項]\s*符合|が(?:正解|正しい)|[이가]\s*(?:정답|맞))"
@@ -96,13 +107,19 @@ _STATED = tuple(
         rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,\"“'‘«「]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
         rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
         rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
-        rf"(?:{_KEY}|(?i:\bans)\.)】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?=\s*[.!,]?\s*(?:\n|\Z|[^\x00-\u024f]))",  # Answer B
+        # Answer B
+        (
+            rf"(?:{_KEY}|(?i:\bans)\.)】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?:['’][dt][iıuü]r)?"
+            r"(?=\s*[.!,]?\s*(?:\n|\Z|[^\x00-\u024f]))"
+        ),
         rf"{_CHOOSE}[\s:]+(?:{_NOUN}\s+)?{_LOOSE}",
-        rf"{_SO}[ \t:,]*(?:{_NOUN}\s+)?(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?=\s*(?:[.!;,)。]|\n|\Z)))",
+        rf"{_SO}[ \t:,!]*(?:{_NOUN}\s+)?(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS}(?=\s*(?:[.!;,)。]|\n|\Z|because\b|since\b)))",
         rf"(?<![\w'’])(?:(?:{_NOUN}\s+)?{_CAPITAL}|{_NOUN}\s+(?P<l>[a-z]))\s*{_IS_RIGHT}",
         rf"(?i:\bmak(?:es|ing))\s+(?:{_NOUN}\s+)?{_CAPITAL}\s+{_THE_RIGHT}",
         rf"(?i:\bonly)\s+{_NOUN}\s+{_CAPITAL}\s+{_ONLY_IT}\b",
+        rf"(?i:\bnot)\s+(?:{_NOUN}\s+)?\(?[A-Z]\)?,?\s+(?i:but)\s+(?:{_NOUN}\s+)?{_LOOSE}",
         rf"####\s*{_CAPITAL}",
+        r"\A\s*(?P<u>[A-Z])(?=,?\s+(?:because|since)\b)",
     )
 )
 _OR = r"(?i:\b(?:or|and|oder|und|ou|et|o|y|e|plus|as\s+well\s+as)\b(?:\s+(?:also|possibly|maybe|perhaps|even)\b)?)"
@@ -125,11 +142,11 @@ _AND = re.compile(
     r"[\s,;&+$/]*(?:\\?(?:text|quad|mbox)?\{?\s*(?:and|or|und|oder|et|ou|y|o)\s*\}?)?[\s,;$/]*", re.IGNORECASE
 )
 _UNSURE = re.compile(
-    r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?)\Z"
+    r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?|\bnot_)\Z"
     # the wrong answer is, a falsche Antwort
-    r"|(?i:\b(?:wrong|incorrect|false|worst|(?:least|less)\s+\w+|rejected|excluded|eliminated|"
+    r"|(?i:(?<![^\W_])(?:wrong|incorrect|false|worst|(?:least|less)\s+\w+|rejected|excluded|eliminated|"
     r"second(?:[ -]best)?|unlikely|"
-    r"trap|falsche\w*|mauvaise|errad[ao]|errat[ao]|sbagliat[ao]|неправильн\w*|неверн\w*)\s+)\Z|[不没沒非未]\Z"
+    r"trap|falsche\w*|mauvaise|errad[ao]|errat[ao]|sbagliat[ao]|неправильн\w*|неверн\w*)[\s_]+)\Z|[不没沒非未]\Z"
     # I do not think that the answer is
     r"|(?i:(?:\bnot|\bnever|n['’]t|\bnobody|\bno\s+one|\bno\s+way)\s+(?:\w+\s+){0,2}(?:think|thinks|believe|"
     r"believes|say|says|agree|"
@@ -172,7 +189,8 @@ _DOUBT = re.compile(
     _NEGATED.pattern + r"|(?i:\b(?:wrong|incorrect|false|unlikely|eliminated?|rule|ruled|exclude[ds]?|fails?)\b)"
 )
 _LINE = re.compile(
-    rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])(?![+#]|-\s*\Z)\W*"  # not C++, A-
+    rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|"
+    rf"\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])(?![+#]|-\s*\Z)번?\W*"  # not C++, A-
 )
 _VERDICT = re.compile(
     r"[\s>#*\-•\[\]]*[(\[]?[A-Za-z][)\]]?[\s.:\-–—|]*(?:✅|✓|✔\ufe0f?|❌|✗|✘|(?i:correct|incorrect|true|false|yes|"
@@ -187,7 +205,7 @@ _ALONE = re.compile(
     rf"(?:{_FRAMED}|(?P<u>[A-Za-z]))[\s\"'.}}\]]*"
 )
 _LABEL = re.compile(
-    r"[\s>#*•✅]*[(\[]?(?P<u>[A-Za-z])(?:[)\]][.:,]?|[.:](?=\s|\Z|[^\x00-\u024f])|\s+[-–—](?=\s)|,(?=\s))(?P<text>.*)",
+    r"[\s>#*•✅✔☑👉\ufe0f]*[(\[]?(?P<u>[A-Za-z])(?:[)\]][.:,]?|、|[.:](?=\s|\Z|[^\x00-\u024f]|[A-Z][a-z]{2})|\s+[-–—](?=\s)|,(?=\s))(?P<text>.*)",
     re.DOTALL,
 )
 _THOUGHT = re.compile(
@@ -229,11 +247,12 @@ _FIELD = re.compile(
 _COMMAND = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|texttt|bf|rm|mbox|operatorname)\b\s*"
 )
+_FURTHER_QUESTION = re.compile(r"\n[ \t>#*]*(?:question|q)\s*\d*\s*[:.]", re.IGNORECASE)
 _ONE = r"\s*\(?\s*([A-Za-z])\s*\)?\s*\.?\s*"
 _MARKED = re.compile(
     rf"\*\*\*{_ONE}\*\*\*|\*\*{_ONE}\*\*|(?<!\w)__{_ONE}__(?!\w)|\*{_ONE}\*|(?<!\w)_{_ONE}_(?!\w)|`{{1,3}}{_ONE}`{{1,3}}|"
     rf"\$\$?{_ONE}\$\$?|"
-    rf"\\\({_ONE}\\\)|\\\[{_ONE}\\\]|\"{_ONE}\"|“{_ONE}”|(?<!\w)'{_ONE}'(?!\w)|‘{_ONE}’|「{_ONE}」|«{_ONE}»"
+    rf"\\\({_ONE}\\\)|\\\[{_ONE}\\\]|\"{_ONE}\"|[“”„]{_ONE}[“”]|(?<!\w)'{_ONE}'(?!\w)|‘{_ONE}’|「{_ONE}」|«{_ONE}»"
 )
 
 
@@ -245,10 +264,16 @@ def extract_choice_letter(answer: str, n_choices: int) -> ChosenLetter | None:
     if not 2 <= n_choices <= 26:
         raise MalformedSample(f"{n_choices} choices; expected 2 to 26 for letters")
     text = _without_reasoning(answer)
-    found = None if text is None else _found(text)
+    found = None if text is None else (_found(before) if (before := _before_another(text)) else None) or _found(text)
     if found is None or (index := ord(found[0].upper()) - ord("A")) >= n_choices:
         return None
     return ChosenLetter(index, found[1], found[2].strip())
+
+
+def _before_another(text: str) -> str:
+    """Return what stands before a further question, which base models write after their answer; "" without one."""
+    further = _FURTHER_QUESTION.search(text)
+    return text[: further.start()] if further else ""
 
 
 def _without_reasoning(answer: str) -> str | None:
@@ -364,6 +389,8 @@ def _is_rejected(text: str, match: re.Match[str]) -> bool:
         return True
     if re.match(r"(?i)answers?\s", match[0]) and _OF_OTHERS.search(before):  # many students answer A
         return True
+    if re.search(r"(?i)\bwould\b", match[0]) and re.match(r"(?i)\s+(?:if|unless|were|had)\b", text[match.end() :]):
+        return True
     return _CONDITION.search(before) is not None
 
 
@@ -404,7 +431,8 @@ def _whole(text: str) -> tuple[str, str, str] | None:
     lines = text.strip().splitlines()
     if not lines or _several(lines[0]):
         return None
-    first, match = lines[0], _LINE.fullmatch(lines[0])
+    first = re.sub(r"\A\(?(?:\d|[ivx]+)[.)]\s+", "", lines[0]) if len(lines) == 1 else lines[0]
+    match = _LINE.fullmatch(first)
     if match and len(lines) > 1 and not lines[1].strip():  # a letter, and what is said of the options after it
         return _named(match), "whole answer", first
     if len(_labels(lines)) > 1:
@@ -416,6 +444,8 @@ def _whole(text: str) -> tuple[str, str, str] | None:
         return None
     after = first[label.end("u") : label.start("text")]
     if "," in after and (label["u"].islower() or label["u"] == "I"):
+        return None
+    if label["u"] == "A" and re.search(r"\bB[.):].*?\bC[.):]", label["text"]):  # the options themselves, in one line
         return None
     if re.fullmatch(r"\s*[A-Za-z]\W*", label["text"]) or _GOES_ON.match(label["text"]):  # A: B; (A) is wrong
         return None
