@@ -64,6 +64,16 @@ def test_gold_has_the_accuracy_that_is_set() -> None:
     assert 0.45 < half < 0.8  # 0.5 + a quarter of the rest by chance
 
 
+def test_gold_knows_options_that_are_numbers_and_lists_of_references() -> None:
+    """A target is an option's number before it is its text, and of several references the first is given."""
+    options = tuple(LoglikelihoodQuery(i, f" {i + 1}") for i in range(3))
+    sent = [Request("t", i, f"sha{i}", ("q",), options, target=str(i)) for i in range(3)]
+    assert share_right(list(FakeModel(mode="gold").answer(sent)), sent) == 1.0
+    query = GenerateQuery(0, GenerationSettings())
+    outputs = FakeModel(mode="gold").answer([Request("t", 0, "sha", ("q",), (query,), target="['a', 'b']")])
+    assert [output.text for output in outputs] == ["a"]
+
+
 def test_constant_ties_all_and_uniform_depends_on_length() -> None:
     """The modes produce ties and length effects."""
     assert {o.total_nats for o in FakeModel(mode="constant").answer(requests())} == {-1.0}

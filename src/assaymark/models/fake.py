@@ -14,6 +14,7 @@ from typing import Literal
 from assaymark.errors import Permanent, UsageError
 from assaymark.models.checkpoint.arguments import arguments_record, known_arguments
 from assaymark.models.model import OutputCache
+from assaymark.python_source import python_value
 from assaymark.randomness import generator_for
 from assaymark.records import (
     GenerateQuery,
@@ -166,7 +167,7 @@ class FakeModel:
             return Output(request.id, query.index, repeat, error=message, error_kind=Permanent.__name__)
         context = len("".join(request.segments))
         if isinstance(query, GenerateQuery):
-            text = request.target if self._knows(request) else " ".join(draw.choice(WORDS, 6))
+            text = _right_answer(request.target) if self._knows(request) else " ".join(draw.choice(WORDS, 6))
             return Output(
                 request.id,
                 query.index,
@@ -256,13 +257,32 @@ def _text_of(request: Request, query: Query) -> str:
 
 
 def _is_gold(request: Request, query: Query, text: str) -> bool:
-    target = request.target.strip()
-    if not isinstance(query, LoglikelihoodQuery) or query.role != "rotated":
-        return target in (text.strip(), str(query.index))
-    own = [each for each in request.queries if isinstance(each, LoglikelihoodQuery) and each.role == "choice"]
+    """Return whether a query is that of a right choice, or its text the target."""
+    if not isinstance(query, LoglikelihoodQuery) or query.role not in ("choice", "rotated"):
+        return request.target.strip() == text.strip()
+    right, shown = _right_choices(request), query.index
     for shift, rotation in enumerate(rotations_of(request), start=1):
         for position, each in enumerate(rotation):
             if each.index == query.index:
-                option = own[(position - shift) % len(own)]
-                return target in (option.continuation.strip(), str(option.index))
-    return False
+                shown = (position - shift) % len(rotation)
+    return shown in right
+
+
+def _right_choices(request: Request) -> set[int]:
+    """Return the positions of the choices that the target names by their number, or else by their text."""
+    target = request.target.strip()
+    own = [each for each in request.queries if isinstance(each, LoglikelihoodQuery) and each.role == "choice"]
+    numbers = target.strip("[]").split(", ")
+    by_number = {each.index for each in own if str(each.index) in numbers}
+    return by_number or {each.index for each in own if each.continuation.strip() == target}
+
+
+def _right_answer(target: str) -> str:
+    """Return a target, of a list of references the first."""
+    if not target.startswith("["):
+        return target
+    try:
+        references = python_value(target)
+    except (SyntaxError, ValueError):
+        return target
+    return str(references[0]) if references and isinstance(references[0], str) else target
