@@ -1,6 +1,7 @@
 """Gates: by hand on real stored runs, and through pytest itself."""
 
 import os
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import assaymark
+from assaymark.applications import pytest_plugin
 from assaymark.applications.gate import GateFailed, GateResult
 from assaymark.errors import UnknownName, UsageError
 from assaymark.runs.run import Run
@@ -241,6 +243,12 @@ def run_again(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": "", "COLUMNS": "200"}
     command = [sys.executable, "-m", "pytest", "-q", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_plugin_needs_no_name_that_earlier_versions_of_pytest_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is loaded wherever the package is installed, so an AttributeError would end every run of pytest there."""
+    monkeypatch.delattr(pytest, "TerminalReporter")
+    assert callable(runpy.run_path(str(pytest_plugin.__file__))["pytest_terminal_summary"])
 
 
 def test_a_run_without_a_scored_row_says_so(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
     def test_answers(run):
         assaymark.gate(run, "exact", "lower >= 0.9")
 
-It is loaded in every run of pytest if this package is installed, so it imports little.
+It is loaded in every run of pytest if this package is installed, so it imports little, and names pytest's types in
+quotes only: earlier versions do not have all of them.
 """
 
 from collections.abc import Generator
@@ -19,7 +20,7 @@ MARK = "assaymark"
 _PROPERTY = "assaymark"  # of reports: one line for each gate; it crosses processes (pytest-xdist) and is in JUnit files
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config: "pytest.Config") -> None:
     """Register the marker."""
     config.addinivalue_line(
         "markers",
@@ -29,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, None]:
+def pytest_runtest_call(item: "pytest.Item") -> Generator[None, object, None]:
     """Let gates know the test that they are in."""
     mark = item.get_closest_marker(MARK)
     from assaymark.applications.gate import CURRENT, Defaults
@@ -49,7 +50,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, None]:
         CURRENT.pop()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Show the result of every gate below the tests."""
     reports = [
         report
