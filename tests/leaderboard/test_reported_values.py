@@ -292,8 +292,8 @@ def reported_on(site: Site) -> list[float | None]:
     return [cell.number.value for row in rows for cell in row.cells.values()]
 
 
-def test_a_report_cannot_be_reproduced(store: str) -> None:
-    """It has no model; the line names what can be done with it."""
+def test_a_report_has_no_stored_plan(store: str) -> None:
+    """It has no model; the line names the command that measures what it reports."""
     run = next(run for run in StoredRuns(Store.open(store)).runs() if run.origin == "reported")
-    with pytest.raises(UsageError, match="compare with --published FOLDER"):
+    with pytest.raises(UsageError, match="or: assaymark reproduce"):
         reproduce(Run(Store.open(store), run.run_id))
