@@ -1,6 +1,7 @@
 """What a model's repository reports: `.eval_results` as huggingface_hub writes it, `model-index`, and hostile files."""
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
 from assaymark.interop.hub_files import model_folders
@@ -98,7 +100,6 @@ def test_a_card_s_model_index_is_read_with_its_shots(tmp_path: Path) -> None:
 
 def test_our_own_card_is_read(tmp_path: Path) -> None:
     """The model-index that `export -o card.yaml` writes comes back under its tasks' names once the unit is said."""
-    import assaymark
     from assaymark.runs.exporting import export_run
 
     store = str(tmp_path / "store.sqlite")
@@ -146,6 +147,27 @@ def test_a_unit_in_doubt_is_no_guess(tmp_path: Path, value: float, dataset: str)
         read_hub_results(place)
     assert read_hub_results(place, "share").reported[0].value == value
     assert read_hub_results(place, "per cent").reported[0].value == pytest.approx(value / 100)
+
+
+def test_another_unit_corrects_an_earlier_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same run has the other values, or one of more values replaces it; without a unit nothing is changed."""
+    place, store = model(tmp_path, GOOD + entry(0.209, "cais/hle", "hle")), str(tmp_path / "store.sqlite")
+
+    def imported(*words: str) -> tuple[list[float | None], str]:
+        assert main(["import", str(place), *words, "--store", store]) == 0
+        assert main(["verify", "--store", store]) == 0
+        (run,) = assaymark.list_runs(store)
+        said = next((line for line in capsys.readouterr().out.splitlines() if line.startswith("this ")), "")
+        return [estimate.value for estimate in assaymark.open_run(store, run.run_id).estimates], said
+
+    assert imported() == ([0.412], "")
+    values, said = imported("--unit", "percent")
+    assert values == pytest.approx([0.00412, 0.00209])
+    assert re.fullmatch("this replaces run [0-9a-f]+, which had these files' values in another unit", said)
+    values, said = imported("--unit", "share")
+    assert (values, said[:18]) == ([0.412, 0.209], "this corrects run ")
+    for again in ((), ("--unit", "share")):
+        assert imported(*again) == ([0.412, 0.209], "this run was already in the store; nothing was added")
 
 
 def test_another_value_of_the_model_puts_a_share_in_doubt(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 import assaymark
 from assaymark.cli.main import main
@@ -15,11 +16,15 @@ from assaymark.leaderboard.model_card import model_card
 from assaymark.leaderboard.pages.board import board_page
 from assaymark.leaderboard.pages.charts import charts_page
 from assaymark.leaderboard.pages.model import model_page
+from assaymark.leaderboard.pages.task import task_page
 from assaymark.leaderboard.query_table import found_rows, rows_document
 from assaymark.leaderboard.reported_values import reported_beside, reported_blocks
 from assaymark.leaderboard.rows import BoardRow
+from assaymark.leaderboard.shown import show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.view import View
+from assaymark.leaderboard.win_rates import board_win_rates
 from assaymark.runs.exporting import import_run
 from assaymark.runs.published import compare_published
 from assaymark.runs.reproduce import reproduce
@@ -292,8 +297,40 @@ def reported_on(site: Site) -> list[float | None]:
     return [cell.number.value for row in rows for cell in row.cells.values()]
 
 
-def test_a_report_cannot_be_reproduced(store: str) -> None:
-    """It has no model; the line names what can be done with it."""
+def test_a_report_has_no_stored_plan(store: str) -> None:
+    """It has no model; the line names the command that measures what it reports."""
     run = next(run for run in StoredRuns(Store.open(store)).runs() if run.origin == "reported")
-    with pytest.raises(UsageError, match="compare with --published FOLDER"):
+    with pytest.raises(UsageError, match="or: assaymark reproduce"):
         reproduce(Run(Store.open(store), run.run_id))
+
+
+def test_nothing_is_ranked_by_a_metric_without_a_known_direction(tmp_path: Path) -> None:
+    """Of an unknown metric no average, no rank and no win rate is made, even where its unit was said; pages say so."""
+    url = str(tmp_path / "store.sqlite")
+    for name, jolt, accuracy in (("a", 8.3, 70), ("b", 9.1, 60)):
+        folder = tmp_path / name
+        folder.mkdir()
+        values = [{"type": "jolt", "value": jolt}, {"type": "accuracy", "value": accuracy}]
+        results = [
+            {"dataset": {"type": "x/y", "name": task}, "metrics": [value]}
+            for task, value in zip(("Jolts", "Facts"), values, strict=True)
+        ]
+        (folder / "README.md").write_text(
+            f"---\n{yaml.safe_dump({'model-index': [{'name': name, 'results': results}]})}---\n"
+        )
+        import_run(url, folder, unit="per cent")
+    site = site_of(url)
+    (board,) = site.boards.values()
+    table = site.table(board)
+    jolts, facts = sorted(table.columns, key=lambda column: column.title, reverse=True)
+    assert [(jolts.is_neutral, jolts.is_share), (facts.is_neutral, facts.is_share)] == [(True, True), (False, True)]
+    averages = [row.average.number.value for row in table.rows if row.average is not None]
+    assert sorted(averages) == pytest.approx([0.6, 0.7])
+    ranked = show_table(table, View(), board.shown_columns).rows
+    assert [(row.row.model[-1], row.rank) for row in ranked] == [("a", 1), ("b", 2)]
+    assert [each.n_columns for each in board_win_rates(table, None).models] == [1, 1]
+    assert board_page(site, board.name, []).without_direction == [jolts.title]
+    charts = charts_page(site, board.name, [("column", jolts.key)])
+    assert charts.column.is_neutral
+    assert task_page(site, "Jolts").is_neutral
+    assert not task_page(site, "Facts").is_neutral

@@ -112,6 +112,21 @@ def counterparts(row: RunRow, estimates: Sequence[Estimate], reported: Estimate)
     return [estimate for estimate in of_benchmark if estimate is not None]
 
 
+def minus_reported(measured: Estimate, reported: Estimate) -> float | None:
+    """Return a measured value minus a reported one; None where one is undefined, or only one is a share."""
+    if measured.value is None or reported.value is None or is_proportion(measured) != is_proportion(reported):
+        return None
+    return measured.value - reported.value
+
+
+def is_covered(measured: Estimate, reported: Estimate) -> bool | None:
+    """Return whether the measured value's interval covers the reported one; None where there is no such interval."""
+    low, high = measured.low, measured.high
+    if minus_reported(measured, reported) is None or reported.value is None or low is None or high is None:
+        return None
+    return low <= reported.value <= high
+
+
 def entry_text(result: HubResult, source: str | None = None) -> str:
     """Return the file of a result's entry. Raises: UsageError without a version of huggingface_hub that has entries."""
     import yaml

@@ -175,6 +175,7 @@ def _distinct(read: Sequence[_Read]) -> Iterator[ReportedValue]:
             "stated": stated.value, "unit": each.unit or "", "unit_by": each.why, "file": stated.file,
             "date": stated.date, "source": stated.source, "by": stated.by, "notes": stated.notes,
             "dataset": stated.dataset, "benchmark": "" if known is None else known.id,
+            "revision": stated.revision,
         }  # fmt: skip
         yield ReportedValue(key[0], key[1], each.value, filter=variant, shots=stated.shots, facts=facts)
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from assaymark.leaderboard.rows import Average, IntervalValue, RowScore, ScoreColumn
-from assaymark.leaderboard.table import averaged
+from assaymark.leaderboard.rows import Average, IntervalValue, RowScore, ScoreColumn, averaged
 from assaymark.statistics.distributions import two_sided_z
 
 CONFIDENCE = 0.95

@@ -12,9 +12,9 @@ from datetime import date
 import numpy as np
 import numpy.typing as npt
 
-from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn, averaged
 from assaymark.leaderboard.shown import SelectedRows, ShownRow
-from assaymark.leaderboard.table import BoardTable, averaged
+from assaymark.leaderboard.table import BoardTable
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
@@ -252,7 +252,7 @@ def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell |
     cell = row.cells.get(column.key)
     if cell is None:
         return None
-    if values[0] == values[-1]:
+    if column.is_neutral or values[0] == values[-1]:
         return HeatCell(cell.number, None)
     low, high = (int(np.searchsorted(values, cell.number.value, side)) for side in ("left", "right"))
     standing = (low + high) / 2 / len(values)

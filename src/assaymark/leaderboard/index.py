@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from assaymark.leaderboard.columns import FACTS, FROM_FILES
 from assaymark.leaderboard.query import NAME, Condition, Term
-from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn, averaged
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.distributions import two_sided_z
 
@@ -142,9 +142,13 @@ class TableIndex:
         return np.array([row.is_baseline for row in self._rows], dtype=bool)
 
     @cached_property
+    def _averaged(self) -> list[ScoreColumn]:
+        return averaged(list(self._columns.values()))
+
+    @cached_property
     def is_complete(self) -> Mask:
         """Whether each row has a score in every column."""
-        n = sum(column.is_share and column.weight > 0 for column in self._columns.values())
+        n = len(self._averaged)
         return np.array([row.average is not None and row.average.n_columns == n for row in self._rows], dtype=bool)
 
     @cached_property
@@ -159,8 +163,7 @@ class TableIndex:
         Complete rows come first, then rows with the same columns together, those with most columns first. Rows that
         visitors reported, which nothing here verifies, follow in the same way, and baselines come last.
         """
-        averaged = [column.key for column in self._columns.values() if column.is_share and column.weight > 0]
-        answered = [tuple(key not in row.cells for key in averaged) for row in self._rows]
+        answered = [tuple(column.key not in row.cells for column in self._averaged) for row in self._rows]
         keys = [
             (part, 0, ()) if is_complete else (part, 1 + sum(lacks), lacks)
             for part, is_complete, lacks in zip(self.parts.tolist(), self.is_complete.tolist(), answered, strict=True)

@@ -217,7 +217,7 @@ def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Re
         return
     lines = []
     for column in table.columns:
-        if meaningless & set(column.tasks):
+        if column.is_neutral or meaningless & set(column.tasks):
             continue
         among = table.index.may_rank
         ranks = table.index.ranks_among(table.index.scores(column.key), among)

@@ -492,6 +492,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
             task=tasks[0] if len(tasks) == 1 and not has_group else None,
             is_share=all(match.is_share for match in of_column),
             higher_is_better=all(estimate.higher_is_better for estimate in estimates),
+            is_neutral=any(estimate.details.get("is_neutral") for estimate in estimates),
             reported="; ".join(dict.fromkeys(filter(None, map(reported_words, estimates)))),
         )
     return cells

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from assaymark.documents.blocks import Column, table
 from assaymark.documents.document import Document, document
 from assaymark.errors import UsageError
-from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
+from assaymark.leaderboard.rows import IntervalValue, ScoreColumn, averaged
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.table import averaged
 from assaymark.leaderboard.view import parse_view
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assaymark.documents.blocks import Block, Cell, Column, Paragraph, table
 from assaymark.documents.numbers import NOTHING, counted, shown_difference, shown_interval, shown_value
-from assaymark.interop.hub_results import counterparts
+from assaymark.interop.hub_results import counterparts, is_covered, minus_reported
 from assaymark.leaderboard.columns import ORIGINS
 from assaymark.leaderboard.own_rows import latest_reports
 from assaymark.leaderboard.stored import StoredRun
@@ -26,18 +26,12 @@ class ReportedBeside:
     @property
     def difference(self) -> float | None:
         """Measured minus reported; None where one is undefined or in another unit."""
-        if self.measured is None or self.measured.value is None or self.reported.value is None:
-            return None
-        is_same = is_proportion(self.measured) == is_proportion(self.reported)
-        return self.measured.value - self.reported.value if is_same else None
+        return None if self.measured is None else minus_reported(self.measured, self.reported)
 
     @property
     def is_covered(self) -> bool | None:
         """Whether the measured value's interval covers the reported one; None where there is no such interval."""
-        if self.difference is None or self.measured is None or self.reported.value is None:
-            return None
-        low, high = self.measured.low, self.measured.high
-        return None if low is None or high is None else low <= self.reported.value <= high
+        return None if self.measured is None else is_covered(self.measured, self.reported)
 
     def to_json(self) -> dict[str, object]:
         """Return the pair with stable names."""

@@ -4,7 +4,7 @@ Values are as the metric gives them, shares in [0, 1]; pages multiply by 100. A 
 never 0. A row is one model in one setup: each precision, prompt set or limit has a row of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,8 +28,14 @@ class ScoreColumn:
     is_share: bool = True  # in [0, 1], shown as per cent
     normalised: bool = False  # there is a raw value beside the normalised one
     higher_is_better: bool = True
+    is_neutral: bool = False  # which direction is better is not known, or none is: no rank and no average is by it
     n: int | None = None  # number of questions, if the board states it
     note: str = ""
+
+
+def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:
+    """Return the columns over which an average is taken: only shares, since other columns have other units."""
+    return [column for column in columns if column.is_share and column.weight > 0 and not column.is_neutral]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ class RowScore:
     n_failed: int = 0
     is_share: bool = True
     higher_is_better: bool = True
+    is_neutral: bool = False
     run_id: str | None = None  # the stored run it comes from
     task: str | None = None  # its task or group there
     claim: ClaimedScore | None = None  # what others state for it

@@ -10,8 +10,8 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS, FactColumn
 from assaymark.leaderboard.index import Ranks, Scores, tier_starts
 from assaymark.leaderboard.query import EVERYTHING, NAME, Condition, parse_query, search_keys
-from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
-from assaymark.leaderboard.table import BoardTable, averaged
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn, averaged
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.statistics.distributions import two_sided_z
 

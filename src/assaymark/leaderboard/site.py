@@ -370,17 +370,22 @@ def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
         column,
         is_share=all(cell.is_share for cell in deciding),
         higher_is_better=all(cell.higher_is_better for cell in deciding),
+        is_neutral=any(cell.is_neutral for cell in deciding),
     )
 
 
 def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
-    """Return a row from files without scores whose unit differs from their column's."""
+    """Return a row from files without scores whose unit differs from their column's.
+
+    Its average is over the columns that count in one, now that they are known.
+    """
     if row.origin not in FROM_FILES:
         return row
     units = {column.key: column.is_share for column in columns}
     kept = {key: cell for key, cell in row.cells.items() if cell.is_share == units[key]}
     if len(kept) == len(row.cells):
-        return row
+        is_other = any(column.is_neutral and column.key in kept for column in columns)
+        return replace(row, average=average_of(columns, kept, "weighted")) if is_other else row
     titles = [column.title for column in columns if column.key in row.cells.keys() - kept.keys()]
     note = f"left out, not in the unit of the column: {', '.join(titles)}"
     return replace(row, cells=kept, average=average_of(columns, kept, "weighted"), notes=(*row.notes, note))

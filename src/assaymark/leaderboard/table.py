@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assaymark.leaderboard.index import TableIndex
-from assaymark.leaderboard.rows import BoardRow, Issue, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, Issue, ScoreColumn, averaged
 from assaymark.records import JsonValue
 
 
@@ -28,9 +28,14 @@ class BoardTable:
         return TableIndex(self.columns, self.rows, rank_apart=self.rank_apart)
 
     @cached_property
+    def averaged(self) -> list[ScoreColumn]:
+        """The columns over which an average is taken."""
+        return averaged(self.columns)
+
+    @property
     def n_averaged(self) -> int:
-        """How many columns an average has: those that are shares."""
-        return len(averaged(self.columns))
+        """How many columns an average has."""
+        return len(self.averaged)
 
     @cached_property
     def by_id(self) -> Mapping[str, BoardRow]:
@@ -66,11 +71,6 @@ def _grouped(pairs: Iterable[tuple[str, BoardRow]]) -> dict[str, list[BoardRow]]
     for key, row in pairs:
         groups.setdefault(key, []).append(row)
     return groups
-
-
-def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:
-    """Return the columns over which an average is taken: only shares, since other columns have other units."""
-    return [column for column in columns if column.is_share and column.weight > 0]
 
 
 def row_id(parts: Mapping[str, JsonValue]) -> str:

@@ -118,7 +118,9 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
     if len(rows) < 2:
         raise UsageError(f"the board has {len(rows)} model(s); win rates need at least two")
     added = {(WIN_RATES, TITLE), (WIN_RATES, MEAN_TITLE)}
-    columns = [column for column in table.columns if (column.category, column.title) not in added]
+    columns = [
+        column for column in table.columns if (column.category, column.title) not in added and not column.is_neutral
+    ]
     higher = [column.higher_is_better for column in columns]
     is_one_way = len({*higher}) == 1 and all(column.is_share for column in columns)
     values = np.array(

@@ -7,7 +7,7 @@ request, each repeat, with one output; outputs become scores. A run is one model
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 from assaymark.records.plans import (
     AUDIT,
@@ -444,6 +444,7 @@ class ReportedFacts(TypedDict):
     notes: str
     dataset: str
     benchmark: str  # its task on the Hub, if it is registered there
+    revision: NotRequired[str]  # of the data set; runs imported by earlier versions have none
 
 
 class CalibrationDetails(TypedDict, total=False):

@@ -4,7 +4,7 @@ Other tools' results and runs exported from another store can be imported.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from assaymark.drafts import draft_folder, open_whole, whole_file
 from assaymark.errors import DataError, StoreError, UsageError
+from assaymark.records import Estimate
 from assaymark.registry import Registry
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, is_listed_with_runs, open_run, run_in
-from assaymark.store import Store
+from assaymark.store import RunRow, Store
 from assaymark.store.public_store import public_store
 
 if TYPE_CHECKING:
     from assaymark.interop.every_eval_files import WrittenRecords
     from assaymark.interop.every_eval_results import Publisher
     from assaymark.interop.hub_benchmarks import Unit
+    from assaymark.interop.imported import ImportedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Imported:
     run: Run
     is_new: bool  # False if these files were imported before
     notes: tuple[str, ...] = ()  # results in the files that cannot be computed from their samples
+    corrected: str | None = None  # the run that had these files' values in another unit; it may be the same run
 
 
 def import_run(
@@ -48,13 +51,10 @@ def import_run(
         opened = Store.open(store)
         run_id, is_new = read_run_file(opened, Path(path))
         return Imported(Run(opened, run_id), is_new)
-    from assaymark.interop.imported import store_imported
     from assaymark.interop.read_imported import read_imported
 
     run = read_imported(path, unit)  # reads everything before anything is written
-    opened = Store.open(store)
-    run_id, is_new = store_imported(opened, run, command=command)
-    return Imported(Run(opened, run_id), is_new, run.notes)
+    return _stored(Store.open(store), run, unit, command)
 
 
 def import_models(
@@ -64,7 +64,7 @@ def import_models(
 
     Raises: DataError if none has any.
     """
-    from assaymark.interop.imported import imported_of, store_imported
+    from assaymark.interop.imported import imported_of
     from assaymark.interop.read_hub_results import read_models
 
     found = list(read_models(folder, unit))
@@ -73,8 +73,38 @@ def import_models(
     if not runs:
         raise DataError("; ".join(faults[:3]))
     opened = Store.open(store)
-    stored = [(run, *store_imported(opened, run, command=command)) for run in runs]
-    return [Imported(Run(opened, run_id), is_new, run.notes) for run, run_id, is_new in stored], faults
+    return [_stored(opened, run, unit, command) for run in runs], faults
+
+
+def _stored(store: Store, run: "ImportedRun", unit: "Unit | None", command: str | None) -> Imported:
+    """Store an imported run. A unit that is said corrects the values of an earlier import of the same files.
+
+    In another unit more values may be read, and so the run be another one, which then replaces the earlier. Without a
+    unit, the values of the earlier import stay.
+    """
+    from assaymark.interop.imported import store_imported
+
+    same: list[RunRow] = []
+    if any("reported" in estimate.details for estimate in run.estimates):  # files whose values need not have a unit
+        listed = store.runs([run.plan.model.name])
+        same = [row for row in listed if row.plan.model == run.plan.model and not row.has_answers]
+    if same and unit is None:
+        return Imported(Run(store, same[0].run_id), is_new=False, notes=run.notes)
+    run_id, is_new = store_imported(store, run, command=command)
+    corrected = None
+    for row in same:
+        if row.run_id != run_id:
+            store.remove(row.run_id)
+        elif _values(store.estimates(run_id)) == _values(run.estimates):
+            continue
+        else:
+            store.save_estimates(run_id, run.estimates, {**row.extra, **run.extra})
+        corrected = row.short_id
+    return Imported(Run(store, run_id), is_new, run.notes, corrected)
+
+
+def _values(estimates: Sequence[Estimate]) -> list[tuple[float | None, str | None]]:
+    return [(estimate.value, estimate.details.get("unit")) for estimate in estimates]
 
 
 WHOLE_RUN = ".assaymark"

@@ -106,7 +106,7 @@ def stored_call(
     if plan.model.kind == "imported":
         raise UsageError(
             f"run {run.short_id} was imported, so its model is not known here; evaluate the tasks yourself"
-            + ("" if run.row.has_answers else ", and compare with --published FOLDER, where its values were reported")
+            + ("" if run.row.has_answers else f", or: assaymark reproduce {run.short_id}")
         )
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())

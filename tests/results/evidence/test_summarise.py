@@ -6,6 +6,7 @@ import random
 import pytest
 
 from assaymark.errors import DataError
+from assaymark.interop.every_eval_results import bounds_of
 from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.cells import table_rows
@@ -159,6 +160,20 @@ def test_metrics_that_a_task_adds_are_averaged() -> None:
         ("acc", 0.5, True),
         ("own", pytest.approx(0.3), False),
     ]
+
+
+@pytest.mark.parametrize(("metric", "bounds"), [("rouge1_max", (0.0, 100.0)), ("bleu_diff", (-100.0, 100.0))])
+def test_scores_on_a_scale_to_100_are_no_shares(metric: str, bounds: tuple[float, float]) -> None:
+    """TruthfulQA's similarities of 0 and 1 per cent have the interval of their own scale, in exports too."""
+    values = [0.0] * 9 + [1.0, 0.4]
+    task = task_of("t", MetricInput(metric))
+    (result,) = summarise(plain_rows("t", values, metric), [task])
+    expected = estimate_mean(values, binary=False, bounds=bounds)
+    assert (result.low, result.high, result.method) == (expected.low, expected.high, expected.method)
+    assert result.details["unit"] == "plain"
+    assert bounds_of(result) == bounds
+    (zero,) = summarise(plain_rows("t", [0.0] * 5, metric), [task])
+    assert zero.high == pytest.approx(52.2, abs=0.05)  # any of the samples not seen may be at 100
 
 
 def test_a_task_own_aggregation_is_called() -> None:

@@ -112,6 +112,11 @@ class BoardPage:
         return "; ".join(filter(None, parts))
 
     @property
+    def without_direction(self) -> list[str]:
+        """The visible columns of which it is not known whether more is better."""
+        return [column.title for column in self.shown.scores if column.is_neutral]
+
+    @property
     def n_before_scores(self) -> int:
         """Columns left of the scores."""
         return 1 + self.shown.with_rank + self.shown.with_average

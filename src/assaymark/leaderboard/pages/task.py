@@ -29,6 +29,11 @@ class TaskPage:
     scores: tuple[tuple[StoredRun, Estimate], ...]  # the task's primary metric, the best first
     boards: tuple[Board, ...]
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether neither direction of a score is known to be better."""
+        return any(estimate.details.get("is_neutral") for _, estimate in self.scores)
+
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
         return {

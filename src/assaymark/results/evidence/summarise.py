@@ -301,8 +301,8 @@ def _interval(
         return estimate_mean([part for part, _ in parts], clusters=[at for _, at in parts], confidence=confidence)
     if traits.is_mean:
         facts = find_metric(metric.name)
-        declared = None if facts is None else facts.bounds
-        return _mean(rows, confidence, declared or NO_BOUNDS if metric.scale == "number" else None)
+        declared = facts.bounds if facts is not None and metric.is_number else None  # as ROUGE's, of 0 to 100
+        return _mean(rows, confidence, declared or (NO_BOUNDS if metric.scale == "number" else None))
     if traits.interval == "fitted":
         return estimate_perplexity([float(item) for item in items], confidence)
     if traits.ratio is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--unit",
     type=click.Choice(["share", "percent"]),
-    help="Unit of a model folder's values for which nothing else states it.",
+    help="Unit of a model folder's values for which nothing else states it; corrects an earlier import.",
 )
 @store_option
 @json_option
@@ -63,14 +63,18 @@ def import_(path: Path, unit: str | None, store: str | None, as_json: bool) -> N
 
 
 def _imported_json(imported: "Imported") -> dict[str, object]:
-    return {**imported.run.to_json(), "is_new": imported.is_new, "notes": list(imported.notes)}
+    corrected = {} if imported.corrected is None else {"corrected": imported.corrected}
+    return {**imported.run.to_json(), "is_new": imported.is_new, "notes": list(imported.notes), **corrected}
 
 
 def _print_imported(imported: "Imported") -> None:
     print_rich(imported.run.document())
     for note in imported.notes:
         echo(f"note: {note}", err=True)
-    if not imported.is_new:
+    if imported.corrected is not None:
+        done = "replaces" if imported.is_new else "corrects"
+        echo(f"this {done} run {imported.corrected}, which had these files' values in another unit")
+    elif not imported.is_new:
         echo("this run was already in the store; nothing was added")
     for line in imported.run.remarks():
         echo(line)
