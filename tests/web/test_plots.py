@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from assaymark.web.plots import (
     LEFT,
+    RADIUS,
     TOP,
     WIDTH,
     LinkedBar,
@@ -158,6 +159,31 @@ def test_a_history_has_a_line_a_band_and_links_for_each_series() -> None:
     assert [each.get("href") for each in root.iter() if each.get("href")] == ["/e", "/d0", "/d1", "/d2"]
     assert "<b>" not in svg
     assert classes.count("alarm") == 1
+
+
+def test_points_of_one_time_do_not_hide_each_other() -> None:
+    """Two that would overlap stand side by side, in the order of their series; one apart keeps its place."""
+    series = [PlotSeries(name, (PlotPoint(0.0, value), PlotPoint(86_400.0, 0.5)))
+              for name, value in (("a", 0.5), ("b", 0.9), ("c", 0.5))]  # fmt: skip
+    root = ET.fromstring(history_plot(series, "Quality", "{:g}".format))
+    places = [float(each.get("cx", "")) for each in root.iter() if each.tag.endswith("circle")]
+    (a, a_later), (b, b_later), (c, c_later) = places[:2], places[2:4], places[4:]
+    assert c - a == pytest.approx(2 * RADIUS + 1)
+    assert (a + c) / 2 == pytest.approx(b)
+    assert [b_later - a_later, c_later - b_later] == pytest.approx([2 * RADIUS + 1] * 2)
+
+
+def test_long_labels_of_an_axis_have_their_room() -> None:
+    """The plot begins behind the longest one, and the drawing keeps its width; what axes reach is theirs too."""
+    series, widths = [PlotSeries("a", (PlotPoint(0.0, 0.00012),))], set()
+    for shown in ("{:.1f}", "${:.9f}"):
+        root = ET.fromstring(history_plot(series, "Cost", shown.format, reach=([0.0, 86_400.0], [0.0])))
+        labels = [each for each in root.iter() if each.get("text-anchor") == "end"]
+        assert all(float(each.get("x", "")) > 6 * len(each.text or "") for each in labels)
+        assert "0" in (labels[0].text or "")
+        assert "02 Jan" in [each.text for each in root.iter()]
+        widths.add(root.get("width"))
+    assert len(widths) == 1
 
 
 def test_a_time_axis_has_whole_hours_or_days() -> None:

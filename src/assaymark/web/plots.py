@@ -4,6 +4,7 @@ Colours are classes of the style sheet. A drawing has a text for screen readers;
 Named points are links for the pointer; the table serves the keyboard. `plots.js` shows the name of the nearest point.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -31,6 +32,7 @@ from assaymark.web.svg import (
 )
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
+TICKS = 26  # pixels below a plot whose axes have no titles
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 FULL_WIDTH = LEFT + WIDTH + RIGHT  # of a drawing that fills its card, pixels
 WIDEST = 10_000  # pixels, more than any plot has
@@ -94,25 +96,27 @@ class _Plot:
     ) -> None:
         """Args: size: width and height of the plot in a wide window, pixels; titles: of the axes."""
         self.x, self.y, self.layout = x, y, layout
-        self.width, self.height = (NARROW_WIDTH - LEFT - RIGHT, NARROW_HEIGHT) if layout.is_narrow else size
-        width, height = self.width, self.height
+        self.left = left = max(LEFT, math.ceil(LETTER_WIDTH * max((len(text) for _, text in y.ticks), default=0)) + 8)
+        self.height = height = NARROW_HEIGHT if layout.is_narrow else size[1]
+        self.width = width = (NARROW_WIDTH if layout.is_narrow else LEFT + size[0] + RIGHT) - left - RIGHT
         self.parts: list[Markup] = []
         self.role = "img"
+        self.bottom = BOTTOM if any(titles) else TICKS
         for place, text in y.ticks:
             level = TOP + height * (1 - place)
-            self.parts.append(line_between(LEFT, level, LEFT + width, level, "grid"))
-            self.parts.append(text_at(LEFT - 6, level + 4, text, "end"))
+            self.parts.append(line_between(left, level, left + width, level, "grid"))
+            self.parts.append(text_at(left - 6, level + 4, text, "end"))
         for place, text in x.ticks:
-            at = LEFT + width * place
+            at = left + width * place
             self.parts.append(line_between(at, TOP + height, at, TOP + height + 4, "grid"))
-            self.parts.append(tick_text(at, TOP + height + 18, text, LEFT + width + RIGHT))
+            self.parts.append(tick_text(at, TOP + height + 18, text, left + width + RIGHT))
         if any(titles):
-            self.parts.append(text_at(LEFT + width, TOP + height + 37, titles[0], "end"))
+            self.parts.append(text_at(left + width, TOP + height + 37, titles[0], "end"))
             self.parts.append(text_at(2, 17, titles[1], "start"))
 
     def at(self, x: float, value: float) -> tuple[float, float]:
         """Return the pixel of a point."""
-        return LEFT + self.width * self.x.at(x), TOP + self.height * (1 - self.y.at(value))
+        return self.left + self.width * self.x.at(x), TOP + self.height * (1 - self.y.at(value))
 
     def path(self, points: Sequence[tuple[float, float]], kind: str, *, steps: bool = False) -> None:
         """Add a line through pixels; with `steps`, horizontal up to the next one."""
@@ -122,18 +126,19 @@ class _Plot:
 
     def dots(self, xs: npt.NDArray[np.float64], values: npt.NDArray[np.float64], kind: str, grid: int = 1) -> None:
         """Add a dot for each point, on a grid of pixels; equal ones are drawn once. Shapes: xs, values [points]."""
-        x, y = LEFT + self.width * self.x.all_at(xs), TOP + self.height * (1 - self.y.all_at(values))
+        x, y = self.left + self.width * self.x.all_at(xs), TOP + self.height * (1 - self.y.all_at(values))
         columns, rows = (np.rint(pixels / grid).astype(np.int64) for pixels in (x, y))
         places = np.unique(columns * WIDEST + rows).tolist()
         if places:
             drawn = "".join(f"M{grid * (place // WIDEST)} {grid * (place % WIDEST)}h0" for place in places)
             self.parts.append(Markup('<path class="{}" d="{}"/>').format(kind, drawn))
 
-    def links(self, points: Sequence[PlotPoint], kind: str) -> None:
-        """Add a link with a title for each point."""
+    def links(self, points: Sequence[PlotPoint], kind: str, beside: Sequence[float] = ()) -> None:
+        """Add a link with a title for each point; `beside`: how far to the right of its place each is drawn, pixels."""
         self.role = "group" if points else self.role
-        for point in points:  # written plainly where nothing needs escaping, as in `line_between`
+        for number, point in enumerate(points):  # written plainly where nothing needs escaping, as in `line_between`
             x, y = self.at(point.x, point.value)
+            x += beside[number] if beside else 0.0
             title = escape(printable(point.title))
             mark = (
                 f'<circle class="{escape(kind)}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}"><title>{title}</title></circle>'
@@ -146,7 +151,7 @@ class _Plot:
 
     def svg(self, label: str) -> Markup:
         """Return the drawing."""
-        width, height = LEFT + self.width + RIGHT, TOP + self.height + BOTTOM
+        width, height = self.left + self.width + RIGHT, TOP + self.height + self.bottom
         return drawing(width, height, self.parts, label, self.role, layout=self.layout)
 
 
@@ -290,6 +295,8 @@ def history_plot(
     shown: Callable[[float], str],
     events: Sequence[PlotEvent] = (),
     *,
+    reach: tuple[Sequence[float], Sequence[float]] = ((), ()),
+    width: int = WIDTH,
     layout: Layout = WIDE,
 ) -> Markup:
     """Return values over time with their intervals as bands, a line for each series, and events as upright lines.
@@ -299,28 +306,54 @@ def history_plot(
         label: text for screen readers.
         shown: a value as the axis shows it.
         events: at times that the axis is extended to.
+        reach: times and values that the axes are extended to.
+        width: of the plot in a wide window, pixels.
         layout: for which windows.
     """
     points = [point for each in series for point in each.points]
-    x = time_axis([*(point.x for point in points), *(event.x for event in events)], layout.most_ticks)
-    plot = _Plot(x, number_axis(_heights(points), shown), layout, (WIDTH, HISTORY_HEIGHT))
+    x = time_axis([*(point.x for point in points), *(event.x for event in events), *reach[0]], layout.most_ticks)
+    plot = _Plot(x, number_axis([*_heights(points), *reach[1]], shown), layout, (width, HISTORY_HEIGHT))
     drawn = [(at, each) for at, each in enumerate(series) if each.points]
-    for at, each in drawn:
+    beside = _beside(plot, [each for _, each in drawn])
+    for (at, each), shifts in zip(drawn, beside, strict=True):
         known = [(point.x, point.low, point.high) for point in each.points
                  if point.low is not None and point.high is not None]  # fmt: skip
         if len(known) > 1:
             around = [(when, low) for when, low, _ in known] + [(when, high) for when, _, high in reversed(known)]
             plot.path([plot.at(when, value) for when, value in around], f"series-band s{at}")
-        for when, low, high in known:
-            plot.parts.append(line_between(*plot.at(when, low), *plot.at(when, high), f"series-span s{at}"))
-        plot.path([plot.at(point.x, point.value) for point in each.points], f"series s{at}")
+        places = []
+        for point, shift in zip(each.points, shifts, strict=True):
+            across, level = plot.at(point.x, point.value)
+            places.append((across + shift, level))
+            if point.low is not None and point.high is not None:
+                low, high = plot.at(point.x, point.low)[1], plot.at(point.x, point.high)[1]
+                plot.parts.append(line_between(across + shift, low, across + shift, high, f"series-span s{at}"))
+        plot.path(places, f"series s{at}")
     link = Markup('<a href="{}" tabindex="-1"><path class="alarm" d="M{:.1f} {}V{}"/><title>{}</title></a>')
     for event in events:
-        when = LEFT + plot.width * x.at(event.x)
+        when = plot.left + plot.width * x.at(event.x)
         plot.parts.append(link.format(event.href, when, TOP, TOP + plot.height, printable(event.title)))
-    for at, each in drawn:
-        plot.links(each.points, f"mark series-mark s{at}")
+    for (at, each), shifts in zip(drawn, beside, strict=True):
+        plot.links(each.points, f"mark series-mark s{at}", shifts)
     return plot.svg(label)
+
+
+def _beside(plot: _Plot, series: Sequence[PlotSeries]) -> list[list[float]]:
+    """Return how far to the right each point is drawn, in pixels, so that no two of one time hide each other."""
+    shifts = [[0.0] * len(each.points) for each in series]
+    at_once: dict[float, list[tuple[float, int, int]]] = {}
+    for number, each in enumerate(series):
+        for place, point in enumerate(each.points):
+            at_once.setdefault(point.x, []).append((plot.at(point.x, point.value)[1], number, place))
+    for points in at_once.values():
+        near: list[tuple[float, int, int]] = []
+        for each_point in [*sorted(points), (math.inf, 0, 0)]:
+            if near and each_point[0] - near[-1][0] >= 2 * RADIUS:  # each group is drawn side by side, by its series
+                for nth, (_, number, place) in enumerate(sorted(near, key=lambda one: one[1])):
+                    shifts[number][place] = (2 * RADIUS + 1) * (nth - (len(near) - 1) / 2)
+                near = []
+            near.append(each_point)
+    return shifts
 
 
 def _heights(points: Sequence[PlotPoint]) -> list[float]:

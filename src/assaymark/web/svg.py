@@ -20,8 +20,22 @@ MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends
 LARGEST = 1e300  # the difference of two larger numbers may be infinite
 MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 360)
-HOUR, DAY = 3600, 86_400  # seconds
-TIMES = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY)
+MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
+TIMES = (
+    *(n * MINUTE for n in (1, 2, 5, 10, 20, 30)),
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    5 * DAY,
+    7 * DAY,
+    14 * DAY,
+    28 * DAY,
+    91 * DAY,
+)
 
 
 NARROW_WIDTH = 340  # of every narrow drawing, pixels
@@ -106,7 +120,7 @@ def date_axis(days: Iterable[date], most: int = MOST_TICKS) -> Axis:
 
 
 def time_axis(moments: Iterable[float], most: int = MOST_TICKS) -> Axis:
-    """Return an axis of times with ticks at whole hours or days, UTC. Values: seconds since 1970."""
+    """Return an axis of times with ticks at whole minutes, hours or days, UTC. Values: seconds since 1970."""
     low, high = _ends(list(moments), float(DAY))
     step = next((step for step in TIMES if (high - low) / step <= most), TIMES[-1])
     ticks = [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]

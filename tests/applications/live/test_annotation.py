@@ -240,6 +240,7 @@ def test_a_rater_goes_through_a_queue(served: Receiver) -> None:
         data = {"token": form_token(page), "queue": "review", "trace": trace_id(1), "rater": "Ada L.", "action": "rate"}
         assert "expected one of good, wrong" in client.post("/traces/annotate", data={**data, "choice": "up"}).text
         page = client.post("/traces/annotate", data={**data, "choice": "wrong", "comment": "no", "correction": "Italy"})
+        assert "<b>1</b> rated by you" in page.text
         assert "<script>alert" not in page.text
         assert "\x1b" not in page.text
         assert "&lt;b&gt;Oslo" in page.text
@@ -297,9 +298,11 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
     page.get_by_role("button", name="Read").click()
     page.goto(f"{served.url}/traces/annotate")
     assert not page.evaluate(overflows)
-    page.get_by_label("as").fill("ada")
-    page.get_by_role("button", name="Rate").click()
-    page.get_by_label("wrong").check()
+    page.get_by_label("You rate as").fill("ada")
+    page.get_by_role("button", name="Rate review").click()
+    page.wait_for_url("**/annotate?queue=review*")
+    page.keyboard.press("2")
+    assert page.get_by_label("wrong").is_checked()
     page.get_by_label("What the answer should have been").fill("the capital of Italy")
     assert not page.evaluate(overflows)
     page.get_by_role("button", name="Save, next").click()
@@ -338,8 +341,8 @@ def test_axe_finds_nothing(served: Receiver, browser: Any, scheme: str) -> None:
     page.get_by_role("button", name="Read").click()
     page.goto(f"{served.url}/traces/annotate")
     look("queues")
-    page.get_by_label("as").fill("ada")
-    page.get_by_role("button", name="Rate").click()
+    page.get_by_label("You rate as").fill("ada")
+    page.get_by_role("button", name="Rate review").click()
     look("annotate")
     page.goto(f"{served.url}/trace/{trace_id(1)}")
     page.get_by_text("Add to a data set").click()

@@ -143,11 +143,10 @@ def test_a_list_shows_what_was_asked_answered_and_scored(shown: Receiver) -> Non
     """Beginnings of input and output, the latest score of each name, the number of hits; empty filters go."""
     given = {"input.value": "What  is\nRome?", "output.value": "A capital. " * 40}
     shown.send(span(1, trace="03" * 16, name="asked", start=-100, seconds=9, attributes=given))
-    for observed, value in ((1, 0.0), (2, 0.5)):
+    asked_id, span_id = bytes.fromhex("03" * 16), bytes.fromhex(f"{1:016x}")
+    for observed, name, value in ((1, "tone", 0.0), (2, "tone", 0.5), (3, "delay", 1.490161)):
         digest = f"{observed:016d}".encode()
-        score = NewScore(
-            digest, bytes.fromhex("03" * 16), None, None, "tone", value, None, None, None, observed, "event"
-        )
+        score = NewScore(digest, asked_id, span_id, None, name, value, None, "slow", None, observed, "event")
         TraceLog(shown.store).add_scores(shown.project, [score])
     with shown.client as client:
         content = client.get("/traces.json").json()
@@ -155,11 +154,14 @@ def test_a_list_shows_what_was_asked_answered_and_scored(shown: Receiver) -> Non
         page = client.get("/traces?q=&hours=&errors=&model=", follow_redirects=False)
         live = client.get("/traces?q=&live=1", follow_redirects=False)
         html = client.get("/traces").text
+        of_trace = client.get(f"/trace/{asked_id.hex()}").text
     assert (content["n_matching"], "<b>3</b> traces" in html) == (3, True)
     assert asked["input"] == "What is Rome?"
     assert (len(asked["output"]), asked["output"][-1]) == (160, "…")
-    assert asked["scores"] == {"tone": 0.5}
-    assert "tone <b>0.5</b>" in html
+    assert asked["scores"] == {"tone": 0.5, "delay": 1.490161}
+    assert "<div>delay <b>1.49</b></div><div>tone <b>0.5</b></div>" in html  # by name, as short as people read them
+    assert f'span={span_id.hex()}">asked</a>' in of_trace
+    assert '<td class="snippet">slow</td>' in of_trace
     assert '<span class="badge bad">1 failed</span>' in html
     assert (page.status_code, page.headers["location"]) == (303, "/traces")
     assert live.headers["location"] == "/traces?live=1"

@@ -466,7 +466,7 @@ def test_the_page_shows_alarms(receiver: Receiver) -> None:
     with receiver.client as client:
         text = client.get("/traces/quality?days=1").text
         twin = client.get("/traces/quality.json?days=1").json()
-    assert text.count('class="alarm"') == 2  # the chart is drawn for wide and for narrow windows
+    assert text.count('<path class="alarm"') == 2  # the chart is drawn for wide and for narrow windows
     assert "<b>quality" not in text
     assert "has a probability of at most 5%" in text
     assert [each["name"] for each in twin["raised"]] == [name]

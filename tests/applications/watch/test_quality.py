@@ -6,15 +6,24 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 from scipy import stats
 from sqlalchemy import insert
 
+from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.tables import trace_scores
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.watch.quality import QualityMetric, QualityPoint, QualityQuery, quality_of
+from assaymark.applications.watch.quality import (
+    SECONDS,
+    QualityMetric,
+    QualityPoint,
+    QualityQuery,
+    quality_of,
+    window_of,
+)
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.statistics.estimate import estimate_mean
@@ -65,7 +74,7 @@ def test_a_mean_cost_with_calls_without_a_price_is_a_lower_bound(tmp_path: Path)
     (metric,) = (each for each in metrics if each.key == "cost")
     ((point,),) = (each.points for each in metric.series)
     assert (point.value, point.n, point.n_unpriced) == (0.375, 2, 2)
-    assert (metric.shown_value(point), metric.shown_interval(point)[:4]) == ("≥ 0.375", "0 to")
+    assert (metric.shown_value(point), metric.shown_interval(point)[:4]) == ("≥ $0.375", "$0 t")
 
 
 def points_of(metrics: tuple[QualityMetric, ...], key: str) -> dict[tuple[str | None, int], QualityPoint]:
@@ -83,7 +92,7 @@ def test_every_point_is_what_numpy_computes(tmp_path: Path) -> None:
     for trace in made:
         cells.setdefault((trace.version, int(trace.at) // DAY * DAY), []).append(trace)
     assert {metric.key for metric in results.metrics} == {
-        "helpful", "length", "errors", "latency", "latency 95%", "cost", "tokens",
+        "traces", "helpful", "length", "errors", "latency", "latency 95%", "cost", "tokens",
     }  # fmt: skip
     for cell, own in cells.items():
         errors = points_of(results.metrics, "errors")[cell]
@@ -91,6 +100,7 @@ def test_every_point_is_what_numpy_computes(tmp_path: Path) -> None:
         interval = stats.binomtest(n_failed, len(own)).proportion_ci(0.95, "wilson")
         assert [errors.value, errors.n] == pytest.approx([n_failed / len(own), len(own)])
         assert [errors.low, errors.high] == pytest.approx([interval.low, interval.high], abs=1e-9)
+        assert points_of(results.metrics, "traces")[cell].value == len(own)
         durations = sorted(trace.seconds or 0 for trace in own)
         for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
             rank = int(np.ceil(share * len(durations)))
@@ -250,7 +260,7 @@ def test_scores_are_weighted_by_their_rate(tmp_path: Path) -> None:
         (QualityQuery("x"), "days is 'x'; expected a number above 0"),
         (QualityQuery("-1"), "expected a number above 0"),
         (QualityQuery("nan"), "expected a number above 0"),
-        (QualityQuery("1", "week"), "expected hour or day"),
+        (QualityQuery("1", "week"), "expected minute, hour or day"),
         (QualityQuery("90", "hour"), "choose fewer days"),
         (QualityQuery("1", by="model"), "expected version or all"),
     ],
@@ -270,9 +280,9 @@ def test_the_page_and_its_twin(receiver: Receiver) -> None:
     with receiver.client as client:
         twin = client.get("/traces/quality.json?days=4").json()
         text = client.get("/traces/quality?days=4").text
-        assert [metric["metric"] for metric in twin["metrics"]][:2] == ["helpful", "length"]
+        assert [metric["metric"] for metric in twin["metrics"]][:3] == ["traces", "helpful", "length"]
         assert text.count('<svg class="chart"') == len(twin["metrics"])
-        series = twin["metrics"][2]["series"]
+        series = twin["metrics"][0]["series"]
         assert [each["version"] for each in series] == ["1.0", "1.1", "1.2"]
         n_of_lists = 0
         links = set(re.findall(r'href="(/traces\?start=[^"]+)"', text))
@@ -283,7 +293,7 @@ def test_the_page_and_its_twin(receiver: Receiver) -> None:
         assert len(links) == len(points)
         assert n_of_lists == sum(min(point["n"], 50) for point in points)  # a page of the list has 50
         assert "<script>alert" not in text
-        hourly = client.get("/traces/quality?days=1").text
+        hourly = client.get("/traces/quality?days=1&bucket=hour").text
         (link, *_) = re.findall(r'href="(/traces\?start=[^"]+)"', hourly)
         assert re.search(r"start=\d{4}-\d\d-\d\dT\d\d", link)
         assert client.get(link.replace("&amp;", "&").replace("/traces?", "/traces.json?")).json()["traces"]
@@ -295,6 +305,26 @@ def test_the_page_and_its_twin(receiver: Receiver) -> None:
         assert httpx.get(f"{receiver.url}/traces/quality.json", headers=headers).status_code == expected
     empty = httpx.get(f"{receiver.url}/traces/quality.json", headers={"authorization": f"Bearer {other}"}).json()
     assert empty["metrics"] == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "name"), [(0, "minute"), (1.5, "minute"), (3, "hour"), (90, "hour"), (100, "day"), (140, "day")]
+)
+def test_the_unit_follows_the_span_of_the_traces(tmp_path: Path, hours: float, name: str) -> None:
+    """A point is a minute, an hour or a day by how long the traces and scores lasted, not by the days asked for."""
+    last = NOW - 600
+    made = [MadeTrace(last - 3600 * hours), MadeTrace(last, scores=(("helpful", 1.0),)), MadeTrace(NOW - 9 * DAY)]
+    store = made_store(tmp_path, made)
+    window = window_of(store, 1, QualityQuery("7"), NOW)
+    length = SECONDS[name] * 10**9
+    assert window.bucket == length
+    assert window.since <= (last - 3600 * hours) * 10**9 < window.since + length
+    assert window.until - length <= last * 10**9 < window.until
+    results = quality_of(store, window)
+    assert sum(point.n for point in points_of(results.metrics, "traces").values()) == 2
+    (point,) = points_of(results.metrics, "helpful").values()
+    assert ListQuery.of(dict(parse_qsl(results.list_address(point.start, "1").partition("?")[2]))).start
+    assert window_of(store, 1, QualityQuery("7", "day"), NOW) == QualityQuery("7", "day").window(1, NOW)
 
 
 def test_hostile_names(receiver: Receiver) -> None:

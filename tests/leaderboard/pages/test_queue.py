@@ -106,6 +106,9 @@ def test_submitted_followed_and_listed(queue: SubmissionServer) -> None:
     with queue.client() as reader:
         twin = reader.get(made.json()["url"] + ".json").json()
         assert (twin["model"], twin["state"], twin["ahead"], twin["submitter"]) == ("small", "pending", 0, "ada")
+        page = reader.get(made.json()["url"]).text
+        assert ">next</span>" in page
+        assert "<progress" not in page
         listed = reader.get("/queue.json").json()
         assert listed["counts"]["pending"] == 1
         assert listed["pending"][0]["submission"] == made.json()["submission"]
@@ -128,6 +131,8 @@ def test_a_failure_shows_reason_fault_and_log(queue: SubmissionServer) -> None:
         assert "<script>alert" not in page
         assert "/home/me" not in page
         assert "log &lt;img" in page
+        assert "fault of the model" in page
+        assert "fault of the model" in reader.get("/queue").text
         twin = reader.get(url + ".json").json()
         assert (twin["state"], twin["fault"]) == ("failed", "submission")
         assert "/home/me" not in json.dumps(twin)

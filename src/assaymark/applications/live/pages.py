@@ -82,6 +82,7 @@ class RatingPage:
     problem: str
     rater: str
     token: str
+    n_own: int  # ratings of this rater in the queue
 
     @property
     def id(self) -> str:
@@ -128,6 +129,7 @@ def rating_page(
         problem,
         rater,
         form,
+        sum(rating.rater == rater for rating in AnnotationLog(store).ratings(queue)),
     )
 
 

@@ -26,7 +26,7 @@ class ListQuery:
 
     q: str = ""  # words and quoted phrases
     hours: str = ""  # of the last ones
-    start: str = ""  # date, or date and hour as 2026-11-24T13, UTC
+    start: str = ""  # date, or a time as 2026-11-24T13 or 2026-11-24T13:05, UTC
     end: str = ""  # the same, included
     version: str = ""
     service: str = ""
@@ -88,7 +88,7 @@ class ListQuery:
         start, end = _day(self.start, "start"), _day(self.end, "end")
         if start is not None:
             since = max(since or 0, int(start.timestamp()) * 10**9)
-        named = timedelta(hours=1) if "T" in self.end else timedelta(days=1)  # what an address names by its start
+        _, named = _precision(self.end)  # what an address names by its start
         if self.errors not in ERRORS:
             raise UsageError(f"errors is '{self.errors[:40]}'; expected yes or no")
         return TraceFilter(
@@ -152,14 +152,21 @@ def score_condition(text: str) -> ScoreCondition:
     return ScoreCondition(read["name"].strip(), read["sign"], number)
 
 
+def _precision(text: str) -> tuple[str, timedelta]:
+    """Return the format of a date or time, and the length of what it names."""
+    if "T" not in text:
+        return "%Y-%m-%d", timedelta(days=1)
+    return ("%Y-%m-%dT%H:%M", timedelta(minutes=1)) if ":" in text else ("%Y-%m-%dT%H", timedelta(hours=1))
+
+
 def _day(text: str, name: str) -> datetime | None:
     if not text:
         return None
     try:
-        day = datetime.strptime(text, "%Y-%m-%dT%H" if "T" in text else "%Y-%m-%d").replace(tzinfo=UTC)
+        day = datetime.strptime(text, _precision(text)[0]).replace(tzinfo=UTC)
     except ValueError:
         raise UsageError(
-            f"{name} is '{text[:40]}'; expected a date as 2026-11-24, or with an hour as 2026-11-24T13"
+            f"{name} is '{text[:40]}'; expected a date as 2026-11-24, or a time as 2026-11-24T13 or 2026-11-24T13:05"
         ) from None
     if not 1971 <= day.year <= 2250:
         raise UsageError(f"{name} is '{text[:40]}'; expected a date from 1971 to 2250")

@@ -222,6 +222,10 @@ class StepPage:
         """The latest correction that somebody gave; "" without one."""
         return next((score.correction for score in reversed(self.scores) if score.correction), "")
 
+    def step_name(self, span_id: str) -> str:
+        """Return the name of a step of the tree; of another one its id."""
+        return next((row.name for row in self.tree if row.span_id == span_id and row.name), f"step {span_id}")
+
     @property
     def n_pages(self) -> int:
         """Pages of rows of the tree."""

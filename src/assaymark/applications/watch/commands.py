@@ -21,7 +21,8 @@ EXAMPLES = examples("traces quality --days 30 --by version", "traces quality --b
 @click.command(cls=Command, epilog=EXAMPLES)
 @project_option
 @click.option("--days", type=float, default=7.0, show_default=True, help="The last ones.")
-@click.option("--bucket", type=click.Choice(["hour", "day"]), help="Default: day; hour for two days or less.")
+@click.option("--bucket", type=click.Choice(["minute", "hour", "day"]),
+              help="Default: by the span of the traces.")  # fmt: skip
 @click.option("--by", type=click.Choice(["version"]), help="A line for each of the latest six versions.")
 @store_option
 @json_option
@@ -29,12 +30,12 @@ def quality(
     *, project: str | None, days: float, bucket: str | None, by: str | None, store: str | None, as_json: bool
 ) -> None:
     """Show scores, errors, latency, cost and tokens over time, with 95% intervals."""
-    from assaymark.applications.watch.quality import QualityQuery, quality_of
+    from assaymark.applications.watch.quality import QualityQuery, quality_of, window_of
 
     query = QualityQuery(f"{days:g}", bucket or "", by or "all")
     with open_store(store) as opened:
         number = project_of(opened, project)
-        results = quality_of(opened, query.window(number))
+        results = quality_of(opened, window_of(opened, number, query))
     if as_json:
         print_json(results.to_json())
         return

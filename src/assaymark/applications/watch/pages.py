@@ -8,10 +8,20 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 from markupsafe import Markup
 
+from assaymark.applications.traces.pages import shown_instant
 from assaymark.applications.traces.readers import Readers
 from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
-from assaymark.applications.watch.quality import Quality, QualityMetric, QualityQuery, quality_of, version_text
+from assaymark.applications.watch.quality import (
+    Quality,
+    QualityMetric,
+    QualityPoint,
+    QualityQuery,
+    quality_of,
+    version_text,
+    window_of,
+)
+from assaymark.documents.numbers import counted
 from assaymark.records import JsonValue
 from assaymark.records.json_values import json_fields
 from assaymark.store import Store
@@ -21,6 +31,7 @@ from assaymark.web.render import Drawing, respond, wants_json
 from assaymark.web.svg import on_screens
 
 NANOSECONDS = 10**9
+CHART_WIDTH = 540  # of a plot, pixels: two stand side by side
 PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90", "last 90 days"))
 
 
@@ -78,10 +89,14 @@ class QualityPage:
 
 def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage:
     """Return the page that an address asks for. Raises: UsageError."""
-    quality = quality_of(store, query.window(token.project))
+    quality = quality_of(store, window_of(store, token.project, query))
     board = alarm_board(store, token.project)
-    charts = tuple(ChartedMetric(metric, _chart(quality, metric, _events(quality, metric, board)))
-                   for metric in quality.metrics)  # fmt: skip
+    events = [_events(quality, metric, board) for metric in quality.metrics]
+    points = (point for metric in quality.metrics for each in metric.series for point in each.points)
+    times = [(point.start + quality.window.bucket / 2) / NANOSECONDS for point in points]
+    times += [event.x for of_metric in events for event in of_metric]
+    charts = tuple(ChartedMetric(metric, _chart(quality, metric, times, of_metric))
+                   for metric, of_metric in zip(quality.metrics, events, strict=True))  # fmt: skip
     return QualityPage(token.project_name, query, quality, charts, board)
 
 
@@ -95,7 +110,8 @@ def _events(quality: Quality, metric: QualityMetric, board: AlarmBoard) -> list[
     ]
 
 
-def _chart(quality: Quality, metric: QualityMetric, events: Sequence[PlotEvent]) -> Markup:
+def _chart(quality: Quality, metric: QualityMetric, times: Sequence[float], events: Sequence[PlotEvent]) -> Markup:
+    """Return a metric's chart; `times`: those of all charts of the page, which share an axis."""
     middle = quality.window.bucket / 2
     series = []
     for each in metric.series:
@@ -106,12 +122,22 @@ def _chart(quality: Quality, metric: QualityMetric, events: Sequence[PlotEvent])
                 point.value,
                 point.low,
                 point.high,
-                f"{name}{metric.shown_value(point)} ({metric.shown_interval(point)}), "
-                f"n {point.n:,}" + (f" in {point.n_sessions:,} sessions" if point.n_sessions < point.n else ""),
+                _title(quality, metric, name, point),
                 quality.list_address(point.start, each.version),
             )
             for point in each.points
         )
         series.append(PlotSeries(name, points))
-    label = f"{metric.title} over time, with 95% intervals"
-    return on_screens(partial(history_plot, series, label, metric.tick, events))
+    is_count = metric.unit == "count"
+    label = f"{metric.title} over time" + ("" if is_count else ", with 95% intervals")
+    reach = (times, [0.0] if is_count else [])
+    return on_screens(partial(history_plot, series, label, metric.tick, events, reach=reach, width=CHART_WIDTH))
+
+
+def _title(quality: Quality, metric: QualityMetric, version: str, point: QualityPoint) -> str:
+    """Return what a pointer on a point is told: when, which version, the value, and of how many."""
+    when = shown_instant(point.start)[: 10 if quality.bucket_name == "day" else 16]
+    if metric.unit == "count":
+        return f"{when}: {version}{counted(point.n, 'trace')}"
+    sessions = f" in {point.n_sessions:,} sessions" if point.n_sessions < point.n else ""
+    return f"{when}: {version}{metric.shown_value(point)} ({metric.shown_interval(point)}), n {point.n:,}{sessions}"

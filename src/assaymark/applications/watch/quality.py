@@ -28,9 +28,10 @@ from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
 from assaymark.store import Store
 
-Unit = Literal["share", "seconds", "cost", "tokens", "number"]
+Unit = Literal["share", "seconds", "cost", "tokens", "number", "count"]
 
-SECONDS = {"hour": 3600, "day": 86_400}
+SECONDS = {"minute": 60, "hour": 3600, "day": 86_400}
+LONGEST_SPAN = {"minute": 2 * 3600, "hour": 4 * 86_400, "day": math.inf}  # seconds that a unit is chosen for
 DEFAULT_DAYS = 7.0
 MOST_DAYS = 3660.0
 MOST_BUCKETS = 800
@@ -45,7 +46,7 @@ class QualityQuery:
     """The query in an address or a command, as written; "" for a field that is not given."""
 
     days: str = ""
-    bucket: str = ""  # hour | day; "": hour for two days or less
+    bucket: str = ""  # minute | hour | day; "": by the span of the traces, `window_of`
     by: str = "version"  # version | all
 
     @classmethod
@@ -64,15 +65,15 @@ class QualityQuery:
             raise UsageError(f"days is '{self.days:.40}'; expected a number above 0, at most {MOST_DAYS:.0f}")
         name = self.bucket or ("hour" if days <= 2 else "day")
         if name not in SECONDS:
-            raise UsageError(f"bucket is '{self.bucket:.40}'; expected hour or day")
+            raise UsageError(f"bucket is '{self.bucket:.40}'; expected minute, hour or day")
         if self.by not in ("version", "all"):
             raise UsageError(f"by is '{self.by:.40}'; expected version or all")
         length = SECONDS[name] * NANOSECONDS
         n_buckets = math.ceil(days * 86_400 / SECONDS[name])
         if n_buckets > MOST_BUCKETS:
             raise UsageError(
-                f"{days:g} days have {n_buckets:,} buckets of an {name}; expected at most {MOST_BUCKETS}: choose fewer "
-                "days, or days as buckets"
+                f"{days:g} days have {n_buckets:,} buckets of one {name}; expected at most {MOST_BUCKETS}: choose "
+                "fewer days, or longer buckets"
             )
         until = (int((time.time() if now is None else now) * NANOSECONDS) // length + 1) * length
         return QualityWindow(project, until - n_buckets * length, until, length, self.by == "version")
@@ -115,7 +116,7 @@ class MetricSeries:
 
 @dataclass(frozen=True, slots=True)
 class QualityMetric:
-    """One metric over time. key: errors, latency, latency 95%, cost, tokens, or a scorer's name."""
+    """One metric over time. key: traces (how many), errors, latency, latency 95%, cost, tokens, or a scorer's name."""
 
     key: str
     title: str
@@ -131,7 +132,9 @@ class QualityMetric:
             return f"{100 * value:.1f}%"
         if self.unit == "seconds":
             return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
-        return f"{value:,.0f}" if self.unit == "tokens" else f"{value:.4g}"
+        if self.unit == "cost":
+            return f"${value:.4g}"
+        return f"{value:,.0f}" if self.unit in {"tokens", "count"} else f"{value:.4g}"
 
     def shown_value(self, point: QualityPoint) -> str:
         """Return a point's value as people read it; at least so much where some calls have no price."""
@@ -145,7 +148,8 @@ class QualityMetric:
 
     def tick(self, value: float) -> str:
         """Return a value as short as an axis has room for."""
-        return f"{100 * value:.4g}%" if self.unit == "share" else f"{value:.4g}" + (" s" * (self.unit == "seconds"))
+        before, after = {"share": ("", "%"), "seconds": ("", " s"), "cost": ("$", "")}.get(self.unit, ("", ""))
+        return f"{before}{100 * value if self.unit == 'share' else value:,.4g}{after}"
 
 
 @dataclass(frozen=True)
@@ -157,10 +161,15 @@ class Quality:
     n_other_versions: int
     metrics: tuple[QualityMetric, ...]
 
+    @property
+    def bucket_name(self) -> str:
+        """Return the unit of time of a point: minute, hour or day."""
+        return next(name for name, seconds in SECONDS.items() if self.window.bucket == seconds * NANOSECONDS)
+
     def list_address(self, start: int, version: str | None) -> str:
         """Return the address of the list of the traces of a point."""
         moment = datetime.fromtimestamp(start / NANOSECONDS, UTC)
-        text = moment.strftime("%Y-%m-%d" if self.window.bucket >= SECONDS["day"] * NANOSECONDS else "%Y-%m-%dT%H")
+        text = moment.strftime({"minute": "%Y-%m-%dT%H:%M", "hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}[self.bucket_name])
         return ListQuery(start=text, end=text, version=version or "").address()
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -180,6 +189,21 @@ class Quality:
                 for metric in self.metrics
             ],
         }
+
+
+def window_of(store: Store, project: int, query: QualityQuery, now: float | None = None) -> QualityWindow:
+    """Return the window of a query; without a unit, that of the span of its traces and scores, which it then has.
+
+    Raises: UsageError for a query that cannot be read.
+    """
+    window = query.window(project, now)
+    reach = None if query.bucket else TraceQuality(store).reach(window)
+    if reach is None:
+        return window
+    first, last = reach
+    name = next(name for name, longest in LONGEST_SPAN.items() if last - first <= longest * NANOSECONDS)
+    length = SECONDS[name] * NANOSECONDS
+    return replace(window, since=first // length * length, until=(last // length + 1) * length, bucket=length)
 
 
 def quality_of(store: Store, window: QualityWindow) -> Quality:
@@ -202,6 +226,8 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
     for cell in cells:
         if cell.version not in versions:
             continue
+        n_traces, n_sessions = cell.errors.n, cell.errors.n_sessions
+        add("traces", cell.version, QualityPoint(cell.bucket, n_traces, None, None, n_traces, 0, n_sessions))
         add("errors", cell.version, QualityPoint.of(cell.bucket, _mean(cell.errors, is_share=True)))
         seconds, sessions = _seconds(cell.durations)
         if len(seconds):
@@ -222,18 +248,18 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
         if score.sums is not None and (score.version in versions or not versions):
             point = QualityPoint.of(score.bucket, _mean(score.sums, is_share=is_share[score.name]), score.n_failed)
             of_scores.setdefault(score.name, {}).setdefault(score.version, []).append(point)
-    metrics = [
+    of_traces = [
+        QualityMetric(key, title, unit, _series(points[key], versions))
+        for key, title, unit in _OF_TRACES
+        if key in points
+    ]
+    metrics = of_traces[:1] + [
         QualityMetric(
             name, name, "share" if is_share[name] else "number", _series(of_scores[name], versions), is_score=True
         )
         for name in sorted(of_scores)
     ]
-    metrics += [
-        QualityMetric(key, title, unit, _series(points[key], versions))
-        for key, title, unit in _OF_TRACES
-        if key in points
-    ]
-    return Quality(window, tuple(versions), len(ordered) - len(versions), tuple(metrics))
+    return Quality(window, tuple(versions), len(ordered) - len(versions), (*metrics, *of_traces[1:]))
 
 
 def version_text(version: str | None) -> str:
@@ -242,6 +268,7 @@ def version_text(version: str | None) -> str:
 
 
 _OF_TRACES: tuple[tuple[str, str, Unit], ...] = (
+    ("traces", "Traces", "count"),
     ("errors", "Traces with a failed step", "share"),
     ("latency", "Latency, median", "seconds"),
     ("latency 95%", "Latency, 95th percentile", "seconds"),

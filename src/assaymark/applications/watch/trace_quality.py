@@ -90,6 +90,15 @@ class TraceQuality:
     def __init__(self, store: OpenStore) -> None:
         self._database = store.database
 
+    def reach(self, window: QualityWindow) -> tuple[int, int] | None:
+        """Return the times of the first and the last trace or score of a window; None where there is neither."""
+        ends: list[int] = []
+        for project, at in ((traces.c.project, traces.c.at), (trace_scores.c.project, trace_scores.c.observed)):
+            within = (project == window.project, at >= window.since, at < window.until)
+            for row in self._rows(select(func.min(at), func.max(at)).where(*within)):
+                ends += [end for end in row if isinstance(end, int)]
+        return (min(ends), max(ends)) if ends else None
+
     def traces(self, window: QualityWindow) -> list[TraceCell]:
         """Return the traces' sums, by bucket and version."""
         column = traces.c

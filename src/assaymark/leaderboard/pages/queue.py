@@ -14,6 +14,7 @@ from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.store import Store
+from assaymark.web.render import shown_duration
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class QueuePage:
     """The queue."""
 
     queue: Overview
+    titles: Mapping[str, str]  # of the leaderboards, by their names
 
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
@@ -93,9 +95,9 @@ class QueuePage:
         }
 
 
-def queue_page(store: Store) -> QueuePage:
-    """Return the queue as it is now."""
-    return QueuePage(overview(store))
+def queue_page(store: Store, titles: Mapping[str, str]) -> QueuePage:
+    """Return the queue as it is now; `titles`: of the leaderboards, by their names."""
+    return QueuePage(overview(store), titles)
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,17 @@ class SubmissionPage:
 
     entry: Entry
     jobs: tuple[JobRow, ...]
+    title: str  # of the leaderboard
+
+    @property
+    def standing(self) -> str:
+        """Where it stands while it waits or runs, in words."""
+        job, share = self.entry.job, self.entry.share
+        if job.state != "pending":
+            return job.stage if share is None else f"{job.stage}, {100 * share:.0f}%"
+        place = f"{self.entry.n_ahead} ahead" if self.entry.n_ahead else "next"
+        wait = self.entry.wait_seconds
+        return place if wait is None else f"{place}, expected to end in {shown_duration(wait)}"
 
     def to_json(self) -> JsonValue:
         """Return the JSON twin."""
@@ -113,13 +126,13 @@ class SubmissionPage:
         return document
 
 
-def submission_page(store: Store, submission: str) -> SubmissionPage:
-    """Return a submission's page. Raises: UnknownName."""
+def submission_page(store: Store, titles: Mapping[str, str], submission: str) -> SubmissionPage:
+    """Return a submission's page; see `queue_page`. Raises: UnknownName."""
     row = SubmissionQueue(store).submission(submission)
     jobs = SubmissionQueue(store).jobs_of(submission)
     if not jobs:
         raise UnknownName("submission", submission[:40])
-    return SubmissionPage(entry_of(store, row, jobs), tuple(jobs))
+    return SubmissionPage(entry_of(store, row, jobs), tuple(jobs), titles.get(row.new.board, row.new.board))
 
 
 def entry_json(entry: Entry) -> dict[str, object]:

@@ -236,12 +236,12 @@ def _add_queue(queue: QueueApp) -> None:
     @app.get("/queue")
     @app.get("/queue.json")
     def queued(request: Request) -> Response:
-        return queue.page(request, "queue.html", queue_page(store), as_json=wants_json(request))
+        return queue.page(request, "queue.html", queue_page(store, queue.titles), as_json=wants_json(request))
 
     @app.get("/submission/{name}")
     def submission(request: Request, name: str) -> Response:
         as_json = wants_json(request)
-        page = submission_page(store, name.removesuffix(".json"))
+        page = submission_page(store, queue.titles, name.removesuffix(".json"))
         return queue.page(request, "submission.html", page, as_json=as_json)
 
     @app.post("/submission/{name}/vote")
@@ -268,10 +268,10 @@ def _add_live(queue: QueueApp) -> None:
     streams: Counter[str] = Counter()  # open ones by network
 
     def state(name: str) -> dict[str, object]:
-        page = submission_page(queue.store, name)
+        page = submission_page(queue.store, queue.titles, name)
         entry = page.entry
         return {"state": entry.job.state, "stage": entry.job.stage, "done": entry.share, "ahead": entry.n_ahead,
-                "votes": entry.submission.n_votes}  # fmt: skip
+                "votes": entry.submission.n_votes, "standing": page.standing}  # fmt: skip
 
     async def events(request: Request, name: str) -> AsyncIterator[str]:
         before: dict[str, object] = {}

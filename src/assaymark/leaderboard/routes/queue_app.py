@@ -33,6 +33,11 @@ class QueueApp:
     acts: Rate  # votes, replies and sign-ins, by network
     reports: Rate  # on models, by network
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Return the leaderboards' titles by their names."""
+        return {name: board.title for name, board in self.boards.items()}
+
     def page(
         self, request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200
     ) -> Response:

@@ -12,8 +12,7 @@
       location.reload();
       return;
     }
-    const done = now.done === null ? "" : `, ${Math.round(100 * now.done)}%`;
-    shown.textContent = now.state === "pending" ? `${now.ahead} ahead` : now.stage + done;
+    shown.textContent = now.standing;
     if (bar && now.done !== null) bar.value = now.done;
   };
   addEventListener("pagehide", () => events.close());
