@@ -13,7 +13,7 @@ from assaymark.arena.arena_rows import Activity, NewBattle, NewVote
 from assaymark.arena.studies.study_log import NewAssignment, StudyLog
 from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import ARENA_TABLES
-from assaymark.errors import UnknownName, UsageError
+from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store import Store
 
 BATTLE = NewBattle(
@@ -118,6 +118,18 @@ def test_a_changed_log_is_found(store: Store, change: str, found: str) -> None:
     with store._database.writing() as connection:
         connection.execute(text(change))
     assert any(found in line for line in ArenaLog(store).problems())
+
+
+@pytest.mark.parametrize("change", ["votes SET choice = 'b'", "battles SET model_a = model_b", "votes SET cast_at = 2"])
+def test_a_changed_vote_is_not_rated(store: Store, change: str) -> None:
+    """Ratings and exports take the votes only where each has the hash that follows from those before it."""
+    for token in opened(store, 3):
+        ArenaLog(store).append(vote(token))
+    assert ArenaLog(store).sound_votes(2) == [*ArenaLog(store).votes(until=2)]
+    with store.database.writing() as connection:
+        connection.execute(text(f"UPDATE {change}"))
+    with pytest.raises(HashMismatch, match="vote 1 does not have its hash"):
+        ArenaLog(store).sound_votes(2)
 
 
 def test_erasing_a_voters_texts_keeps_the_chain(store: Store) -> None:

@@ -10,7 +10,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
+from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text, update
 
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.trace_quality import QualityWindow, TraceQuality
@@ -19,7 +19,7 @@ from assaymark.records import Estimate
 from assaymark.store import Store, migrate
 from assaymark.store.feature_tables import feature_tables
 from assaymark.store.packing import pack_json
-from assaymark.store.schema import HEAD, VERSION_TABLE, checksum_of, metadata
+from assaymark.store.schema import HEAD, VERSION_TABLE, attempts, checksum_of, metadata, runs, with_checksum
 from tests.store import examples
 
 FIRST_REVISION = Path(__file__).parent / "first_revision.sql"
@@ -149,11 +149,11 @@ def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
 
 def test_a_run_that_the_first_revision_left_running_is_continued(first_revision: str) -> None:
     """A run from before there were leases has no holder: the next writer takes the first lease."""
-    engine = engine_of(first_revision)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE runs SET status = 'running', seal = NULL"))
-        connection.execute(text("UPDATE attempts SET status = 'running', ended_at = NULL"))
-    engine.dispose()
+    with Store.open(first_revision) as store, store.database.writing() as connection:
+        for table, end in ((runs, "seal"), (attempts, "ended_at")):
+            (row,) = connection.execute(select(table)).all()
+            changed = with_checksum(table, {**row._asdict(), "status": "running", end: None})
+            connection.execute(update(table).values(changed))
     with Store.open(first_revision) as store, Store.open(first_revision) as other:
         assert store.run("last").status == "interrupted"
         run = store.open_run(examples.plan(("letters", "words"), n_samples=3), facts={})

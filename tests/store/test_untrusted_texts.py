@@ -9,12 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
 
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.interop.one_file import write_run_file
 from assaymark.store import Store, packing, request_texts
-from assaymark.store.packing import pack_text, unpack_json, unpack_text
-from assaymark.store.schema import metadata, row_checksum
+from assaymark.store.packing import pack_text, text_digest, unpack_json, unpack_text
+from assaymark.store.schema import metadata, row_checksum, texts
 from tests.store import examples
 
 BLOCK = b" " * 2**20
@@ -86,10 +87,10 @@ def test_many_texts_that_are_suspiciously_small_are_refused(store: Store, monkey
     """Texts that are each short enough may not add up to gigabytes, unless their stored forms are large."""
     run_id = examples.fill(store, examples.plan())
     with store._database.writing() as connection:
-        content = pack_text(" " * 10_000)
-        connection.exec_driver_sql(
-            "UPDATE texts SET content = ?" if store._database.is_sqlite else "UPDATE texts SET content = %s", (content,)
-        )
+        for number in connection.execute(select(texts.c.id)).scalars().all():
+            text = " " * (10_000 + number)
+            changed = {"content": pack_text(text), "sha256": text_digest(text)}
+            connection.execute(update(texts).where(texts.c.id == number).values(changed))
     monkeypatch.setattr(request_texts, "UNPACKED_AT_ONCE", 50_000)
     with pytest.raises(HashMismatch, match="unpack to more than 50,000 characters"):
         list(store.samples(run_id, "letters"))

@@ -3,6 +3,7 @@
 import random
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -282,3 +283,43 @@ def test_an_estimate_is_compared_with_its_checksum_where_it_is_read(damaged: Pat
         pytest.raises(HashMismatch, match=r"letters, acc .* is not as it was saved"),
     ):
         store.estimates(run_id)
+
+
+READERS: dict[str, Callable[[Store, str], object]] = {
+    "runs": lambda store, run: store.estimates(run),
+    "attempts": lambda store, run: store.attempts(run),
+    "run_tasks": lambda store, run: store.sample_hashes(run, "letters"),
+    "requests": lambda store, run: list(store.samples(run, "letters")),
+    "outputs": lambda store, run: list(store.samples(run, "letters")),
+    "scorings": lambda store, run: store.score_names(run, "letters"),
+    "scores": lambda store, run: list(store.scores(run, "letters")),
+    "texts": lambda store, run: list(store.samples(run, "letters")),
+    "sample_facts": lambda store, run: store.sample_list(run),
+    "fact_sets": lambda store, run: store.sample_list(run),
+}
+CHANGES = {
+    "runs": "status = 'failed'",
+    "attempts": "host = 'elsewhere'",
+    "run_tasks": "position = position + 7",
+    "requests": "n_outputs = n_outputs + 1",
+    "outputs": "n_tokens = n_tokens + 1",
+    "scorings": "sequence = sequence + 1",
+    "scores": "value = 0.99",
+    "texts": "sha256 = CAST(substr(sha256, 1, 31) || x'00' AS BLOB)",
+    "sample_facts": "is_wrong = 1 - is_wrong",
+    "fact_sets": "filter = 'another'",
+}
+
+
+@pytest.mark.parametrize("table", READERS)
+def test_a_changed_value_is_an_error_and_not_shown(damaged: Path, table: str) -> None:
+    """What is read to be shown is compared with its checksum, or a text with its hash; other runs are still read."""
+    with Store.open(str(damaged)) as store:
+        run_id = next(row.run_id for row in store.runs() if store.estimates(row.run_id))
+        READERS[table](store, run_id)
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {CHANGES[table]}")
+    with Store.open(str(damaged)) as store:
+        with pytest.raises(HashMismatch, match=r"is not as it was saved|cannot be read"):
+            READERS[table](store, run_id)
+        assert {row.status == "damaged" for row in store.runs()} == {table == "runs"}

@@ -94,6 +94,11 @@ def test_adding_the_tests_files_first_changes_nothing(
             "[tool.pytest.ini_options]\naddopts = '-p calc'\n",
             "changes pytest's settings in pyproject",
         ),
+        ("package/tox.ini", "[pytest]\naddopts = -p calc\n", "changes pytest's settings in package/tox.ini"),
+        ("pyproject.toml", f"a = {'[' * 5000}", "changes pytest's settings in pyproject"),
+        ("pyproject.toml", f"a = {'1' * 5000}", "changes pytest's settings in pyproject"),
+        ("pyproject.toml", f"# {'x' * 2**20}\n", "changes pytest's settings in pyproject"),
+        ("__pycache__/conftest.cpython-311.pyc", "", "which decides how tests run"),
     ],
 )
 def test_what_decides_how_tests_run_is_refused(

@@ -24,7 +24,7 @@ from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.instances import Instance, Prediction
-from assaymark.swe.log_parsing import parse_log
+from assaymark.swe.log_parsing import parse_log, printed_counts
 from assaymark.swe.runners import RUNNERS
 from assaymark.swe.sandbox import SweLimits
 from assaymark.swe.verdicts import TestRun, disagreements
@@ -441,3 +441,24 @@ def test_what_sympys_runner_makes_of_tests_is_reported(store: Store, tmp_path: P
         "test_zero": "PASSED", "test_add": "PASSED", "test_raises": "ERROR", "test_expected": "XFAIL",
         "test_unexpected": "XPASS", "test_skipped": "SKIPPED", "test_slow": "SKIPPED",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("repository", "line"),
+    [
+        ("sphinx-doc/sphinx", "a" + " " * 9_990),
+        ("sympy/sympy", "_" * 9_990),
+        ("psf/requests", "PASSED " + "[" * 9_990),
+        ("django/django", "x ... Testing against Django installed in "),
+        ("", "PASSED " + "x" * 10_000_000),
+    ],
+)
+def test_a_log_that_patched_code_made_for_it_is_read_in_time(repository: str, line: str) -> None:
+    """Patterns that try each beginning with each end would take hours for these, and nothing could interrupt them."""
+    log = "\n".join([line] * (4_000_000 // len(line) + 1))
+    assert set(parse_log(log, repository)) <= {"[" * 9_990}
+
+
+def test_a_number_of_thousands_of_digits_is_no_count() -> None:
+    """Python refuses to read it, which would end the grading of all predictions."""
+    assert printed_counts(f"= {'1' * 5000} passed in 1s") is None

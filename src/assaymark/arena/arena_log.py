@@ -43,7 +43,7 @@ from assaymark.arena.tables import (
     vote_head,
     votes,
 )
-from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.errors import HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
@@ -343,6 +343,16 @@ class ArenaLog:
                 return
             after = rows[-1].sequence
 
+    def sound_votes(self, until: int) -> list[VoteRow]:
+        """Return the votes up to a sequence number.
+
+        Raises: HashMismatch where one is not as it was cast, or is missing.
+        """
+        rows = list(self.votes(until=until))
+        if (broken := first_break(map(_chained, rows))) is not None:
+            raise HashMismatch(f"{broken}; see `assaymark arena verify`, and take the votes from a backup")
+        return rows
+
     def answer_texts(self, *, private: bool = True) -> dict[str, str]:
         """Return the texts of all answers and prompts that are not erased, by commitment in hex.
 
@@ -357,11 +367,7 @@ class ArenaLog:
         """Describe the fault of the log: a broken chain, another head, a text that is not the committed one."""
         problems = []
         head = self.head()
-        records = (
-            {**{name: getattr(row, name) for name in RECORD_FIELDS}, "hash": bytes.fromhex(row.hash)}
-            for row in self.votes()
-        )
-        if (broken := first_break(records, bytes.fromhex(head.hash))) is not None:
+        if (broken := first_break(map(_chained, self.votes()), bytes.fromhex(head.hash))) is not None:
             problems.append(broken)
         with self._database.reading() as connection:
             rows = connection.execute(select(arena_texts).where(arena_texts.c.content.isnot(None)))
@@ -457,6 +463,11 @@ def _record(values: Mapping[str, object]) -> dict[str, JsonValue]:
     for name in ("is_swapped", "is_counted"):
         covered[name] = bool(covered[name])
     return {name: value.hex() if isinstance(value, bytes | memoryview) else value for name, value in covered.items()}
+
+
+def _chained(row: VoteRow) -> dict[str, object]:
+    """Return what the hash of a vote covers, with the hash."""
+    return {**{name: getattr(row, name) for name in RECORD_FIELDS}, "hash": bytes.fromhex(row.hash)}
 
 
 def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:

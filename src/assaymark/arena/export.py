@@ -156,19 +156,20 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
         texts: also write prompts and answers.
         live_texts: also those of live battles, where voters wrote the prompts.
 
-    Raises: StoreError if it cannot be written.
+    Raises: StoreError if it cannot be written; HashMismatch where a vote is not as it was cast.
     """
     head = ArenaLog(store).head()
     held = ArenaLog(store).answer_texts(private=live_texts) if texts or live_texts else None
     every = ArenaLog(store).answer_texts()
-    groups = near_duplicates(ArenaLog(store).votes(until=head.sequence), every)
+    votes = ArenaLog(store).sound_votes(head.sequence)
+    groups = near_duplicates(votes, every)
     try:
-        languages = languages_of(ArenaLog(store).votes(until=head.sequence), every)
+        languages = languages_of(votes, every)
     except MissingExtra:
         languages = None
     try:
         with open_whole(path, "backslashreplace") as file:
-            for vote in ArenaLog(store).votes(until=head.sequence):
+            for vote in votes:
                 file.write(json.dumps(published_row(vote, held, groups, languages), ensure_ascii=False) + "\n")
         write_whole(head_file(path), json.dumps(asdict(head)) + "\n")
     except OSError as error:

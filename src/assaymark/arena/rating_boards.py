@@ -94,7 +94,7 @@ class Ratings:
         every: Mapping[str, str] = {}
         if batch is not None:
             votes, every = (
-                list(ArenaLog(self.store).votes(until=batch.sequence)),
+                ArenaLog(self.store).sound_votes(batch.sequence),
                 ArenaLog(self.store).answer_texts(),
             )
         if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):

@@ -44,7 +44,7 @@ from assaymark.results.evidence.records import ScoreRow, StoppedByRule
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.public_store import PublicStore, WhyWithheld, public_store
-from assaymark.store.rows import EstimateRow
+from assaymark.store.rows import DAMAGED, EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.store.search import phrases_of
@@ -187,9 +187,6 @@ class _Counts:
     n_total: int
     n_wrong: int
     categories: tuple[tuple[str, int], ...]
-
-
-DAMAGED = "damaged"  # the status of a run whose estimates are not as they were saved: it is shown without numbers
 
 
 class StoredRuns:

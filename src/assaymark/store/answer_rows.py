@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, Output, Score, ScoreStatus
 from assaymark.store.packing import (
@@ -20,8 +18,6 @@ from assaymark.store.packing import (
     unpack_optional,
 )
 from assaymark.store.schema import StoredRow, estimates, outputs, scores, with_checksum
-
-OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
 
 
 def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
@@ -54,25 +50,25 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
 
 
 def output_of(row: Sequence[Any], request_id: str, *, from_cache: bool = False) -> Output:
-    """Return the output of a row whose columns are OUTPUT_COLUMNS."""
+    """Return the output of a row of `outputs`, in the table's order."""
     return Output(
         request_id,
         row[1],
         row[2],
-        row[3],
-        None if row[4] is None else bool(row[4]),
-        unpack_optional(row[5]),
+        row[4],
+        None if row[5] is None else bool(row[5]),
         unpack_optional(row[6]),
         unpack_optional(row[7]),
-        row[8],
+        unpack_optional(row[8]),
         row[9],
         row[10],
         row[11],
-        None if row[12] is None else unpack_hash(row[12]),
-        from_cache or bool(row[13]),
-        unpack_optional(row[14]),
-        row[15],
-        unpack_optional(row[16]),
+        row[12],
+        None if row[13] is None else unpack_hash(row[13]),
+        from_cache or bool(row[14]),
+        unpack_optional(row[15]),
+        row[16],
+        unpack_optional(row[17]),
     )
 
 
@@ -98,16 +94,16 @@ def parts_of(packed: bytes | None) -> tuple[object, ...] | None:
     return None if packed is None else tuple(unpack_json(packed))
 
 
-def score_of(row: RowMapping, request_id: str) -> Score:
+def score_of(row: StoredRow, request_id: str) -> Score:
     """Return the score of a row that also has its filter and metric."""
     return Score(
         request_id=request_id,
-        metric=row["metric"],
-        value=row["value"],
-        filter=row["filter"],
-        status=ScoreStatus(row["status"]),
-        parts=parts_of(row["parts"]),
-        detail=unpack_json(row["detail"]),
+        metric=row.metric,
+        value=row.value,
+        filter=row.filter,
+        status=ScoreStatus(row.status),
+        parts=parts_of(row.parts),
+        detail=unpack_json(row.detail),
     )
 
 

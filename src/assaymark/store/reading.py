@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, exists, func, select
 
 from assaymark.records import Estimate, Output
 from assaymark.store import results, run_facts, run_list, sample_list, search, verify
-from assaymark.store.answer_rows import OUTPUT_COLUMNS, output_of
+from assaymark.store.answer_rows import output_of
 from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_hash
@@ -29,14 +29,12 @@ from assaymark.store.rows import (
 from assaymark.store.run_facts import sees_hidden
 from assaymark.store.runs import run_number
 from assaymark.store.sample_list import Page, SampleFilter
-from assaymark.store.schema import outputs, requests, row_checksum, run_tasks, runs, scores, scorings
+from assaymark.store.schema import as_saved, is_as_saved, outputs, requests, run_tasks, runs, scores, scorings
 from assaymark.store.write import Writer, split_request_id
 
-_OUTPUT_FIELDS = [outputs.columns.keys().index(column.name) for column in OUTPUT_COLUMNS]
-
 _outputs_at = (
-    select(requests.c.sample_index, requests.c.turn, *OUTPUT_COLUMNS)
-    .join(outputs, outputs.c.request == requests.c.id)
+    select(outputs, requests.c.sample_index, requests.c.turn)
+    .join(requests, requests.c.id == outputs.c.request)
     .where(
         requests.c.run_task == bindparam("run_task"),
         requests.c.sample_index.in_(bindparam("indices", expanding=True)),
@@ -68,10 +66,11 @@ def outputs_of(database: Database, run_id: str, request_ids: Sequence[str]) -> d
             if task not in known:
                 continue
             for some in chunks(sorted(indices)):
-                for row in connection.execute(_outputs_at, {"run_task": known[task], "indices": some}).all():
-                    request_id = f"{task}/{row[0]}/{row[1]}"
+                found = connection.execute(_outputs_at, {"run_task": known[task], "indices": some})
+                for row in as_saved(outputs, found):
+                    request_id = f"{task}/{row.sample_index}/{row.turn}"
                     if request_id in by_request:
-                        by_request[request_id].append(output_of(row[2:], request_id))
+                        by_request[request_id].append(output_of(row, request_id))
     return by_request
 
 
@@ -115,10 +114,9 @@ def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
             for row in connection.execute(_outputs_by_key, {"keys": some}).all():
                 key = packed[row.cache_key]
                 is_better = row.run_task not in hidden and (key not in by_key or row.request < by_key[key][0])
-                if is_better and row_checksum(outputs, row) == row.checksum:
+                if is_better and is_as_saved(outputs, row):
                     request_id = f"{row.name}/{row.sample_index}/{row.turn}"
-                    values = [row[i] for i in _OUTPUT_FIELDS]
-                    by_key[key] = (row.request, output_of(values, request_id, from_cache=True))
+                    by_key[key] = (row.request, output_of(row, request_id, from_cache=True))
     return {key: output for key, (_, output) in by_key.items()}
 
 

@@ -23,7 +23,7 @@ from assaymark.store.request_texts import (
     store_texts,
 )
 from assaymark.store.runs import add_tasks, break_seal, next_id, run_number
-from assaymark.store.schema import StoredRow, insert_rows, outputs, requests, run_tasks, scores, with_checksum
+from assaymark.store.schema import StoredRow, as_saved, insert_rows, outputs, requests, run_tasks, scores, with_checksum
 from assaymark.store.sealed_rows import mark, recogniser
 
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
@@ -65,8 +65,8 @@ class _HashedRequest:
 
 def task_numbers(connection: Connection, run: int) -> dict[str, int]:
     """Return the row ids of a run's tasks by name, in the plan's order."""
-    of_run = select(run_tasks.c.name, run_tasks.c.id).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
-    return dict(connection.execute(of_run).all())
+    of_run = select(run_tasks).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
+    return {row.name: row.id for row in as_saved(run_tasks, connection.execute(of_run))}
 
 
 def add_requests(

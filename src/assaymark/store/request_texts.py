@@ -32,7 +32,7 @@ from assaymark.records import (
     RollingQuery,
     TextPart,
 )
-from assaymark.store.packing import pack_text, text_bytes, to_json, unpack_text
+from assaymark.store.packing import pack_text, text_bytes, text_digest, to_json, unpack_text
 from assaymark.store.runs import next_id
 from assaymark.store.schema import insert_rows, texts
 
@@ -43,7 +43,9 @@ MOST_SHRUNK = 50  # largest ratio of unpacked to packed length of such a set of 
 
 _ids_by_hash = select(texts.c.sha256, texts.c.id).where(texts.c.sha256.in_(bindparam("hashes", expanding=True)))
 _insert = insert(texts)
-_contents_by_id = select(texts.c.id, texts.c.content).where(texts.c.id.in_(bindparam("ids", expanding=True)))
+_contents_by_id = select(texts.c.id, texts.c.content, texts.c.sha256).where(
+    texts.c.id.in_(bindparam("ids", expanding=True))
+)
 
 
 def chunks(items: Sequence[T], size: int = LOOKED_UP_AT_ONCE) -> Iterator[Sequence[T]]:
@@ -71,14 +73,16 @@ def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[byt
 def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
     """Return texts by id.
 
-    Raises: HashMismatch if one is missing, or a few bytes unpack to gigabytes.
+    Raises: HashMismatch if one is missing or is not as it was saved, or a few bytes unpack to gigabytes.
     """
     wanted = ids if isinstance(ids, Collection) else list(ids)
     contents: dict[int, str] = {}
     n_packed = n_unpacked = 0
     for some in chunks(list(dict.fromkeys(wanted))):
-        for number, content in connection.execute(_contents_by_id, {"ids": some}):
+        for number, content, sha256 in connection.execute(_contents_by_id, {"ids": some}):
             contents[number] = unpack_text(content)
+            if text_digest(contents[number]) != sha256:
+                raise HashMismatch(f"text {number} is not as it was saved; `assaymark verify` says what uses it")
             n_packed, n_unpacked = n_packed + len(content), n_unpacked + len(contents[number])
             if n_unpacked > max(UNPACKED_AT_ONCE, MOST_SHRUNK * n_packed):
                 raise HashMismatch(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, case, delete, exists,
 
 from assaymark.errors import HashMismatch, UnknownName
 from assaymark.records import Estimate, JsonValue, Output, Sample, Score, ScoreStatus
-from assaymark.store.answer_rows import OUTPUT_COLUMNS, estimate_of, estimate_row, output_of, parts_of, score_of
+from assaymark.store.answer_rows import estimate_of, estimate_row, output_of, parts_of, score_of
 from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_json, unpack_hash, unpack_json, unpack_optional
@@ -25,10 +25,11 @@ from assaymark.store.rows import GeneratedRow, SampleRecord, SampleScoreRow
 from assaymark.store.runs import change_row, run_number
 from assaymark.store.schema import (
     StoredRow,
+    as_saved,
     estimates,
+    is_as_saved,
     outputs,
     requests,
-    row_checksum,
     run_tasks,
     runs,
     scores,
@@ -40,8 +41,8 @@ LISTED_AT_ONCE = 5000  # request ids in memory, so that memory does not grow wit
 
 _STATUS = {status.value: status for status in ScoreStatus}
 
-# scoring, sample index, turn, value, status, parts, and detail where it is read
-ScoreRow: TypeAlias = "Row[int, int, int, float | None, str, bytes | None, *tuple[bytes | None, ...]]"
+# of `scores`: request, scoring, value, status, parts, detail, checksum; then sample index and turn
+ScoreRow: TypeAlias = "Row[int, int, float | None, str, bytes | None, bytes | None, int, int, int]"
 
 _n_texts = func.count(outputs.c.text)
 _n_failed = func.count(outputs.c.error)
@@ -60,7 +61,7 @@ _requests_of = (
     .order_by(requests.c.sample_index, requests.c.turn)
 )
 _outputs_of = (
-    select(*OUTPUT_COLUMNS)
+    select(outputs)
     .where(outputs.c.request.in_(bindparam("ids", expanding=True)))
     .order_by(outputs.c.request, outputs.c.ask_index, outputs.c.repeat)
 )
@@ -79,23 +80,20 @@ def scores_of(
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
-        by_task = {
-            name: _scores_of_task(connection, number_of(tasks, name), details=details, indices=indices)
-            for name in names
-        }
+        by_task = {name: _scores_of_task(connection, number_of(tasks, name), indices) for name in names}
     for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
                 yield SampleScoreRow(
                     name,
-                    row[1],
-                    row[2],
+                    row[7],
+                    row[8],
                     scoring.filter,
                     scoring.metric,
-                    row[3],
-                    _STATUS[row[4]],
-                    parts_of(row[5]),
-                    unpack_json(row[-1]) if details else None,
+                    row[2],
+                    _STATUS[row[3]],
+                    parts_of(row[4]),
+                    unpack_json(row[5]) if details else None,
                 )
 
 
@@ -190,18 +188,16 @@ def current_scorings(connection: Connection, task: int) -> list[StoredRow]:
         .where(scorings.c.run_task == task)
         .order_by(scorings.c.filter, scorings.c.metric, scorings.c.sequence)
     )
-    return list({(row.filter, row.metric): row for row in connection.execute(of_task)}.values())
+    rows = as_saved(scorings, connection.execute(of_task))
+    return list({(row.filter, row.metric): row for row in rows}.values())
 
 
 def _scores_of_task(
-    connection: Connection, task: int, *, details: bool, indices: Sequence[int] | None
+    connection: Connection, task: int, indices: Sequence[int] | None
 ) -> list[tuple[StoredRow, list[ScoreRow]]]:
     current = current_scorings(connection, task)
-    columns = [scores.c.value, scores.c.status, scores.c.parts]
-    if details:
-        columns.append(scores.c.detail)
     statement = (
-        select(scores.c.scoring, requests.c.sample_index, requests.c.turn, *columns)
+        select(scores, requests.c.sample_index, requests.c.turn)
         .join(requests, requests.c.id == scores.c.request)
         .where(requests.c.run_task == task, scores.c.scoring.in_([row.id for row in current]))
         .order_by(requests.c.sample_index, requests.c.turn)
@@ -209,25 +205,25 @@ def _scores_of_task(
     by_scoring: dict[int, list[ScoreRow]] = {row.id: [] for row in current}
     parts = [statement] if indices is None else [statement.where(_at.in_(c)) for c in chunks(sorted(set(indices)))]
     for part in parts:
-        for row in connection.execute(part).all():
-            by_scoring[row[0]].append(row)
+        for row in as_saved(scores, connection.execute(part)):
+            by_scoring[row[1]].append(row)
     return [(row, by_scoring[row.id]) for row in current]
 
 
 def _page(connection: Connection, task: int, name: str, ids: Sequence[int]) -> list[SampleRecord]:
-    rows = connection.execute(_requests_of, {"ids": ids}).all()
+    rows = as_saved(requests, connection.execute(_requests_of, {"ids": ids}))
     texts_by_row = {row.id: text_ids(row.pieces, row.form) for row in rows}
     wanted = [number for numbers in texts_by_row.values() for number in numbers]
     loaded = load_texts(connection, [*wanted, *(row.sample_row for row in rows if row.sample_row is not None)])
     names = {row.id: f"{name}/{row.sample_index}/{row.turn}" for row in rows}
     answers: dict[int, list[Output]] = {row.id: [] for row in rows}
-    for output in connection.execute(_outputs_of, {"ids": ids}):
+    for output in as_saved(outputs, connection.execute(_outputs_of, {"ids": ids})):
         answers[output[0]].append(output_of(output, names[output[0]]))
     current = {scoring.id for scoring in current_scorings(connection, task)}
     scored: dict[int, list[Score]] = {row.id: [] for row in rows}
-    for score in connection.execute(_scores_of, {"ids": ids}).mappings():
-        if score["scoring"] in current:
-            scored[score["request"]].append(score_of(score, names[score["request"]]))
+    for score in as_saved(scores, connection.execute(_scores_of, {"ids": ids})):
+        if score.scoring in current:
+            scored[score.request].append(score_of(score, names[score.request]))
     return [
         SampleRecord(
             sample=_sample(row, name, loaded),
@@ -280,14 +276,16 @@ def save_estimates(
 def estimates_of(database: Database, run_id: str) -> list[Estimate]:
     """Return the run's estimates in the order in which they were saved.
 
-    Raises: HashMismatch for one that is not as it was saved, or where one is gone from among the others.
+    Raises: HashMismatch for one that is not as it was saved, nor the run itself, or where one is gone from among them.
     """
     with database.reading() as connection:
-        of_run = select(estimates).where(estimates.c.run == run_number(connection, run_id))
+        number = run_number(connection, run_id)
+        as_saved(runs, connection.execute(select(runs).where(runs.c.id == number)))
+        of_run = select(estimates).where(estimates.c.run == number)
         rows = connection.execute(of_run.order_by(estimates.c.position)).all()
     for position, row in enumerate(rows):
         what = f"the estimate of {row.task}, {row.metric} ({row.filter})" if row.position == position else "an estimate"
-        if row.position != position or row_checksum(estimates, row) != row.checksum:
+        if row.position != position or not is_as_saved(estimates, row):
             fault = "is not as it was saved" if row.position == position else "is missing"
             raise HashMismatch(
                 f"{what} of run {run_id[:8]} {fault}; see `assaymark verify {run_id[:8]}`, "

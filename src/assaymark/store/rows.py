@@ -11,6 +11,8 @@ from typing import NamedTuple
 from assaymark.records import JsonValue, Output, Request, RunPlan, Sample, Score, ScoreStatus
 from assaymark.records.result_facts import ResultFacts
 
+DAMAGED = "damaged"  # the status of a run that is not as it was saved: it is listed, and shown without numbers
+
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
@@ -30,7 +32,7 @@ class RunRow:
     run_id: str
     short_id: str  # the shortest prefix (8 or more) that no other run shares
     plan: RunPlan
-    status: str  # running | finished | incomplete | interrupted | failed
+    status: str  # running | finished | incomplete | interrupted | failed | damaged
     created_at: str
     updated_at: str  # when the last attempt began or ended
     n_attempts: int

@@ -11,10 +11,10 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import Database
 from assaymark.store.leases import holder_of
 from assaymark.store.packing import pack_hash, unpack_json, unpack_optional, unpack_text
-from assaymark.store.rows import AttemptRow, RunRow, RunWriter, StoredProgress
+from assaymark.store.rows import DAMAGED, AttemptRow, RunRow, RunWriter, StoredProgress
 from assaymark.store.run_facts import shown_runs
 from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
-from assaymark.store.schema import StoredRow, outputs, requests, run_tasks
+from assaymark.store.schema import StoredRow, as_saved, is_as_saved, outputs, requests, run_tasks
 from assaymark.store.schema import attempts as attempt_table
 from assaymark.store.schema import runs as run_table
 
@@ -55,7 +55,8 @@ def attempts(database: Database, run_id: str) -> list[AttemptRow]:
         number = run_number(connection, run_id)
         of_run = select(attempt_table).where(attempt_table.c.run == number).order_by(attempt_table.c.number)
         holder = holder_of(connection, number)
-        return [_attempt_row(run_id, row, holder) for row in connection.execute(of_run)]
+        rows = as_saved(attempt_table, connection.execute(of_run))
+        return [_attempt_row(run_id, row, holder) for row in rows]
 
 
 def writer(database: Database, key: str) -> RunWriter | None:
@@ -174,13 +175,14 @@ def _n_shared(text: str, other: str) -> int:
 
 def _run_row(connection: Connection, row: StoredRow, short: str) -> RunRow:
     plan = plan_from_json(unpack_text(row.plan))
-    counts = counts_of(connection, row.id) if row.seal is None else sealed_counts(row.seal)
+    is_sound = is_as_saved(run_table, row)
+    counts = sealed_counts(row.seal) if is_sound and row.seal is not None else counts_of(connection, row.id)
     of_run = attempt_table.c.run == row.id
     n_attempts = connection.execute(select(func.count()).where(of_run)).scalar_one()
     last = connection.execute(
         select(attempt_table).where(of_run).order_by(attempt_table.c.number.desc()).limit(1)
     ).one_or_none()
-    status = row.status
+    status = row.status if is_sound else DAMAGED
     if status == "running" and holder_of(connection, row.id) is None:
         status = "interrupted"
     return RunRow(

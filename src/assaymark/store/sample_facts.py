@@ -28,6 +28,7 @@ from assaymark.store.run_facts import shown_runs
 from assaymark.store.runs import run_number
 from assaymark.store.schema import (
     StoredRow,
+    as_saved,
     estimates,
     fact_sets,
     insert_rows,
@@ -105,7 +106,7 @@ class _Ends:
 def fact_tasks(connection: Connection, run: int) -> list[FactTask]:
     """Return the tasks of a run, in the plan's order, with the deciding score by the run's estimates."""
     primary = and_(estimates.c.run == run, estimates.c.kind == "task", estimates.c.is_primary == 1)
-    chosen = {row.task: row for row in connection.execute(select(estimates).where(primary)).all()}
+    chosen = {row.task: row for row in as_saved(estimates, connection.execute(select(estimates).where(primary)))}
     of_run = select(run_tasks.c.id, run_tasks.c.name).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
     current = _current_scorings(connection, run)
     tasks = []

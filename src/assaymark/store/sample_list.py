@@ -16,8 +16,8 @@ from assaymark.store.packing import shown_text
 from assaymark.store.results import number_of
 from assaymark.store.rows import CategoryCount, SampleFacts, SamplePage
 from assaymark.store.runs import run_number
-from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
-from assaymark.store.schema import fact_sets, sample_facts
+from assaymark.store.sample_facts import FactTask, derive, fact_tasks
+from assaymark.store.schema import as_saved, fact_sets, sample_facts
 
 LONGEST_QUERY = 1000  # characters
 LONGEST_PAGE = 10_000  # samples
@@ -88,11 +88,9 @@ def list_samples(
     total = connection.execute(select(func.count()).select_from(sample_facts).where(*conditions)).scalar_one()
     keys = select(*_key).where(*conditions).order_by(*_key).offset(page.offset).limit(page.limit).subquery()
     on = and_(*(_facts[column.name] == keys.c[column.name] for column in _key))
-    rows = connection.execute(
-        select(_facts.run_task, *FACT_COLUMNS).select_from(keys.join(sample_facts, on)).order_by(*_key)
-    )
+    rows = connection.execute(select(sample_facts).select_from(keys.join(sample_facts, on)).order_by(*_key))
     by_id = {task.id: task for task in current}
-    samples = tuple(_sample(by_id[row[0]], row) for row in rows)
+    samples = tuple(_sample(by_id[row[0]], row) for row in as_saved(sample_facts, rows))
     return SamplePage(samples, int(total), page.offset, page.limit, matches is not None)
 
 
@@ -107,7 +105,7 @@ def _tasks(connection: Connection, run: int, name: str | None) -> list[FactTask]
 def current_tasks(connection: Connection, tasks: Sequence[FactTask]) -> list[FactTask] | None:
     """Return tasks with the scores from which their stored facts were derived; None if any has no current facts."""
     of_tasks = fact_sets.c.run_task.in_([task.id for task in tasks])
-    sets = {row.run_task: row for row in connection.execute(select(fact_sets).where(of_tasks)).all()}
+    sets = {row.run_task: row for row in as_saved(fact_sets, connection.execute(select(fact_sets).where(of_tasks)))}
     if not all(task.id in sets and sets[task.id].is_complete for task in tasks):
         return None
     return [task._replace(metric=sets[task.id].metric, filter=sets[task.id].filter) for task in tasks]
@@ -137,8 +135,8 @@ def _conditions(
 
 
 def _sample(task: FactTask, row: Sequence[object]) -> SampleFacts:
-    """Return the facts of a row: the task's id, then FACT_COLUMNS."""
-    index, turn, status, score, correct, is_wrong, *rest = row[1:]
+    """Return the facts of a row of `sample_facts`, in the table's order."""
+    index, turn, status, score, correct, is_wrong, *rest = row[1:-1]
     values = (task.name, task.metric, task.filter, index, turn, status, score, correct, bool(is_wrong), *rest)
     return SampleFacts._make(values)
 

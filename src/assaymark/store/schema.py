@@ -12,9 +12,9 @@ The CRC covers the columns that are not NULL, by name, so a new column that star
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from assaymark.errors import StoreError
+from assaymark.errors import HashMismatch, StoreError
 from assaymark.settings import FORMER_NAME
 
 HEAD = "0015"  # the newest migration; stated here so that opening a current store needs no Alembic
@@ -313,6 +313,7 @@ run_leases = Table(
 )
 
 StoredRow = Row[*tuple[object, ...]]  # of a query; its columns are read by their names
+AnyRow = TypeVar("AnyRow", bound=Sequence[Any])
 
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: value,
@@ -357,6 +358,28 @@ def _plain_kind(value: object) -> type:
         if isinstance(value, kind):
             return kind
     raise StoreError(f"a row has {value!r}, a {type(value).__name__}; expected a number, text or bytes")
+
+
+def is_as_saved(table: Table, row: Sequence[Any]) -> bool:
+    """Return whether a row has the values that it was saved with; it begins with all columns of the table."""
+    checksum: int = row[len(_names_of(table))]
+    return row_checksum(table, row) == checksum
+
+
+def as_saved(table: Table, rows: Iterable[AnyRow]) -> list[AnyRow]:
+    """Return rows that begin with all columns of a table, to be shown.
+
+    Raises: HashMismatch for one that has not the values that it was saved with.
+    """
+    checked, names, place = list(rows), _encoded_names_of(table), len(_names_of(table))
+    for row in checked:
+        if checksum_of(names, row) != row[place]:
+            which = ", ".join(f"{key.name} {row[_names_of(table).index(key.name)]}" for key in table.primary_key)
+            raise HashMismatch(
+                f"a row of {table.name} ({which}) is not as it was saved; `assaymark verify` lists what is damaged: "
+                "take it from a backup"
+            )
+    return checked
 
 
 def with_checksum(table: Table, row: dict[str, Any]) -> dict[str, Any]:

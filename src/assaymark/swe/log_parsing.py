@@ -1,5 +1,8 @@
 """Parsing of test runners' logs by SWE-bench's rules: a status for each test id, and the numbers of the last line.
 
+Patched code prints what it likes, up to 32 MiB, so each rule takes time in proportion to the log: where SWE-bench's
+pattern would try every beginning with every end, the same is found without a pattern.
+
 Source: swebench.harness.log_parsers.python, release 5.0.2.
 """
 
@@ -12,12 +15,11 @@ _WITH_OPTIONS = frozenset({"pydicom/pydicom", "psf/requests", "pylint-dev/pylint
 _STATUS = "|".join(STATUSES)
 _STATUS_FIRST = re.compile(rf"({_STATUS})\s+(\S.*)")
 _PASSED_SECOND = re.compile(r"(\S+)\s+(PASSED)\s")
-_STATUS_LAST = re.compile(rf"(\S.*?)\s+\S*?({_STATUS})$")
 _N_SKIPPED = re.compile(r"\[\d+\]")
 _COLOUR = re.compile(r"\x1b?\[\d+m")
 _CONTROL = re.compile(r"[\x01-\x1f]")
-_OPTION = re.compile(r"(.*?)\[(.*)\]")
-_LAST_LINE = re.compile(r"^=*[ ]?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+ ?s", re.MULTILINE)
+_LAST_LINE = re.compile(r"^=*[ ]?((?:\d{1,9} [a-z]+(?:, )?)+) in [\d.]+ ?s", re.MULTILINE)
+LONGEST_LINE = 10_000  # characters; a longer one is no result
 _INTERRUPTED = [
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -26,7 +28,7 @@ _INTERRUPTED = [
         r"^(.*?)\s\.\.\.\sSystem check identified no issues \(0 silenced\)\nok$",
     )
 ]
-_SYMPY_FAILURE = re.compile(r"(_*) (.*)\.py:(.*) (_*)")
+_END_OF_INTERRUPTED = re.compile(r" silenced\)\.\nok$", re.MULTILINE)
 _WORDS = {"error": "errors", "warning": "warnings"}
 
 
@@ -37,6 +39,7 @@ def parse_log(log: str, repository: str = "") -> dict[str, str]:
         log: what was printed.
         repository: owner/name; some have a rule of their own.
     """
+    log = "\n".join(line for line in log.split("\n") if len(line) <= LONGEST_LINE)
     parser = {"django/django": _parse_django_log, "sympy/sympy": _parse_sympy_log}.get(repository)
     return parse_pytest_log(log, repository) if parser is None else parser(log)
 
@@ -60,14 +63,21 @@ def parse_pytest_log(log: str, repository: str = "") -> dict[str, str]:
                 continue
             if is_seaborn and status not in {"FAILED", "PASSED"}:
                 continue
-        elif has_colour and (status_last := _STATUS_LAST.fullmatch(text)) is not None:
-            name, status = status_last.groups()
+        elif has_colour and (status_last := _status_last(text)) is not None:
+            name, status = status_last
         elif is_seaborn and (passed := _PASSED_SECOND.match(text)) is not None:
             name, status = passed.groups()
         else:
             continue
         statuses[status_key(name, repository)] = status
     return statuses
+
+
+def _status_last(text: str) -> tuple[str, str] | None:
+    r"""Return name and status of a line that (\S.*?)\s+\S*?(STATUS)$ matches; None for another."""
+    words = text.rsplit(None, 1)
+    status = next((each for each in STATUSES if text.endswith(each)), None)
+    return None if status is None or len(words) < 2 or text[0].isspace() else (words[0], status)
 
 
 def _parse_django_log(log: str) -> dict[str, str]:
@@ -95,14 +105,21 @@ def _parse_django_log(log: str) -> dict[str, str]:
                 statuses[line.split()[1]] = status
         if line.startswith("ok") and last is not None:
             statuses[last] = "PASSED"
-    for pattern in _INTERRUPTED:
-        statuses.update((match[1], "PASSED") for match in pattern.finditer(log))
+    # without an end that is to come, the first pattern would look for it from each of its beginnings
+    ends = [match.end() for match in _END_OF_INTERRUPTED.finditer(log)]
+    for pattern, end in zip(_INTERRUPTED, (max(ends, default=0), len(log), len(log)), strict=True):
+        statuses.update((match[1], "PASSED") for match in pattern.finditer(log, 0, end))
     return statuses
 
 
 def _parse_sympy_log(log: str) -> dict[str, str]:
     """Return the statuses of `bin/test --verbose`: a line for each test, and a heading for each failure."""
-    statuses = {f"{match[2]}.py:{match[3]}": "FAILED" for match in _SYMPY_FAILURE.finditer(log)}
+    statuses: dict[str, str] = {}
+    for line in log.split("\n"):  # SWE-bench's pattern: (_*) (.*)\.py:(.*) (_*)
+        heading, is_long, _ = line.partition(" ")[2].rpartition(" ")
+        module, is_failure, test = heading.rpartition(".py:")
+        if is_long and is_failure:
+            statuses[f"{module}.py:{test}"] = "FAILED"
     for whole in log.split("\n"):
         line = whole.strip()
         if line.startswith("test_"):
@@ -118,13 +135,13 @@ def status_key(name: str, repository: str = "") -> str:
     if repository in _WITH_COLOUR:
         return " ".join(words)
     key = words[0] if words else name
-    parts = _OPTION.search(key) if repository in _WITH_OPTIONS else None
-    if parts is None:
+    test, _, rest = key.partition("[")
+    option, has_option, _ = rest.rpartition("]")
+    if not has_option or repository not in _WITH_OPTIONS:
         return key
-    option = parts[2]
     if option.startswith("/") and not option.startswith("//") and "*" not in option:
         option = "/" + option.split("/")[-1]
-    return f"{parts[1]}[{option}]"
+    return f"{test}[{option}]"
 
 
 def printed_counts(log: str) -> Mapping[str, int] | None:

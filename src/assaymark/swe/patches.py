@@ -32,9 +32,10 @@ exit 1
 _DECIDING = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "sitecustomize.py", "usercustomize.py"}
 )
-_DECIDING_ENDS = (".pth", ".egg-link")
+_DECIDING_ENDS = (".pth", ".egg-link", ".pyc")  # the last: Python may read it in place of the source beside it
 _PACKAGES_OF_PYTEST = frozenset({"pytest", "pytest.py", "_pytest", "pluggy", "pluggy.py", "py.py"})
 _METADATA_ENDS = (".egg-info", ".dist-info")
+_LONGEST_SETTINGS = 1 << 20  # bytes of a file with settings
 _INI_SECTIONS = {"tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _TEST_FOLDERS = frozenset({"tests", "e2e"})
 _TEST_SUPPORT = frozenset({"test", "testing"})
@@ -123,7 +124,7 @@ def why_refused(changed: Mapping[str, str], base: Path, copy: Path) -> str:
             return f"it adds {name}, which hides a package of pytest's"
         if place.is_symlink() and not _stays_inside(place, copy):
             return f"it {_verb(how)} the link {name}, which leads out of the repository"
-        if name in {*_INI_SECTIONS, "pyproject.toml"} and _settings(base / name) != _settings(place):
+        if path.name in {*_INI_SECTIONS, "pyproject.toml"} and _settings(base / name) != _settings(place):
             return f"it changes pytest's settings in {name}"
     return ""
 
@@ -140,16 +141,21 @@ def _stays_inside(link: Path, copy: Path) -> bool:
 
 
 def _settings(path: Path) -> object:
-    """Return pytest's settings of a file; its whole text where it cannot be parsed, so that any change counts."""
+    """Return pytest's settings of a file; its whole text where it cannot be parsed, so that any change counts.
+
+    A file that is too long to be parsed differs from every other.
+    """
     if path.is_symlink() or not path.is_file():
         return None
+    if path.stat().st_size > _LONGEST_SETTINGS:
+        return object()
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         if path.name == "pyproject.toml":
             return tomllib.loads(text).get("tool", {}).get("pytest")
         parser = configparser.RawConfigParser(strict=False)
         parser.read_string(text)
-    except (configparser.Error, tomllib.TOMLDecodeError, AttributeError):
+    except (configparser.Error, AttributeError, ValueError, RecursionError):  # the last two: long numbers, deep lists
         return text
     section = _INI_SECTIONS[path.name]
     return dict(parser[section]) if parser.has_section(section) else None
@@ -189,11 +195,11 @@ def restore_tests(changed: Mapping[str, str], test_patch: str, base: Path, copy:
 
 def flags_of_patch(patch: str, changed: Mapping[str, str], restored: Sequence[str]) -> list[str]:
     """List names and files in a patch that people should look at; its lines are only searched."""
+    put_back = set(restored)
     flags = [
         f"touches {name}, which may belong to the tests"
         for name in changed
-        if _TEST_SUPPORT & set(Path(name).parts[:-1])
+        if name not in put_back and _TEST_SUPPORT & set(Path(name).parts[:-1])
     ]
-    flags = [flag for flag in flags if not any(f"touches {name}," in flag for name in restored)]
     added = "\n".join(line[1:] for line in patch.splitlines() if line.startswith("+") and not line.startswith("+++"))
     return flags + [f"mentions {name}" for name, pattern in _SUSPECT.items() if pattern.search(added)]
