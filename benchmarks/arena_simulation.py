@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assaymark.arena.arena_rows import VoteRow
 from assaymark.arena.battles import Pairing
+from assaymark.arena.dishonest_voters import flagged_voters
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.voters import flagged_voters
 from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.randomness import generator_for

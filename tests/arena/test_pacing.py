@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assaymark.arena.voters import Cadence, Release
+from assaymark.arena.cadence import Cadence, Release
 
 TEXTS = st.text(max_size=200)
 CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=20)

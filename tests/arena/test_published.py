@@ -11,13 +11,13 @@ import pytest
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import ModelRow, VoteRow
 from assaymark.arena.ballots import Publishing, Voter
+from assaymark.arena.dishonest_voters import flagged_voters
 from assaymark.arena.export import export_votes, head_file, verify_export
 from assaymark.arena.languages import language_of
 from assaymark.arena.published import publish_ratings, quality_of, tier_ends
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
-from assaymark.arena.voters import flagged_voters
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from tests.arena.stored_votes import PROMPTS, STRENGTHS, arena_in, cast, honest_choice, spoken_arena

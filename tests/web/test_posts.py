@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from assaymark.errors import UsageError
 from assaymark.web.app import Feature, create_app
-from assaymark.web.clients import Clients, Rate, network_of
+from assaymark.web.clients import Clients, network_of
 from assaymark.web.posts import Form, Posted, Posts
+from assaymark.web.rate import Rate
 from assaymark.web.secret import Signer, server_secret
 from tests.served import running
 

@@ -17,8 +17,9 @@ from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import NewBattle
 from assaymark.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
 from assaymark.arena.battles import VotedPairs
+from assaymark.arena.cadence import Cadence, Release
 from assaymark.arena.conversations import Turn, joined, messages_of, store_conversation, stored_turns
-from assaymark.arena.voters import Cadence, Release, VoteLimits, keyed_hash
+from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.randomness import generator_for
 from assaymark.records import GenerationSettings

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from assaymark.arena.cadence import Release
 from assaymark.arena.live_battles import LiveArena, LiveBattle
-from assaymark.arena.voters import Release
 from assaymark.documents.plain_text import printable
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
+from assaymark.arena.dishonest_voters import Flag, flagged_voters
 from assaymark.arena.rating_documents import FEW_VOTES, basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate, rated_part
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.voters import Flag, flagged_voters
 from assaymark.arena.votes import Votes, published_row
 from assaymark.datasets.rows import Rows
 from assaymark.documents.numbers import counted

@@ -23,8 +23,8 @@ from assaymark.records import GenerationSettings, JsonValue
 from assaymark.records.json_values import json_of
 from assaymark.web.answers import answer_html
 from assaymark.web.app import Feature
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
+from assaymark.web.rate import Rate
 from assaymark.web.render import Drawing, respond
 
 LONGEST_TEXT = 8_000  # characters of a question or a system prompt

@@ -3,57 +3,18 @@
 Reading sets no cookie: visitors get one with the answer to the first form that they send, whose token names them.
 Headers of a proxy count only if the connection comes from a proxy that the operator named. IPv6 addresses are cut to
 their /64 network, since one connection commonly has all of it.
-
-Rate limits in memory bound the actions of one visitor, address or submitter in a period.
 """
 
 import ipaddress
 import secrets
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assaymark.web.secret import Signer
-
-MOST_KEYS = 100_000  # remembered; the one unused longest is forgotten first
-
-
-class Rate:
-    """A token bucket for each key: `n` actions at once, refilled evenly over `seconds`. Safe in threads."""
-
-    def __init__(self, n: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._n = n
-        self._per_second = n / seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (actions left, when)
-
-    def wait(self, key: str) -> float:
-        """Take one action of a key; return 0, or the seconds until the next one is allowed (nothing is taken then)."""
-        with self._lock:
-            now = self._clock()
-            left, before = self._left.pop(key, (float(self._n), now))
-            left = min(float(self._n), left + (now - before) * self._per_second)
-            is_allowed = left >= 1
-            self._left[key] = (left - 1 if is_allowed else left, now)
-            if len(self._left) > MOST_KEYS:
-                self._left.popitem(last=False)
-            return 0.0 if is_allowed else (1 - left) / self._per_second
-
-    def take(self, key: str, what: str) -> None:
-        """Take one action of a key. Raises: HTTPException 429 that says when the next one is allowed."""
-        if seconds := self.wait(key):
-            duration = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-            raise HTTPException(
-                429, f"too many {what}; try again in {duration}", headers={"retry-after": str(int(seconds) + 1)}
-            )
-
 
 COOKIE = "visitor"
 COOKIE_SECONDS = 180 * 86_400

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from assaymark.arena.ballots import Publishing
+from assaymark.arena.cadence import Cadence
 from assaymark.arena.live_battles import LiveArena, LiveLimits
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.live_battles import live_feature
-from assaymark.arena.voters import Cadence
 from assaymark.errors import UsageError
 from assaymark.hosting.chat import PLAIN
 from assaymark.hosting.endpoints import read_endpoints

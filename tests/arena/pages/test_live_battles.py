@@ -14,12 +14,12 @@ import pytest
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.ballots import Publishing
+from assaymark.arena.cadence import Cadence
 from assaymark.arena.conversations import erase_battle
 from assaymark.arena.live_battles import LiveArena, LiveLimits
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.live_battles import live_feature
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.voters import Cadence
 from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.hosting.endpoints import read_endpoints

@@ -21,8 +21,8 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import StoreError, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.store import Store
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Posted, SignedForm
+from assaymark.web.rate import Rate
 from assaymark.web.render import respond
 from assaymark.web.secret import Signer, server_secret
 from assaymark.web.security import CSP

@@ -18,8 +18,8 @@ from assaymark.applications.traces.pages import TraceSignInPage, list_page, sess
 from assaymark.applications.traces.readers import COOKIE, Readers, SignInFirst, private
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Form
+from assaymark.web.rate import Rate
 from assaymark.web.render import respond, wants_json
 from assaymark.web.security import safe_path
 

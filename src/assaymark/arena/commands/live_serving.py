@@ -68,10 +68,10 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     """
     need_web("assaymark arena serve")
     from assaymark.arena.ballots import Publishing
+    from assaymark.arena.cadence import Cadence
     from assaymark.arena.live_battles import LiveArena
     from assaymark.arena.rating_boards import Ratings
     from assaymark.arena.routes.live_battles import SUGGESTIONS, live_feature
-    from assaymark.arena.voters import Cadence
     from assaymark.hosting.endpoints import read_endpoints
     from assaymark.store import Store
     from assaymark.web.secret import server_secret

@@ -22,8 +22,8 @@ from assaymark.arena.routes.arena import DRAWING, add_ratings, cast_vote, privat
 from assaymark.errors import UnknownName, UsageError
 from assaymark.hosting.endpoints import Endpoint
 from assaymark.web.app import Feature
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
+from assaymark.web.rate import Rate
 from assaymark.web.render import respond
 from assaymark.web.secret import server_secret
 

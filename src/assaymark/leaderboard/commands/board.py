@@ -51,8 +51,9 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, tit
 @click.argument("path", metavar="BOARD.yaml")
 def check(path: str) -> None:
     """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
+    from assaymark.leaderboard.baselines import PEOPLE
     from assaymark.leaderboard.board_files import read_board
-    from assaymark.leaderboard.site import PEOPLE, Site
+    from assaymark.leaderboard.site import Site
     from assaymark.registry import nearest
     from assaymark.tasks.catalog import Catalog
 

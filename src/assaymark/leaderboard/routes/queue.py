@@ -31,8 +31,8 @@ from assaymark.leaderboard.submission.uploads import LARGEST_RESULTS, store_resu
 from assaymark.store import Store
 from assaymark.web.accounts import COOKIE, Accounts, AccountTokens
 from assaymark.web.app import Feature
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
+from assaymark.web.rate import Rate
 from assaymark.web.render import wants_json
 from assaymark.web.secret import server_secret
 from assaymark.web.security import safe_path

@@ -11,8 +11,8 @@ from assaymark.leaderboard.submission.checks import Policy
 from assaymark.leaderboard.submission.sources import ModelSource
 from assaymark.store import Store
 from assaymark.web.accounts import Accounts
-from assaymark.web.clients import Rate
 from assaymark.web.posts import Posted
+from assaymark.web.rate import Rate
 from assaymark.web.render import respond
 
 JSON = ".json"
