@@ -28,7 +28,7 @@ import httpx
 import numpy as np
 
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.index import interval_ranks
+from assaymark.leaderboard.interval_ranks import interval_ranks
 from assaymark.leaderboard.shown import show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import BoardTable

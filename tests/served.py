@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from assaymark.cli.main import main
-from assaymark.documents.html import find_browser
+from assaymark.documents.pdf import find_browser
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.leaderboard.routes.boards import board_feature
@@ -23,7 +23,8 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.store import Store
 from assaymark.web.app import create_app
-from assaymark.web.serve import ServerLimits, configured, listen
+from assaymark.web.connections import ServerLimits
+from assaymark.web.serve import configured, listen
 from tests.cli.test_hostile_text import CORPUS
 
 N_PLAIN = 60  # questions of the plain task

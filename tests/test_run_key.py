@@ -10,7 +10,7 @@ from assaymark.errors import HashMismatch
 from assaymark.records import AuditPlan, ModelIdentity, PresetPlan, RunPlan, TaskPlan, plans
 from assaymark.records.plans import FIRST_FIELDS, plan_content
 from assaymark.store.packing import to_json
-from assaymark.store.runs import plan_from_json
+from assaymark.store.plan_json import plan_from_json
 
 GOLDEN = "sha256:eedef5ff42f04f0f681679d3da26f965e1017347cce1849a47d0d2065b2cb6e9"
 MODEL = ModelIdentity(

@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assaymark.documents.html import find_browser
+from assaymark.documents.pdf import find_browser
 from tools.page_blocks import environment, run_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assaymark import settings
-from assaymark.datasets import csv_files
+from assaymark.datasets import csv_files, large_csv
 from assaymark.datasets.files import read_files
 
 KINDS = {
@@ -31,7 +31,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make any file a large one, read in many blocks."""
     monkeypatch.setattr(csv_files, "LARGE", 0)
     monkeypatch.setattr(csv_files, "LARGE_PACKED", 0)
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 600)
+    monkeypatch.setattr(large_csv, "BLOCK_BYTES", 600)
 
 
 def write(path: Path, columns: dict[str, list[str]]) -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.datasets.csv_files import FREE_BYTES
 from assaymark.datasets.files import read_files
+from assaymark.datasets.packed_files import FREE_BYTES
 from assaymark.errors import DataError
 
 MIB = 1 << 20

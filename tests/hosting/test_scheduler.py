@@ -10,8 +10,9 @@ import pytest
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt
 from assaymark.engine.open_batch import NewToken
 from assaymark.hosting import scheduler as module
+from assaymark.hosting.fair_queue import FairQueue, QueueFull
 from assaymark.hosting.hosted_model import HostedModel
-from assaymark.hosting.scheduler import Event, FairQueue, GenerateWork, Handle, QueueFull, Scheduler, User
+from assaymark.hosting.scheduler import Event, GenerateWork, Handle, Scheduler, User
 from tests.hosting.running import NAME, local_model
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assaymark.leaderboard.index import interval_ranks, stretched, tier_starts
+from assaymark.leaderboard.interval_ranks import interval_ranks, stretched, tier_starts
 from assaymark.statistics.distributions import two_sided_z
 
 Floats = NDArray[np.float64]

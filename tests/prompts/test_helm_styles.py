@@ -20,7 +20,7 @@ from assaymark.runs.prompt_styles import evaluate_prompt_styles
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
-from assaymark.tasks.rescoring import styled_task
+from assaymark.tasks.styled_tasks import styled_task
 from tests.prompts.helm_style_rows import INSTRUCTIONS, LENGTHS, METHODS, byte_tokenizer, rows
 
 GOLDENS = json.loads((Path(__file__).parent / "helm_styles.json").read_text(encoding="utf-8"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assaymark.errors import DataError
-from assaymark.statistics.agreement import _drawn, correlations, ranks_of
+from assaymark.statistics.correlation import _drawn, correlations, ranks_of
 
 
 def test_both_equal_scipys() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from assaymark.errors import StoreError
 from assaymark.store import Store
-from assaymark.store.connection import explain
+from assaymark.store.database_errors import explain
 from tests.store import examples
 
 ROOT = Path(__file__).parents[2]

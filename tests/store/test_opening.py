@@ -12,7 +12,8 @@ from sqlalchemy.exc import OperationalError
 from assaymark import settings
 from assaymark.errors import MissingExtra, SchemaTooNew, StoreError
 from assaymark.store import Store
-from assaymark.store.connection import NETWORK_FILE_SYSTEMS, file_system_of, is_locked
+from assaymark.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
+from assaymark.store.database_errors import is_locked
 from tests.store import examples
 
 

@@ -35,8 +35,8 @@ from assaymark.records import (
 )
 from assaymark.store import Store
 from assaymark.store.packing import pack_hash, pack_text, to_json, unpack_hash, unpack_text
+from assaymark.store.plan_json import plan_from_json
 from assaymark.store.request_texts import join_request, split_request
-from assaymark.store.runs import plan_from_json
 from tests.store import examples
 
 FRESH = count(100)  # sample indices that no example has used

@@ -23,7 +23,7 @@ from assaymark.leaderboard.submission.tables import QUEUE_TABLES
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.packing import to_json
-from assaymark.store.runs import plan_from_json
+from assaymark.store.plan_json import plan_from_json
 from assaymark.store.schema import checksum_of, metadata
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.swe.tables import SWE_TABLES

@@ -10,7 +10,7 @@ from assaymark.records import LoglikelihoodQuery, Request, Sample, rotations_of
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
-from assaymark.tasks.rescoring import styled_task
+from assaymark.tasks.styled_tasks import styled_task
 
 
 def bound(name: str, data: Path, *, shots: int = 0, style: bool = False, circular: bool = True) -> BoundTask:

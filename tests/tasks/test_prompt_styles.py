@@ -8,7 +8,7 @@ from assaymark.prompts.prompt_styles import PROMPT_STYLES, PromptStyle
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
-from assaymark.tasks.rescoring import styled_selection, styled_task
+from assaymark.tasks.styled_tasks import styled_selection, styled_task
 from assaymark.tasks.task import Task
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assaymark.documents.html import find_browser
+from assaymark.documents.pdf import find_browser
 from tests.served import Served
 from tests.web.test_narrow_charts import ratings_url  # noqa: F401 - a fixture
 

@@ -33,8 +33,8 @@ from assaymark.errors import (
 from assaymark.limits.addresses import NotPublic, checked_addresses
 from assaymark.limits.nesting import parse_json
 from assaymark.models.server.failures import HttpFailure, KeyHider, failure_within
-from assaymark.models.server.http_calls import ACCEPT_ENCODING, ResponseBody, ResponseLimits
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
+from assaymark.models.server.response_limits import ACCEPT_ENCODING, ResponseBody, ResponseLimits
 from assaymark.records import JsonValue, canonical_json, content_hash
 
 _NAME = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")  # {{question}}

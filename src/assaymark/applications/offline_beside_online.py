@@ -15,7 +15,7 @@ from assaymark.errors import UsageError
 from assaymark.results.comparison.records import Difference
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.run import Run
-from assaymark.statistics.agreement import FEWEST, Correlation, correlations
+from assaymark.statistics.correlation import FEWEST, Correlation, correlations
 
 Verdict = Literal["agree", "disagree", "cannot tell"]
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark import settings
-from assaymark.datasets.csv_files import open_packed_text, read_csv
+from assaymark.datasets.csv_files import read_csv
 from assaymark.datasets.dataset import DataOrigin, DatasetSpec, LoadedDataset, Splits
+from assaymark.datasets.packed_files import open_packed_text
 from assaymark.datasets.rows import ClassLabel, Row, Rows
 from assaymark.errors import DataError
 from assaymark.limits.nesting import TOO_LARGE, parse_json

@@ -25,10 +25,11 @@ from assaymark.errors import ModelUnavailable
 from assaymark.hosting.answer_bodies import error_body
 from assaymark.hosting.bad_request import BadRequest
 from assaymark.hosting.exchange import Exchange, RequestFailed
+from assaymark.hosting.fair_queue import QueueFull
 from assaymark.hosting.hosted_model import HostedModel
 from assaymark.hosting.request_bodies import Kind, parse_body, read_ask
 from assaymark.hosting.responses import ResponseExchange, chat_body_of, chat_error
-from assaymark.hosting.scheduler import Event, Handle, QueueFull, Scheduler, User
+from assaymark.hosting.scheduler import Event, Handle, Scheduler, User
 
 LARGEST_BODY = 16 << 20
 BODY_SECONDS = 30.0

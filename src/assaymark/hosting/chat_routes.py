@@ -17,7 +17,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.responses import StreamingResponse
 
 from assaymark.documents.plain_text import printable
-from assaymark.hosting.chat_session import task_texts
+from assaymark.hosting.conversation_task import task_texts
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
 from assaymark.records import GenerationSettings, JsonValue
 from assaymark.records.json_values import json_of

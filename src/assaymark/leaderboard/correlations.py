@@ -14,7 +14,7 @@ from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import WIN_RATES
 from assaymark.records import JsonValue
-from assaymark.statistics.agreement import Correlation, correlations
+from assaymark.statistics.correlation import Correlation, correlations
 
 AVERAGE = "average"
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.index import interval_ranks
+from assaymark.leaderboard.interval_ranks import interval_ranks
 from assaymark.leaderboard.table import BoardTable
 from assaymark.results.comparison.stopped_runs import ALPHA, for_new_questions
 from assaymark.statistics.distributions import two_sided_z

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS, FactColumn
-from assaymark.leaderboard.index import Ranks, Scores, tier_starts
+from assaymark.leaderboard.index import Scores
+from assaymark.leaderboard.interval_ranks import Ranks, tier_starts
 from assaymark.leaderboard.query import EVERYTHING, NAME, Condition, parse_query, search_keys
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn, averaged
 from assaymark.leaderboard.table import BoardTable

@@ -20,11 +20,11 @@ from assaymark.perturbations.named import perturbation_from
 from assaymark.records import Message, Render, RunPlan
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import few, missing_members
+from assaymark.tasks.circular import circular_group
 from assaymark.tasks.functions import broken_declarations
 from assaymark.tasks.generation import MAX_TOKENS
 from assaymark.tasks.perturbed_tasks import with_perturbed
 from assaymark.tasks.python_tasks import bind
-from assaymark.tasks.sample_scores import circular_group
 from assaymark.tasks.suites import ChosenSuite
 from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, Selection, Task, refuse_missing_packages
 

@@ -28,7 +28,7 @@ from assaymark.tasks.functions import load_function, place_in
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.profiles import DEFAULT_PROFILE, find_profile
 from assaymark.tasks.prompt_presets import find_system_prompt
-from assaymark.tasks.rescoring import find_prompt_style, styled_selection
+from assaymark.tasks.styled_tasks import find_prompt_style, styled_selection
 from assaymark.tasks.task import Selection
 from assaymark.tasks.user_code import find_declaration, refuse_broken
 

@@ -12,7 +12,7 @@ from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.prepare import model_of, prepare_run
 from assaymark.runs.run import Run
-from assaymark.tasks.rescoring import HELM_SHOTS, find_prompt_style
+from assaymark.tasks.styled_tasks import HELM_SHOTS, find_prompt_style
 
 if TYPE_CHECKING:
     from assaymark.documents.document import Document

@@ -22,14 +22,8 @@ from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml import PREFIX
 from assaymark.tasks.own_rows import OwnData, is_rows_file
-from assaymark.tasks.rescoring import (
-    StoredScoring,
-    find_prompt_style,
-    read_item,
-    refuse_inapplicable,
-    styled_task,
-    with_scoring,
-)
+from assaymark.tasks.rescoring import StoredScoring, read_item, refuse_inapplicable, with_scoring
+from assaymark.tasks.styled_tasks import find_prompt_style, styled_task
 from assaymark.tasks.task import Task
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from assaymark.statistics.agreement import ranks_in_draws, weighted_correlation
 from assaymark.statistics.arrays import Floats
+from assaymark.statistics.correlation import ranks_in_draws, weighted_correlation
 from assaymark.statistics.intervals import as_floats, check_confidence
 
 FEWEST = 5  # questions for an interval

@@ -1,28 +1,18 @@
-"""One database: how it is opened and checked, its two kinds of transaction, and its errors as StoreErrors.
+"""One database: how it is opened and checked, and its two kinds of transaction.
 
 SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
 writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
 network file system does not provide: there the older journal is used, with a notice to the user.
-
-An open file that was deleted can still be written, without an error, until the process ends and all of it is lost. So
-each write checks that the path still leads to the same file, and the content is saved beside it if not.
-
-A store from elsewhere is untrusted input, and its schema is checked before anything in it is queried: a view instead of
-a table can make a SELECT run for ever, and a trigger or a generated column runs its author's code. Our own schema has
-tables, plain indexes, and two full-text indexes with exactly our statements; anything else is refused. Reading
-`sqlite_master` evaluates nothing that it describes.
 """
 
 import atexit
-import errno
 import os
-import re
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self, cast
 from weakref import WeakSet
@@ -30,129 +20,13 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
 from assaymark.settings import without_password
 from assaymark.store import migrate
-from assaymark.store.schema import SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL
-
-_FULL = "free some space and run the same command again: what is stored is safe, and the run continues"
-_DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then check it with `assaymark verify`"
-_SQLITE_REMEDIES = (
-    # beginning of SQLite's name for the error, cause, remedy
-    ("SQLITE_FULL", "the disk (or the quota) is full", _FULL),
-    ("SQLITE_IOERR", "the disk cannot be read or written (it may be full)", _FULL),
-    ("SQLITE_BUSY", "another process kept it locked too long", "wait for that process or end it, then run again"),
-    ("SQLITE_LOCKED", "another process kept it locked too long", "wait for that process or end it, then run again"),
-    ("SQLITE_READONLY", "it is read-only", "check the permissions of the file and its folder, or name another store"),
-    ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its permissions, or name another store"),
-    ("SQLITE_PERM", "the file may not be opened", "check its permissions, or name another store"),
-    ("SQLITE_AUTH", "the file may not be opened", "check its permissions, or name another store"),
-    ("SQLITE_NOTADB", "the file is not a SQLite database", "name another file, or move this one away"),
-    (
-        "SQLITE_CORRUPT",
-        "the file is damaged",
-        _DAMAGED,
-    ),
-    ("SQLITE_CONSTRAINT", "a row contradicts stored ones", "was the run removed while it was written?"),
-)
-
-
-def original_of(error: Exception) -> Exception:
-    """Return the driver's error, also if SQLAlchemy wrapped it."""
-    return error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
-
-
-def is_locked(error: Exception) -> bool:
-    """Return whether SQLite refused because another connection holds a lock, so that a retry may work."""
-    code = getattr(original_of(error), "sqlite_errorcode", None)  # the primary code is its lowest byte
-    return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-
-
-def explain(error: Exception, where: str) -> StoreError:
-    """Return the StoreError for an error of the database or the operating system."""
-    original = original_of(error)
-    first_line = str(original).strip().split("\n", 1)[0]
-    if isinstance(original, sqlite3.Error):
-        name = getattr(original, "sqlite_errorname", "") or ""
-        for beginning, happened, remedy in _SQLITE_REMEDIES:
-            if name.startswith(beginning):
-                error_class = StoreBusy if is_locked(original) else StoreError
-                return error_class(f"store {where}: {happened} ({first_line}); {remedy}")
-    if isinstance(original, UnicodeDecodeError):  # the driver reports a name in a damaged schema
-        return StoreError(f"store {where}: the file is damaged ({first_line}); {_DAMAGED}")
-    if isinstance(original, OSError):
-        if original.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            return StoreError(f"store {where}: the disk is full ({first_line}); {_FULL}")
-        return StoreError(f"store {where}: {first_line}; check the path and its permissions, or name another store")
-    kind = type(original).__name__
-    if kind in {"LockNotAvailable", "DeadlockDetected"}:  # of PostgreSQL
-        return StoreBusy(f"store {where}: another writer held its rows too long ({first_line}); try again")
-    return StoreError(f"store {where}: {kind}: {first_line}; check that the database is running and accessible")
-
-
-@contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Translate errors of the database, its driver and the operating system into StoreErrors."""
-    try:
-        yield
-    except (DBAPIError, PoolTimeout, sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        raise explain(error, where) from error
-
-
-_ACTIVE_WORDS = re.compile(r"\b(VIRTUAL|GENERATED|AS|CHECK|DEFAULT|COLLATE|SELECT)\b", re.IGNORECASE)
-_PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+\)( WHERE [\w" ]+)?', re.IGNORECASE)
-
-
-def refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
-    """Raise StoreError if a file's schema has anything but tables and indexes that only hold data."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master"):
-        if statement is None and kind == "index":
-            continue  # SQLite's own index of a key
-        plain = " ".join(str(statement).split())
-        if kind == "table" and (plain in {SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL} or not _ACTIVE_WORDS.search(plain)):
-            continue
-        if kind == "index" and _PLAIN_INDEX.fullmatch(plain):
-            continue
-        what = f"the {kind} '{name}'" if kind in {"view", "trigger"} else f"a {kind} '{name}' that computes"
-        raise StoreError(
-            f"store {where} has {what}, which no store has, so it was not read; expected a file written by assaymark: "
-            "get it again from its source"
-        )
-
-
-FileId = tuple[int, int]  # device and inode
-
-
-def file_id(path: Path) -> FileId | None:
-    """Return device and inode of the file at a path, None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
-    """Copy the content of an open connection into a new file beside `path`; return the error to raise."""
-    what = f"store {path} was removed or replaced while it was written"
-    number, target = 1, path.with_name(f"{path.name}.rescued")
-    while target.exists():
-        number += 1
-        target = path.with_name(f"{path.name}.rescued-{number}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(target)) as copy:
-            connection.backup(copy)
-    except (OSError, sqlite3.Error) as error:
-        return StoreError(f"{what}, and its content cannot be saved ({error}); run the same command again")
-    return StoreError(
-        f"{what}; its content is saved in {target}: move that file back, or name it with --store, and run the same "
-        "command again"
-    )
-
+from assaymark.store.active_schema import refuse_active_schema
+from assaymark.store.database_errors import explain, is_locked, translated
+from assaymark.store.deleted_file import FileId, file_id, rescue
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer

@@ -11,9 +11,10 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import Database
 from assaymark.store.leases import holder_of
 from assaymark.store.packing import pack_hash, unpack_json, unpack_optional, unpack_text
+from assaymark.store.plan_json import plan_from_json
 from assaymark.store.rows import DAMAGED, AttemptRow, RunRow, RunWriter, StoredProgress
 from assaymark.store.run_facts import shown_runs
-from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
+from assaymark.store.runs import counts_of, run_number, sealed_counts
 from assaymark.store.schema import StoredRow, as_saved, is_as_saved, outputs, requests, run_tasks
 from assaymark.store.schema import attempts as attempt_table
 from assaymark.store.schema import runs as run_table

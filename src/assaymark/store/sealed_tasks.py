@@ -20,9 +20,9 @@ from assaymark.records import Sample
 from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_hash, unpack_json, unpack_text
+from assaymark.store.plan_json import plan_from_json
 from assaymark.store.request_rows import text_ids
 from assaymark.store.request_texts import chunks, load_texts
-from assaymark.store.runs import plan_from_json
 from assaymark.store.sample_facts import question_of
 from assaymark.store.schema import (
     Blob,

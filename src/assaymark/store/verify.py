@@ -19,11 +19,12 @@ from assaymark.store.answer_rows import repeated_details
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables, feature_tables
 from assaymark.store.packing import text_digest, unpack_hash, unpack_json, unpack_text
+from assaymark.store.plan_json import plan_from_json
 from assaymark.store.request_rows import task_numbers, text_ids
 from assaymark.store.request_texts import chunks, content_hash, join_request
 from assaymark.store.rows import Problem
 from assaymark.store.run_facts import facts_row
-from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
+from assaymark.store.runs import counts_of, run_number, sealed_counts
 from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
 from assaymark.store.schema import (
     StoredRow,

@@ -1,137 +1,30 @@
-"""Derive a task with other filters or metrics, or in another prompt style, from one that exists.
+"""Derive a task with other filters or metrics from one that exists, to score stored rows again without model.
 
-To score stored rows again, without data set and model, only how an answer is extracted and compared can change: the
-stored outputs answer the prompts as they were. The gold choices of a sample come from the task's own scoring, which
-always knows them.
-
-In another prompt style (`prompts.prompt_styles`) a multiple-choice task keeps its name, so
-that its runs are paired sample by sample; its hash includes the prompt style.
+Only how an answer is extracted and compared can change: the stored outputs answer the prompts as they were. The gold
+choices of a sample come from the task's own scoring, which always knows them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
-from assaymark.prompts.prompt_styles import COT_STOPS, PROMPT_STYLES, PromptStyle
-from assaymark.prompts.questions import LETTERS
-from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score, content_hash
+from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from assaymark.registry import nearest
 from assaymark.scoring.metric import TIES
-from assaymark.scoring.metrics import accuracies_over_choices, context_without_question, metric_item
+from assaymark.scoring.metrics import accuracies_over_choices, context_without_question
 from assaymark.scoring.run_code import choose_sandbox
 from assaymark.tasks.bound import BoundTask
-from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.circular import circular_metrics
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
-from assaymark.tasks.sample_scores import SampleScorer, circular_metrics
+from assaymark.tasks.sample_scores import SampleScorer
 from assaymark.tasks.simulated_conversations import SimulatedScoring
+from assaymark.tasks.styled_tasks import with_spec
 from assaymark.tasks.support import why_not_runnable
-from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Group, GroupMetric, Selection, Task
+from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
 from assaymark.tasks.tool_use import tool_use_of
 from assaymark.tasks.yaml_tasks import layout_of
-
-PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
-COT_TOKENS = 512
-HELM_SHOTS = 5
-
-_METRICS: Mapping[PromptStyle, tuple[str, ...]] = {
-    "letter": ("acc",),
-    "text": ("acc", "acc_norm"),
-    "cot": ("exact_match",),
-    "helm-joint": ("exact_match",),
-    "helm-separate": ("acc_tokens_ties",),
-    "helm-separate-calibrated": ("acc_calibrated",),
-}
-_SEPARATE: Mapping[str, object] = {"target_delimiter": " ", "gen_prefix": None, "num_fewshot": 0}
-_CHANGES: Mapping[PromptStyle, Mapping[str, object]] = {
-    "letter": {"target_delimiter": " "},
-    "text": {},
-    "cot": {
-        "output_type": "generate_until",
-        "filter_list": [
-            {
-                "name": "letter",
-                "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}],
-            }
-        ],
-        "generation_kwargs": {"until": list(COT_STOPS), "max_gen_toks": COT_TOKENS, "do_sample": False},
-        "target_delimiter": " ",
-        "gen_prefix": None,
-    },
-    "helm-joint": {
-        "output_type": "generate_until",
-        "generation_kwargs": {"until": [], "max_gen_toks": 1, "do_sample": False},
-        "target_delimiter": " ",
-        "fewshot_delimiter": "\n\n",
-        "gen_prefix": None,
-        "num_fewshot": HELM_SHOTS,
-    },
-    "helm-separate": _SEPARATE,
-    "helm-separate-calibrated": _SEPARATE,
-}
-
-
-def find_prompt_style(name: str) -> PromptStyle:
-    """Return the prompt style of that name.
-
-    Raises: UnknownName with the nearest ones.
-    """
-    for known in PROMPT_STYLES:
-        if name == known:
-            return known
-    raise UnknownName("prompt style", name, nearest(name, PROMPT_STYLES), f"known: {', '.join(PROMPT_STYLES)}")
-
-
-def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selection:
-    """Return the selection with every task in this prompt style.
-
-    Raises: PlanError for a suite, and for tasks that have no other prompt style.
-    """
-    if selection.suites:
-        raise PlanError(
-            f"suite {selection.suites[0].suite.name} fixes its prompt style; with style {prompt_style} it would be "
-            "another benchmark; name its tasks with --tasks"
-        )
-    tasks = tuple(styled_task(task, prompt_style) for task in selection.tasks)
-    return replace(
-        selection, tasks=tasks, groups=tuple(_styled_group(group, prompt_style) for group in selection.groups)
-    )
-
-
-def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
-    """Return the task in this prompt style.
-
-    Raises: PlanError for a task that is not multiple choice, or that scores by a function of its own.
-    """
-    if task.output_type != "multiple_choice" or task.python_class is not None:
-        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can have style {prompt_style}")
-    if task.process_results is not None:
-        raise PlanError(f"task {task.name} is scored by a function of its own, which fits its own prompt style only")
-    metrics = [metric_item(name) for name in _METRICS[prompt_style]]
-    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style], "metric_list": metrics}
-    return with_spec(replace(task, prompt_style=prompt_style), spec)
-
-
-def with_spec(task: Task, spec: Mapping[str, object]) -> Task:
-    """Return the task that `spec` describes, in the prompt style of `task`."""
-    described = task_from_spec(spec, task.source, task.origin, task.trusted)
-    if task.prompt_style is None:
-        return replace(described, groups=task.groups)
-    # the key "put as" is hashed: changing it would change the keys of stored runs
-    styled = content_hash({"task": described.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
-    return replace(described, groups=task.groups, prompt_style=task.prompt_style, spec_hash=styled)
-
-
-def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:
-    """Return the group with the metrics that its tasks now have, weighted as before."""
-    if not group.metrics:
-        return group
-    by_size = group.metrics[0].weight_by_size
-    own = tuple(GroupMetric(name, weight_by_size=by_size) for name in _METRICS[prompt_style])
-    return replace(group, metrics=own)
-
 
 _DECIDING = (TIES, *accuracies_over_choices())
 _UNLIKELY = -1000.0

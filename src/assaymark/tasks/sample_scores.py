@@ -1,11 +1,6 @@
-"""Score a sample's outputs with the functions of `scoring`, or of the task itself.
+"""Score a sample's outputs with the functions of `scoring`, or of the task itself."""
 
-CircularEval as an option of a run: the further queries of a task whose prompt lists its options.
-
-The task's own metrics stay those of the row's order, so they are comparable with a run without the option.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
@@ -14,16 +9,13 @@ from typing import cast
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.characters import exception_text
 from assaymark.limits.regexes import RegexTooSlow
-from assaymark.prompts.few_shot import Shots
-from assaymark.prompts.prompter import Prompter, PromptFields
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import LETTERS
-from assaymark.prompts.rotations import rotated_layout, why_not_rotated
 from assaymark.records import (
     BOUND,
     FIRST_TOKEN,
     LoglikelihoodQuery,
     Output,
-    Render,
     Request,
     Row,
     Sample,
@@ -43,66 +35,19 @@ from assaymark.scoring.choices import (
 )
 from assaymark.scoring.filters import Pipeline, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
-from assaymark.scoring.metric import LOGLIKELIHOOD, ROTATIONS, TOOL_CALLS
-from assaymark.scoring.metrics import aggregation_of, defaults_for, is_higher_better, may_be_share, names_for
+from assaymark.scoring.metric import LOGLIKELIHOOD, TOOL_CALLS
+from assaymark.scoring.metrics import defaults_for, is_higher_better, may_be_share, names_for
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
+from assaymark.tasks.circular import circular_metrics
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
 from assaymark.tasks.self_critique import LAST_TURN
 from assaymark.tasks.spec_hash import file_of
-from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
+from assaymark.tasks.task import MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
 
 Functions = Mapping[str, Callable[..., object]]  # the task's own metrics by name
 OwnScoring = Callable[[Row, Sequence[object]], Mapping[str, object]]  # lm-eval's process_results
-
-
-def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
-    """Return the metrics that rotations add to a task's own."""
-    filters = tuple(pipeline.name for pipeline in task.filters)
-    return tuple(
-        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters) for name in names_for(ROTATIONS)
-    )
-
-
-def why_not_circular(task: Task, layout: PromptFields, row: Mapping[str, object]) -> str | None:
-    """Return why a task is not evaluated in rotations; None where it is. `row` is any of its rows."""
-    if task.output_type != "multiple_choice":
-        return f"it is {task.output_type}, not multiple_choice"
-    if task.process_results is not None:
-        return "it is scored by a function of its own"
-    return why_not_rotated(layout, row)
-
-
-class RotatedPrompts:
-    """Makes the queries of all rotations but the first, which is the row's own order."""
-
-    def __init__(self, layout: PromptFields, prompter_of: Callable[[PromptFields], Prompter]) -> None:
-        self._layout, self._prompter_of = layout, prompter_of
-        self._prompters: dict[int, Prompter] = {}  # by shift
-
-    def queries(
-        self, row: Row, shots: Shots, pool: Sequence[Row], render: Render | None
-    ) -> Iterator[LoglikelihoodQuery]:
-        """Yield one query per rotation 1, 2, ... and position, without index and delimiter.
-
-        Raises: MalformedSample for a row whose options cannot be found in its prompt.
-        """
-        choices = [str(choice) for choice in self._layout.choices(row)] if self._layout.choices is not None else []
-        for shift in range(1, len(choices)):
-            if shift not in self._prompters:
-                self._prompters[shift] = self._prompter_of(rotated_layout(self._layout, shift))
-            (context,) = self._prompters[shift].contexts(row, shots, pool, render)
-            yield from (LoglikelihoodQuery(0, choice, context.segments, "rotated") for choice in choices)
-
-
-def circular_group(group: Group) -> Group:
-    """Return the group with averages of the metrics that rotations add, weighted as its own."""
-    if not group.metrics:
-        return group
-    by_size = group.metrics[0].weight_by_size
-    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in names_for(ROTATIONS))
-    return replace(group, metrics=(*group.metrics, *more))
 
 
 class SampleScorer:

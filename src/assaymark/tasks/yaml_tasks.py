@@ -45,12 +45,13 @@ from assaymark.scoring.metrics import context_without_question
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bad_rows import fault_finder
 from assaymark.tasks.bound import BindOptions, chosen_indices, drawn_indices, n_shots_of
+from assaymark.tasks.circular import RotatedPrompts, circular_metrics, why_not_circular
 from assaymark.tasks.functions import load_function, loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
 from assaymark.tasks.messages import next_turn, reference_of, resolve_messages
-from assaymark.tasks.sample_scores import RotatedPrompts, SampleScorer, circular_metrics, why_not_circular
+from assaymark.tasks.sample_scores import SampleScorer
 from assaymark.tasks.self_critique import SelfCritique
 from assaymark.tasks.simulated_conversations import gold_text
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task

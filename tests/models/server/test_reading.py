@@ -15,9 +15,9 @@ from assaymark.cli.main import main
 from assaymark.errors import ModelError, UsageError
 from assaymark.models.server.arguments import openai_arguments
 from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.http_calls import ResponseBody, ResponseLimits, parse_json
 from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.models.server.pace import RetryRules
+from assaymark.models.server.response_limits import ResponseBody, ResponseLimits, parse_json
 from assaymark.records import GenerateQuery, GenerationSettings, Output, Request
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile, zeros
 

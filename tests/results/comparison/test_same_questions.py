@@ -1,6 +1,7 @@
 """Matching of samples with another tool's log: by their words; uncertain matches are excluded."""
 
-from assaymark.results.comparison.stored_runs import SampleQuestion, same_questions
+from assaymark.results.comparison.matching import same_questions
+from assaymark.results.comparison.questions import SampleQuestion
 
 COLOURS = ("red", "blue")
 

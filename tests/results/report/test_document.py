@@ -11,8 +11,8 @@ import pytest
 from assaymark.documents import charts
 from assaymark.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
 from assaymark.documents.charts import can_draw
-from assaymark.documents.html import find_browser
 from assaymark.documents.numbers import shown_value
+from assaymark.documents.pdf import find_browser
 from assaymark.errors import UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.results.evidence.from_store import save_summary

@@ -28,10 +28,11 @@ from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenA
 from assaymark.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
 from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.server.first_token import FirstTokenTally, first_token_call, questions_of
-from assaymark.models.server.http_calls import CallOutcome, HttpCall, HttpCaller, ResponseLimits, Server
+from assaymark.models.server.http_calls import CallOutcome, HttpCall, HttpCaller, Server
 from assaymark.models.server.pace import RetryRules
 from assaymark.models.server.probe import find_server
 from assaymark.models.server.prompts import PromptMaker
+from assaymark.models.server.response_limits import ResponseLimits
 from assaymark.models.server.streaming import stream_text
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.reasoning import ends_in_reasoning, opened_reasoning, refuse_opened_reasoning

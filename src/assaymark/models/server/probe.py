@@ -6,7 +6,8 @@ import httpx
 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.http_calls import LONGEST_CONNECT_S, ResponseBody, Server, parse_json
+from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
+from assaymark.models.server.response_limits import ResponseBody, parse_json
 
 LONGEST_NAME = 100  # characters of a model's name that are shown
 

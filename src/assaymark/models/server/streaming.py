@@ -14,8 +14,9 @@ import httpx
 from assaymark.errors import MalformedAnswer, TimedOut
 from assaymark.models.server.bodies import read_text
 from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport, failure_within
-from assaymark.models.server.http_calls import LONGEST_CONNECT_S, MIB, ResponseBody, Server, parse_json
+from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
 from assaymark.models.server.pace import Patience, Tries
+from assaymark.models.server.response_limits import MIB, ResponseBody, parse_json
 
 LONGEST_LINE = MIB  # bytes of one event
 EVENTS = "text/event-stream"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from assaymark.documents.blocks import Block, Bullets, Heading, Paragraph
 from assaymark.documents.charts import can_draw
-from assaymark.documents.html import html_page, print_pdf
+from assaymark.documents.html import html_page
 from assaymark.documents.markdown import chart_files, markdown_text
 from assaymark.documents.numbers import counted
+from assaymark.documents.pdf import print_pdf
 from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError, install_line
 from assaymark.registry import Registry
