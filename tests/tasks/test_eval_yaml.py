@@ -104,7 +104,6 @@ def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> Non
     (copy / "test.jsonl").rename(copy / "main" / "test.jsonl")
     (bound,) = bound_of("hub:org/name/text", data_dir=tmp_path)
     assert bound.plan.name == "org/name/text"
-    assert bound.task.metadata["benchmark"] == {"framework": "inspect-ai", "dataset": "org/name", "task_id": "text"}
     assert len(bound.samples()) == len(ROWS)
     assert "hub:ORG/NAME" in why_not("hub:name")
     clone = benchmark(tmp_path / "org" / "clone", TEXT)

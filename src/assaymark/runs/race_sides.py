@@ -211,8 +211,8 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
         if task.primary is None or not may_be_share(task.primary[0]) or task.primary[0] in GRADED_BY_MODEL:
             measure = task.primary[0] if task.primary else "nothing"
             raise UsageError(
-                f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each answer at once, "
-                "such as acc or exact_match"
+                f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each answer at "
+                "once, such as acc or exact_match"
             )
         metrics[task.name] = task.primary
     return metrics

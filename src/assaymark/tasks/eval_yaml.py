@@ -23,7 +23,7 @@ from assaymark.registry import nearest
 from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, PANELS, REDUCER
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.model_graded import grading_options
-from assaymark.tasks.solver_prompts import Row, SolverPrompt, Step, expression_of, solver_prompt
+from assaymark.tasks.solver_prompts import RowExpressions, SolverPrompt, Step, expression_of, solver_prompt
 from assaymark.tasks.task import Task
 
 FILE = "eval.yaml"
@@ -163,7 +163,7 @@ def tasks_of_hub(name: str, data_dir: Path | None) -> tuple[list[Task], list[str
         if revision:
             rows["dataset_kwargs"] = {"revision": revision}
         source = f"{PREFIX}{dataset}{'' if each.id is None else f'/{each.id}'}{f'@{revision}' if revision else ''}"
-        made.append(_task(each, _title(dataset, each, tasks), rows, Path(source), dataset))
+        made.append(_task(each, _title(dataset, each, tasks), rows, Path(source)))
     return made, _notes(made, listed)
 
 
@@ -340,19 +340,18 @@ def _fits(value: object, kind: str) -> bool:
 # ------------------------------------------------------------------------------------- a task of our own
 
 
-def _task(task: BenchmarkTask, name: str, rows: Mapping[str, object], source: Path, dataset: str = "") -> Task:
-    """Return a benchmark's task as one of our own. dataset: of the Hub, where it comes from there."""
-    return task_from_spec(spec_of(task, name, rows, dataset), source, "user")
+def _task(task: BenchmarkTask, name: str, rows: Mapping[str, object], source: Path) -> Task:
+    """Return a benchmark's task as one of our own."""
+    return task_from_spec(spec_of(task, name, rows), source, "user")
 
 
-def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset: str = "") -> dict[str, object]:
+def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object]) -> dict[str, object]:
     """Return the keys of a task file for a benchmark's task."""
     columns = _columns(task)
     row = _row(task, columns)
     prompt = solver_prompt(task.solvers, row)
     if prompt.critique is not None and (task.epochs > 1 or row.image is not None):
         raise DataError(f"{task.where}: self_critique goes with neither epochs nor images here")
-    benchmark = {"framework": FRAMEWORK, "dataset": dataset, "task_id": task.id} if dataset else None
     renamed = {column: plain for column, plain in columns.items() if column != plain}
     return {
         "task": name,
@@ -368,7 +367,7 @@ def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset:
         **({"repeats": task.epochs} if task.epochs > 1 else {}),
         **({"self_critique": prompt.critique} if prompt.critique is not None else {}),
         **_scoring(task, columns, prompt, row),
-        "metadata": {"version": "1.0", **({"benchmark": benchmark} if benchmark else {})},
+        "metadata": {"version": "1.0"},
     }
 
 
@@ -398,7 +397,7 @@ def _is_literal(key: str, value: object) -> bool:
     return key == "target" and str(value).startswith(_LITERAL)
 
 
-def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> Row:
+def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> RowExpressions:
     fields = task.fields
     choices, image, metadata = fields.get("choices"), fields.get("input_image"), fields.get("metadata")
     question = f"({columns[str(fields.get('input', 'input'))]} | plain_text('question'))"
@@ -409,7 +408,7 @@ def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> Row:
         if task.is_shuffled:
             options = f"({options} | shuffled_options({_key(question)}))"
     named = metadata if isinstance(metadata, list) else []
-    return Row(
+    return RowExpressions(
         question=question,
         options=options,
         image=None if image is None else columns[str(image)],
@@ -422,7 +421,7 @@ def _key(question: str) -> str:
     return f"[{SHUFFLED_BY}, {question}]"
 
 
-def _target(task: BenchmarkTask, columns: Mapping[str, str], row: Row) -> str:
+def _target(task: BenchmarkTask, columns: Mapping[str, str], row: RowExpressions) -> str:
     """Return the template of the right answer: a text, or the letter of one among options."""
     target = str(task.fields.get("target", "target"))
     if _is_literal("target", target):
@@ -449,7 +448,9 @@ def _settings(task: BenchmarkTask, prompt: SolverPrompt) -> dict[str, object]:
     return settings
 
 
-def _scoring(task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverPrompt, row: Row) -> dict[str, object]:
+def _scoring(
+    task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverPrompt, row: RowExpressions
+) -> dict[str, object]:
     """Return the filters and metrics: `choice` reads letters, every other scorer the answer as it is."""
     first = [{"function": "take_first"}] if task.epochs == 1 else []
     pipelines: list[dict[str, object]] = []

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from assaymark.errors import DataError
 from assaymark.limits.regexes import compiled
-from assaymark.tasks.solver_prompts import Row, Step, expression_of, filled
+from assaymark.tasks.solver_prompts import RowExpressions, Step, expression_of, filled
 
 ANSWER_NAME, CRITERION_NAME = "answer_to_grade", "criterion_of_grade"
 """The names under which the template has the model's answer, and the target."""
@@ -60,7 +60,7 @@ First, write out in a step by step manner your reasoning about the criterion to 
 PARTIAL = '"P" for partially correct answers,'
 
 
-def grading_options(step: Step, row: Row) -> dict[str, object]:
+def grading_options(step: Step, row: RowExpressions) -> dict[str, object]:
     """Return the options of the metric of a scorer that asks a second model.
 
     grading: template of the prompt; offered: letters that the prompt offers, empty where its instructions are the
