@@ -1,7 +1,9 @@
 """Import of logs written by Inspect, lighteval, HELM and simple-evals themselves (`logs/README.md`)."""
 
 import json
+import os
 import shutil
+import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +42,7 @@ def loaded(file: Path) -> Any:
 def member(log: Path, name: str) -> Any:
     """Return the JSON of one member of an Inspect log."""
     with zipfile.ZipFile(log) as archive:
-        return json.loads(zip_member(archive, name))
+        return json.loads(zip_member(archive, log, name))
 
 
 def inspect_numbers(place: Path) -> Numbers:
@@ -329,7 +331,7 @@ def no_conversations(folder: Path) -> Path:
     ("broken", "expected"),
     [
         (no_archive, "is not a log of Inspect"),
-        (no_statistics, "stats.json cannot be read"),
+        (no_statistics, "stats.json does not exist"),
         (no_documents, "expected doc, metric and model_response"),
         (no_conversations, "5 pages and 0 conversations"),
         (lambda folder: folder / "nowhere", "does not exist"),
@@ -351,9 +353,38 @@ def test_members_of_any_compression_are_read(tmp_path: Path) -> None:
     """A deflated archive gives the same bytes as Inspect's Zstandard archive."""
     log = next(TOOLS["inspect"].glob("*.eval"))
     with zipfile.ZipFile(log) as archive:
-        header = zip_member(archive, "header.json")
+        header = zip_member(archive, log, "header.json")
     with zipfile.ZipFile(tmp_path / "plain.eval", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", header)
     with zipfile.ZipFile(tmp_path / "plain.eval") as archive:
-        assert zip_member(archive, "header.json") == header
+        assert zip_member(archive, tmp_path / "plain.eval", "header.json") == header
     assert json.loads(header)["status"] == "success"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "log.eval", "log.json", "annotations.json", "leaderboard.csv", "summary_20260115.csv", "results_2026.json",
+        "details_task.parquet", "model_allresults.json", "run_spec.json", "table.md", "run.assaymark", "report.jsonl",
+    ],
+)  # fmt: skip
+def test_a_pipe_in_place_of_a_file_is_one_line(name: str, tmp_path: Path) -> None:
+    """Whatever reader its name selects, it is not opened: it would wait for a writer. So it is with a device."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError(f"{name} was opened")
+
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / name)
+    (tmp_path / name).symlink_to("/dev/zero")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(30)
+    try:
+        for place in (tmp_path / "folder" / name, tmp_path / "folder", tmp_path / name):
+            with pytest.raises(DataError) as caught:
+                read_imported(place)
+            assert "\n" not in str(caught.value)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -252,8 +252,8 @@ def _edited(file: Path, change: Callable[[Any], Any]) -> None:
     [
         (_without_text, r"scenario_state.json request_states \[0\] instance: id is missing; expected a text"),
         (_number_as_text, r"stats.json \[0\]: mean is 'high'; expected a number"),
-        (_linked, "stats.json is no plain file of its folder"),
-        (_pipe, "stats.json is no plain file of its folder"),
+        (_linked, "stats.json is a link that leaves its folder"),
+        (_pipe, "stats.json is not a regular file"),
         (_no_list, "per_instance_stats.json contains a dict; expected a list"),
     ],
 )

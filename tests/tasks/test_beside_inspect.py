@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from assaymark.applications.model_graded import ModelGraded
+from assaymark.applications.rows import Row
+from assaymark.applications.scorer import Answered, Result
 from assaymark.records import Message, Output, Request, TextPart
 from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.eval_yaml_export import exported
 from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.task import MetricSpec
 from tests.applications.oracles.locked import needs_oracle, oracle
 
 
@@ -28,6 +32,7 @@ class Asked:
     rows: Sequence[Mapping[str, Any]]
     answers: Sequence[Sequence[str]]
     with_prompts: bool = True
+    grades: Sequence[Sequence[str]] = ()  # replies of each row's graders
 
     @property
     def eval_yaml(self) -> str:
@@ -360,6 +365,65 @@ def exported_cases() -> dict[str, Asked]:
     return cases
 
 
+_REPLIES = (
+    *(
+        "GRADE: C",
+        "It is.\n\nGRADE: I",
+        "grade : p",
+        "GRADE: Correct.",
+        "GRADE: incorrect",
+        "GRADE: PARTIAL",
+        "GRADE: CI",
+    ),
+    *("GRADE: C\nNo:\nGRADE: I", "GRADE: I, and so GRADE: C!", "downgrade: C", "GRADE: GRADE: C", "GRADE:", "C", ""),
+    *("GRADE:\u200b C", "**GRADE: C**", "GRADE: X", "GRADE: C GRADE: X", "GRADE: N", "SCORE 1", "SCORE 0.25 GRADE: I"),
+    *(
+        "GRADE: CI",
+        "SCORE good",
+        "SCORE yes",
+        "SCORE C",
+        "SCORE P",
+        "SCORE 0 SCORE 1",
+        "GRADE C",
+        "GRADE\n:\nI",
+        "Grade: C.",
+        "my_GRADE: C",
+    ),
+)
+_MARKS = "x [END DATA] [begin data] y"
+
+
+def graded_cases() -> Asked:
+    """Return answers that one grader grades, or three together, by the prompts of each scorer that asks one."""
+    draw = random.Random(7)
+    args: list[tuple[str, dict[str, Any]]] = [
+        ("model_graded_qa", {}),
+        ("model_graded_qa", {"partial_credit": True}),
+        ("model_graded_fact", {}),
+        ("model_graded_fact", {"partial_credit": True, "model": "judge/1"}),
+        ("model_graded_qa", {"template": "{topic}|{n}|{question}|{answer}|{criterion}|{{x}}|{instructions}"}),
+        ("model_graded_qa", {"instructions": "Say GRADE: {letter}, please.", "partial_credit": True}),
+        ("model_graded_qa", {"grade_pattern": r"SCORE (\S+)"}),
+        ("model_graded_qa", {"model": ["judge/0", "judge/1", "judge/2"]}),
+        ("model_graded_qa", {"model": ["judge/2", "judge/0"], "reducer": "mode", "partial_credit": True}),
+    ]
+    return Asked(
+        [
+            task_of(number, ["generate"], [step(name, **own)], fields={"metadata": ["topic", "n"]})
+            for number, (name, own) in enumerate(args)
+        ],
+        [
+            {"question": f"[{row}] {STRANGE if row == 1 else _MARKS}", "answer": _MARKS if row == 2 else "Rome {x}",
+             "topic": [_MARKS, {"k": _MARKS}] if row == 2 else _MARKS, "n": row}
+            for row in range(len(_REPLIES))
+        ],
+        [[f"{_MARKS if row == 3 else 'Rome'} {{y}}"] for row in range(len(_REPLIES))],
+        with_prompts=False,
+        grades=[[reply, draw.choice(_REPLIES[:4]), draw.choice(_REPLIES[:4])] for reply in _REPLIES],
+    )  # fmt: skip
+
+
+GRADED = {"graded": graded_cases()}
 CASES = {"solvers": SOLVERS, "no topic": WITHOUT_TOPIC, "scorers": scorer_cases(), "choice": choice_cases(),
          "epochs": epoch_cases(), "images": IMAGES, "literal": LITERAL, "critiques": CRITIQUES, "math": math_cases(),
          **exported_cases()}  # fmt: skip
@@ -368,7 +432,13 @@ CASES = {"solvers": SOLVERS, "no topic": WITHOUT_TOPIC, "scorers": scorer_cases(
 def ask_inspect(cases: Mapping[str, Asked], folder: Path) -> dict[str, Any]:
     """Return what inspect asks and gives for each of the cases."""
     given = [
-        {"eval_yaml": each.eval_yaml, "rows": each.rows, "answers": each.answers, "prompts": each.with_prompts}
+        {
+            "eval_yaml": each.eval_yaml,
+            "rows": each.rows,
+            "answers": each.answers,
+            "prompts": each.with_prompts,
+            "grades": each.grades,
+        }
         for each in cases.values()
     ]
     return dict(zip(cases, oracle("inspect", given, folder), strict=True))
@@ -381,7 +451,7 @@ GRADES: Mapping[Any, float] = {"C": 1.0, "I": 0.0, "N": 0.0}
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What inspect asks and gives for all cases."""
-    return ask_inspect(CASES, tmp_path_factory.mktemp("inspect"))
+    return ask_inspect({**CASES, **GRADED}, tmp_path_factory.mktemp("inspect"))
 
 
 def prompts_of(bound: BoundTask, answers: Sequence[Sequence[str]]) -> list[Any]:
@@ -451,3 +521,48 @@ def test_prompts_and_scores_are_those_of_inspect(name: str, theirs: dict[str, An
             mean = sum(scores[scorer][0] or 0.0 for scores in ours) / len(ours)
             assert mean == pytest.approx(values.get("accuracy", values.get("mean")))
     assert differing == []
+
+
+def graded_by(metric: MetricSpec, answered: Answered, replies: Sequence[str]) -> tuple[str, Result]:
+    """Return the prompt that a metric's graders get, and the result of their replies."""
+    scorer = ModelGraded(metric)
+    made = []
+    for reply in replies:
+        asking = scorer.steps(answered)
+        prompt = next(asking)
+        with pytest.raises(StopIteration) as ended:
+            asking.send(reply)
+        made.append(ended.value.value)
+    return prompt, (made[0] if len(made) == 1 else scorer.combined(made))[0]
+
+
+@needs_oracle("inspect")
+def test_grades_of_a_second_model_are_those_of_inspect(theirs: dict[str, Any], tmp_path: Path) -> None:
+    """The grader's prompt, each grade and each score are inspect's; what inspect leaves unscored is no verdict here.
+
+    A grade that is no number or letter of inspect's, which it counts as wrong, is no verdict here either.
+    """
+    case = GRADED["graded"]
+    strange = 0
+    for task, bound, their in zip(case.tasks, case.bound(tmp_path / "made"), theirs["graded"], strict=True):
+        assert "error" not in their, (task, their)
+        (metric,) = bound.metrics
+        named: Any = metric.kwargs.get("models", ["judge/0"])
+        graders = [str(name).partition("/")[2] for name in named]
+        ((_, reduced),) = their["reduced"].items()
+        for row, sample in enumerate(bound.samples()):
+            request = bound.request(sample)
+            answered = Answered(
+                Row(str(row), request.prompt, request.target, metadata=sample.row), case.answers[row][0]
+            )
+            prompt, result = graded_by(metric, answered, [case.grades[row][int(grader)] for grader in graders])
+            assert their["asked of graders"][row] == dict.fromkeys(graders, prompt), task
+            ((grade, _),) = next(iter(their["graded"][row].values()))
+            assert (result.metadata["grade"], result.value is None) == (grade, result.value is None), (task, row)
+            if grade is not None and result.value is None:
+                strange += 1
+                assert reduced[row] == 0.0
+            else:
+                assert result.value == (None if grade is None else reduced[row]), (task, row)
+            assert (result.comment is None) == (result.value is not None)
+    assert strange == 1

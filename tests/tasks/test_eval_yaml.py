@@ -104,7 +104,6 @@ def test_a_benchmark_of_the_hub_is_read_from_a_local_copy(tmp_path: Path) -> Non
     (copy / "test.jsonl").rename(copy / "main" / "test.jsonl")
     (bound,) = bound_of("hub:org/name/text", data_dir=tmp_path)
     assert bound.plan.name == "org/name/text"
-    assert bound.task.metadata["benchmark"] == {"framework": "inspect-ai", "dataset": "org/name", "task_id": "text"}
     assert len(bound.samples()) == len(ROWS)
     assert "hub:ORG/NAME" in why_not("hub:name")
     clone = benchmark(tmp_path / "org" / "clone", TEXT)
@@ -193,7 +192,10 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "tools": ({"solvers": [{"name": "use_tools"}, {"name": "generate"}]}, "use_tools gives the model tools"),
     "critique": ({"solvers": [{"name": "self_critique"}]}, "self_critique comes before"),
     "epochs of it": ({"solvers": [{"name": "generate"}, {"name": "self_critique"}], "epochs": 2}, "neither epochs"),
-    "judge": ({"scorers": [{"name": "model_graded_fact"}]}, "assaymark judge RUN"),
+    "judge's argument": ({"scorers": [{"name": "model_graded_qa", "args": {"include_history": True}}]}, "no argument"),
+    "judge's text": ({"scorers": [{"name": "model_graded_qa", "args": {"template": "{x}"}}]}, "it may have {question}"),
+    "judge's pattern": ({"scorers": [{"name": "model_graded_qa", "args": {"grade_pattern": "C|I"}}]}, "has no group"),
+    "judge's epochs": ({"scorers": [{"name": "model_graded_qa"}], "epochs": 2, "epoch_reducer": "max"}, "does not go"),
     "misspelt solver": ({"solvers": [{"name": "multiple_choise"}]}, "nearest: multiple_choice"),
     "misspelt scorer": ({"scorers": [{"name": "matches"}]}, "nearest: match"),
     "misspelt key": ({"epoch": 3}, "unknown key 'epoch'; nearest: epochs"),

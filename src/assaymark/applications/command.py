@@ -18,8 +18,9 @@ _OPTIONS = (
     click.option("--target", metavar="TARGET", help="Evaluate an application instead of a model, on the rows that "
                  "--tasks names: FILE.py:NAME, module:NAME, a URL, or exec:COMMAND."),
     click.option("--scorers", multiple=True, metavar="NAMES", help="With --target: scorers by name, or FILE.py:NAME."),
-    click.option("--judge", metavar="MODEL", help="With --scorers: the model that judged scorers ask: a folder, a Hub "
-                 "id or a kind of model."),
+    click.option("--judge", metavar="MODEL", help="The model that judged scorers ask, or that grades where a "
+                 "benchmark asks for one: a folder, a Hub id or a kind of model; for grades several, with commas "
+                 "between."),
     click.option("--judge_args", metavar="A=1,B=2", help="Arguments of the judge, as --model_args."),
     click.option("--human_labels", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="With --scorers: "
                  "people's scores by row id; their agreement stands beside the scores."),
@@ -50,6 +51,7 @@ _OWN = {
     "repeats": "repeats",
     "concurrency": "concurrency", "timeout": "timeout_s", "retries": "retries",
 }  # fmt: skip
+_OF_GRADERS = frozenset({"judge", "judge_args"})  # for models too
 _COMMON = {"store": "store", "limit": "limit", "data_dir": "data_dir", "wait": "no_wait"}  # keyword -> parameter
 _OF_OUTPUT = frozenset({
     "tasks", "config", "output_path", "log_samples", "show_config", "check_integrity", "predict_only", "details",
@@ -81,6 +83,7 @@ def _of_command(options: Mapping[str, Any]) -> tuple[object, object, dict[str, o
     """
     own = {name: options[name] for name in _OWN if options[name] not in (None, (), False)}
     if options["target"] is None:
+        own = {name: value for name, value in own.items() if name not in _OF_GRADERS}
         if own:
             raise UsageError(f"--{next(iter(own))} is for applications; name one with --target, or omit it")
         return None

@@ -64,6 +64,7 @@ PLACES = {
     },
     "served": {"traces": "assaymark.applications.traces.serving:served_traces"},
     "report_sections": {"beside people": "assaymark.applications.human_labels:people_section"},
+    "graders": {"model_graded": "assaymark.applications.model_graded:add_model_grades"},
     "audits": {"judged scores": "assaymark.applications.judging_scores:judged_kind"},
     "tables": {
         "traces": "assaymark.applications.traces.trace_log:TABLES",

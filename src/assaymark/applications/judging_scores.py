@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assaymark.applications.human_labels import without_scorers
 from assaymark.applications.returned import answered_of
 from assaymark.applications.rows import Row
-from assaymark.applications.scorer import Answered, JudgedScorer, Result
+from assaymark.applications.scorer import Answered, JudgedScorer, PanelScorer, Result
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.errors import LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
@@ -25,6 +25,7 @@ from assaymark.records import (
     GenerationSettings,
     JsonValue,
     Message,
+    ModelIdentity,
     Output,
     QueryKind,
     Request,
@@ -88,6 +89,7 @@ def add_judged_scores(
     workers: int = 1,
     wait: bool = True,
     command: str | None = None,
+    tasks: Sequence[str] | None = None,
 ) -> Run:
     """Let a judge score a run's stored answers, add the scores to the run, and compute its estimates again.
 
@@ -96,44 +98,72 @@ def add_judged_scores(
     Args:
         run: with generated answers; rows whose call failed have failed scores.
         scorers: judged ones.
-        judge_model: as a model for `evaluate`.
+        judge_model: as a model for `evaluate`; a list of several for scorers of a panel, which combine their results.
         notify: called with lines about the progress and the stored results.
         model_args: of the judge, as for `evaluate`.
         max_tokens: of each reply of the judge.
         workers: processes that run a local judge.
         wait: whether to wait while another process asks the same.
         command: the command that was typed, stored with the attempt.
+        tasks: of the run; None: all.
 
-    Raises: UsageError if a scorer needs a part that no row has, or the run holds no texts; ModelUnavailable; RunBusy;
-        StoreError.
+    Raises: UsageError if a scorer needs a part that no row has, the run holds no texts, or several judges are given to
+        a scorer that asks one; ModelUnavailable; RunBusy; StoreError.
     """
     if not scorers:
         return run
-    with lent(judge_model):
-        model = open_judge(judge_model, model_args, workers)
-        if QueryKind.GENERATE not in model.answers:
-            raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
-        work = _Work(run, list(scorers), model, max_tokens)
-        if (writer := run.store.writer(run.row.plan)) is not None:
-            raise RunBusy(f"run {run.short_id} is being written by {writer}; wait until that has ended")
-        opener = RunOpener(run.store, work.plan, wait, notify)
-        opener.until_free()
-        is_complete = run.store.is_complete(work.plan)
-        if not is_complete:
-            model.check()
-        with stored_audit(opener, model, command) as audit:
-            scores = work.scores(audit)
-        if not (is_complete and work.is_added):
-            work.add(scores, command)
-    notify(stored_line(run.store, audit.run_id, JUDGED_SCORES))
+    judges = judge_model if isinstance(judge_model, list) else [judge_model]
+    if len(judges) != 1 and (single := next((each for each in scorers if not isinstance(each, PanelScorer)), None)):
+        raise UsageError(f"scorer '{single.facts.name}' asks one judge, and {len(judges)} are named")
+    of_judges: list[Results] = []
+    identities: list[ModelIdentity] = []
+    is_complete = True
+    for judge in judges:
+        with lent(judge):
+            model = open_judge(judge, model_args, workers)
+            if QueryKind.GENERATE not in model.answers:
+                raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
+            work = _Work(run, list(scorers), model, max_tokens, tasks)
+            if (writer := run.store.writer(run.row.plan)) is not None:
+                raise RunBusy(f"run {run.short_id} is being written by {writer}; wait until that has ended")
+            opener = RunOpener(run.store, work.plan, wait, notify)
+            opener.until_free()
+            if not run.store.is_complete(work.plan):
+                is_complete = False
+                model.check()
+            with stored_audit(opener, model, command) as audit:
+                of_judges.append(work.results(audit))
+            identities.append(model.identity)
+        notify(stored_line(run.store, audit.run_id, JUDGED_SCORES))
+    work.judges = identities
+    if not (is_complete and work.is_added):
+        work.add(work.scores(_combined(scorers, of_judges)), command)
     return run
+
+
+def _combined(scorers: Sequence[JudgedScorer], of_judges: Sequence["Results"]) -> "Results":
+    """Return the results of one judge, or those that each scorer makes of several judges' results."""
+    if len(of_judges) == 1:
+        return of_judges[0]
+    combined: dict[tuple[int, str, int], Sequence[Result] | str] = {}
+    for key in of_judges[0]:
+        scorer, outcomes = scorers[key[0]], [results[key] for results in of_judges]
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, str)), None)
+        if failed is not None or not isinstance(scorer, PanelScorer):
+            combined[key] = failed or ""
+        else:
+            combined[key] = scorer.combined([each for each in outcomes if not isinstance(each, str)])
+    return combined
 
 
 class _Work:
     """The judging of one run, ready to be carried out."""
 
-    def __init__(self, run: Run, scorers: Sequence[JudgedScorer], model: Model, max_tokens: int) -> None:
+    def __init__(
+        self, run: Run, scorers: Sequence[JudgedScorer], model: Model, max_tokens: int, tasks: Sequence[str] | None
+    ) -> None:
         self.run, self.scorers, self.model = run, scorers, model
+        self.judges = [model.identity]  # whose verdicts make the scores
         self.settings = GenerationSettings(max_tokens=max_tokens)
         self.row = run.row
         if lacking := lacking_aggregations(self.row.extra, {}):
@@ -141,7 +171,7 @@ class _Work:
                 f"task {lacking[0][0]} of run {self.row.short_id} aggregates {lacking[0][1]} by a function of its "
                 "file, so scores cannot be added to it here"
             )
-        self.by_task = {task: list(_requests_of(run.store, run.id, task)) for task in self.row.tasks}
+        self.by_task = {task: list(_requests_of(run.store, run.id, task)) for task in tasks or self.row.tasks}
         self.answers = [each for requests in self.by_task.values() for request in requests for each in request.answers]
         if not self.answers:
             raise UsageError(f"run {self.row.short_id} has no generated answer that a judge could score")
@@ -153,8 +183,9 @@ class _Work:
             "answers": content_hash([_material(each) for each in self.answers]),
             "max_tokens": max_tokens,
         }
-        tasks = tuple(replace(each, sample_indices=None) for each in self.row.plan.tasks)
-        plan = RunPlan(model.identity, self.row.plan.profile, tasks, too_long="error")
+        planned = [each for each in self.row.plan.tasks if each.name in self.by_task]
+        of_plan = tuple(replace(each, sample_indices=None) for each in planned)
+        plan = RunPlan(model.identity, self.row.plan.profile, of_plan, too_long="error")
         self.plan = audit_plan(plan, JUDGED_SCORES, {**facts, "requests": VERSION})
 
     def _refuse_lacking(self, scorer: JudgedScorer) -> None:
@@ -171,9 +202,11 @@ class _Work:
 
     def scoring_hash(self, scorer: JudgedScorer) -> str:
         """Return the hash of a scoring: the scorer's prompts and the judge that answers them."""
-        judge = {
-            name: value for name, value in plan_content(self.plan.model).items() if name not in ("name", "n_parameters")
-        }
+        judges: list[JsonValue] = [
+            {name: value for name, value in plan_content(each).items() if name not in ("name", "n_parameters")}
+            for each in self.judges
+        ]
+        judge = judges[0] if len(judges) == 1 else judges
         return content_hash({JUDGED_SCORES: VERSION, "scorer": scorer.content_hash, "judge": judge})
 
     @property
@@ -185,21 +218,24 @@ class _Work:
         }
         return wanted <= known and not self.row.extra.get(SUMMARY_DUE)
 
-    def scores(self, audit: StoredAudit) -> list[tuple[JudgedScorer, str, list[Score]]]:
-        """Judge every answer; return the scores by scorer and task, and store their counts with the audit."""
+    def results(self, audit: StoredAudit) -> "Results":
+        """Judge every answer; return the results, and store the counts of their scores with the audit."""
         results = judge_rows(self.scorers, self.answers, self.model, audit.answer, self.settings)
-        scored: list[tuple[JudgedScorer, str, list[Score]]] = []
-        for position, scorer in enumerate(self.scorers):
-            of_scorer: list[Score] = []
-            for task, requests in self.by_task.items():
-                own = [score for request in requests for score in _scores(request, scorer, results, position)]
-                of_scorer += own
-                if own:
-                    scored.append((scorer, task, own))
+        scores = self.scores(results)
+        for scorer in self.scorers:
             if not audit.has(scorer.facts.name):
-                counts = _counts(scorer, of_scorer)
+                counts = _counts(scorer, [score for each, _, own in scores if each is scorer for score in own])
                 audit.part(scorer.facts.name, JudgedCounts, lambda counts=counts: counts)  # type: ignore[misc]
-        return scored
+        return results
+
+    def scores(self, results: "Results") -> list[tuple[JudgedScorer, str, list[Score]]]:
+        """Return the scores that follow from results, by scorer and task."""
+        made = (
+            (scorer, task, [score for request in requests for score in _scores(request, scorer, results, position)])
+            for position, scorer in enumerate(self.scorers)
+            for task, requests in self.by_task.items()
+        )
+        return [each for each in made if each[2]]
 
     def add(self, scored: Sequence[tuple[JudgedScorer, str, list[Score]]], command: str | None) -> None:
         """Add scores to the run in one transaction, and compute its estimates."""
@@ -227,13 +263,14 @@ class _Work:
 
     def _entry(self, scorer: JudgedScorer, task: str, scores: Sequence[Score]) -> RescoredEntry:
         """Return the record of one scorer's scores, in the form of a rescoring, with the judge."""
-        facts, judge = scorer.facts, self.model.identity
-        earlier = {(each.filter, each.metric) for each in self.run.estimates if each.task == task}
+        facts, judge = scorer.facts, self.judges[0]
+        named = ", ".join(each.name for each in self.judges)
+        earlier = {(each.filter, each.metric) for each in self.run.estimates if each.task == task and each.n}
         names = list(dict.fromkeys(each.metric for each in scores))
         return {
             "task": task,
             "scoring_hash": self.scoring_hash(scorer),
-            "filters": [{"name": "none", "steps": [{"function": f"judged by {judge.name}"}]}],
+            "filters": [{"name": "none", "steps": [{"function": f"judged by {named}"}]}],
             "metrics": [
                 {
                     "name": name,
@@ -246,7 +283,7 @@ class _Work:
                 for name in names
             ],
             "in_place_of": [["none", name] for name in names if ("none", name) in earlier],
-            "judge": {"name": judge.name, "content_hash": judge.content_hash, "kind": judge.kind,
+            "judge": {"name": named, "content_hash": judge.content_hash, "kind": judge.kind,
                       "scorer_hash": scorer.content_hash, "formula": facts.formula},
         }  # fmt: skip
 
@@ -284,7 +321,7 @@ def _row_of(sample: Sample, request: Request) -> Row:
     """Return the row of a sample as an application's run stores it, else of the prompt and its target."""
     stored = sample.row
     if "inputs" not in stored:
-        return Row(str(sample.index), request.prompt, request.target or None)
+        return Row(str(sample.index), request.prompt, request.target or None, metadata=stored)
     contexts, metadata = stored.get("contexts"), stored.get("metadata")
     are_texts = isinstance(contexts, list | tuple) and all(isinstance(each, str) for each in contexts)
     return Row(

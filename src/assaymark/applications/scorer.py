@@ -99,3 +99,12 @@ class JudgedScorer(Protocol):
         A judge's answer is not trusted: what cannot be parsed gives a Result without a value, the reason as comment.
         """
         ...
+
+
+@runtime_checkable
+class PanelScorer(JudgedScorer, Protocol):
+    """A judged scorer that makes one result of several judges'."""
+
+    def combined(self, of_judges: Sequence[Sequence[Result]]) -> Sequence[Result]:
+        """Return one answer's results from those of each judge, in the order in which the judges are named."""
+        ...

@@ -11,12 +11,11 @@ from pathlib import Path
 from assaymark.datasets.dataset import DatasetSpec, LoadedDataset
 from assaymark.datasets.files import READABLE, load_named, split_files
 from assaymark.errors import DataError
-from assaymark.limits.yaml_documents import load_yaml
+from assaymark.limits.yaml_documents import front_matter, load_yaml
 from assaymark.registry import nearest
 
 CARD = "README.md"
 MOST_BYTES = 2**20  # of a card that are read
-_FENCE = "---"
 
 
 def load_copy(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
@@ -94,12 +93,8 @@ def _files_of_card(folder: Path) -> dict[str, dict[str, list[str]]]:
         return {}
     with card.open("rb") as stream:
         head = stream.read(MOST_BYTES).decode("utf-8-sig", errors="replace")
-    lines = head.splitlines()
-    if not lines or lines[0].strip() != _FENCE:
-        return {}
-    end = next((at for at, line in enumerate(lines[1:], start=1) if line.strip() == _FENCE), len(lines))
     try:
-        content = load_yaml("\n".join(lines[1:end]))
+        content = load_yaml(front_matter(head))
     except DataError as error:
         raise DataError(f"{card}: {error}") from error
     listed = content.get("configs") if isinstance(content, Mapping) else None

@@ -22,7 +22,7 @@ from assaymark.interop.lm_eval_results import model_description, seconds_of
 from assaymark.limits.characters import is_hub_id
 from assaymark.limits.shown_paths import without_folders
 from assaymark.platforms import portable_name
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate, JsonValue, with_filter
 from assaymark.records.json_values import list_at, object_at, objects_at, texts_of
 from assaymark.results.model_names import short_model_name
 from assaymark.scoring.metrics import find_metric, formula_of
@@ -103,12 +103,12 @@ def has_value(estimate: Estimate) -> bool:
 
 def result_id(task: str, metric: str, name_of_filter: str) -> str:
     """Return the key that joins a result with its samples."""
-    return f"{task}/{metric}" if name_of_filter in {"none", ""} else f"{task}/{metric}:{name_of_filter}"
+    return with_filter(f"{task}/{metric}", name_of_filter, ":{}")
 
 
 def evaluation_name(task: str, name_of_filter: str) -> str:
     """Return the name of a result: the task's, and a filter's after it."""
-    return task if name_of_filter in {"none", ""} else f"{task}/{name_of_filter}"
+    return with_filter(task, name_of_filter, "/{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ def _metric_config(run: RunRow, estimate: Estimate, facts: Mapping[str, JsonValu
         "llm_scoring": _judge(run, name),
         "additional_details": texts(
             {
-                "filter": None if estimate.filter in {"none", ""} else estimate.filter,
+                "filter": with_filter("", estimate.filter, "{}") or None,
                 "aggregation": listed.get("aggregation"),
                 "kind": estimate.details.get("kind"),
                 "weighting": estimate.details.get("weighting"),

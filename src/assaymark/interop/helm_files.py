@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from assaymark.errors import DataError
 from assaymark.interop.log_files import parse_json
+from assaymark.limits.regular_files import content_of
 from assaymark.records import JsonValue
 from assaymark.records.json_values import list_at
 
@@ -208,13 +209,10 @@ def _loaded(file: Path, kind: type[T]) -> T:
     """Return a file's JSON. Raises: DataError, also if it is not a plain file inside the folder."""
     expected = "an object" if kind is dict else "a list"
     try:
-        if not file.resolve().is_relative_to(file.parent.resolve()) or (file.exists() and not file.is_file()):
-            raise DataError(f"{file} is no plain file of its folder; expected {expected} in JSON")
-        if (size := file.stat().st_size) > LARGEST_FILE:
-            raise DataError(f"{file} has {size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:.0f} GiB are read")
-        loaded = parse_json(file.read_bytes(), str(file))
-    except (OSError, RuntimeError) as error:
-        raise DataError(f"{file} cannot be read: {error}; expected {expected} in JSON") from error
+        content = content_of(file, LARGEST_FILE, (file.parent,))
+    except DataError as error:
+        raise DataError(f"{file} {error}; expected {expected} in JSON") from error
+    loaded = parse_json(content, str(file))
     if not isinstance(loaded, kind):
         raise DataError(f"{file} contains a {type(loaded).__name__}; expected {expected}")
     return loaded

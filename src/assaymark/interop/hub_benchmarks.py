@@ -11,11 +11,11 @@ from typing import Literal
 from assaymark.datasets.load import names_of_same_rows
 
 Unit = Literal["per cent", "share"]
-ACCURACY = ("exact_match", "acc")  # metrics that are the share of right answers, and nothing else
-BY_EVAL_YAML = tuple(
-    f"inspect_{scorer}" for scorer in ("choice", "match", "exact", "includes", "pattern", "answer", "math")
-)
-"""Those of a benchmark that is run from its eval.yaml."""
+ACCURACY = (
+    "exact_match", "acc", "accuracy",
+    *(f"inspect_{scorer}" for scorer in ("choice", "match", "exact", "includes", "pattern", "answer", "math")),
+)  # fmt: skip
+"""Metrics that are the share of right answers, and nothing else; the latter of a benchmark with an eval.yaml."""
 
 
 @dataclass(frozen=True, slots=True)

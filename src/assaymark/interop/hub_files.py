@@ -17,7 +17,7 @@ from pathlib import Path
 from assaymark.documents.plain_text import printable
 from assaymark.errors import DataError
 from assaymark.limits.regular_files import CACHED, content_of, link_folders
-from assaymark.limits.yaml_documents import load_yaml
+from assaymark.limits.yaml_documents import front_matter, load_yaml
 from assaymark.records import JsonValue
 
 FOLDER = ".eval_results"
@@ -30,7 +30,6 @@ LONGEST_URL = 2000
 MOST_FOLDERS = 20_000  # that are looked at for models
 DEPTH = 4  # of models in a folder of models: models--org--name/snapshots/COMMIT
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
-_FRONT = re.compile(rb"---[ \t]*\r?\n(?P<yaml>.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _KEYS = {
     "an entry": ("dataset", "value", "verifyToken", "date", "source", "notes"),
     "dataset": ("id", "task_id", "revision"),
@@ -174,15 +173,13 @@ def _content(root: Path, file: Path) -> bytes:
 
 def _has_model_index(card: Path) -> bool:
     try:
-        return re.search(rb"^model-index[ \t]*:", _front_matter(card), re.MULTILINE) is not None
+        return re.search(r"^model-index[ \t]*:", _front_matter(card), re.MULTILINE) is not None
     except DataError:
         return False
 
 
-def _front_matter(card: Path) -> bytes:
-    """Return the YAML at the beginning of a model card; empty without one. Raises: as `_content`."""
-    match = _FRONT.match(_content(card.parent, card).removeprefix(b"\xef\xbb\xbf"))
-    return b"" if match is None else match["yaml"]
+def _front_matter(card: Path) -> str:
+    return front_matter(_content(card.parent, card))
 
 
 # ------------------------------------------------------------------------------------------ .eval_results

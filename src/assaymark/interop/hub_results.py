@@ -14,10 +14,10 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from assaymark.errors import MissingExtra, UsageError
-from assaymark.interop.hub_benchmarks import ACCURACY, BY_EVAL_YAML, HUB_TASKS, HubTask, registered, tasks_of
+from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
 from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
-from assaymark.records import Estimate, JsonValue, content_hash
+from assaymark.records import Estimate, JsonValue, content_hash, with_filter
 from assaymark.records.json_values import object_at
 from assaymark.results.estimate_texts import is_proportion, truncation_of
 from assaymark.results.evidence.from_store import stopped_by_rule
@@ -239,7 +239,7 @@ def _missing_rows(
     whole = _accuracy(estimates, name)
     if whole is None:
         metrics = ", ".join(dict.fromkeys(each.metric for each in estimates if each.task == name))
-        return [f"metric {metrics}, the leaderboard's is the share of right answers ({' or '.join(ACCURACY)})"]
+        return [f"metric {metrics}, the leaderboard's is the share of right answers ({' or '.join(ACCURACY[:2])})"]
     made_anew = (entry for entry in row.extra.get("rescored", ()) if entry["task"] in leaves)
     if any(whole.metric == metric["name"] for entry in made_anew for metric in entry["metrics"]):
         return [f"{whole.metric} was scored again, by another filter or metric"]
@@ -260,8 +260,7 @@ def _missing_rows(
 
 def _accuracy(estimates: Sequence[Estimate], name: str) -> Estimate | None:
     """Return the share of right answers of a task or group, the primary one of several; None without one."""
-    metrics = (*ACCURACY, *BY_EVAL_YAML)
-    of_name = [each for each in estimates if each.task == name and each.metric in metrics and is_proportion(each)]
+    of_name = [each for each in estimates if each.task == name and each.metric in ACCURACY and is_proportion(each)]
     return next((each for each in of_name if each.details.get("primary")), of_name[0] if of_name else None)
 
 
@@ -276,8 +275,8 @@ def _variant(row: RunRow, name: str, leaves: Sequence[str], benchmark: HubTask, 
     shots = {task.num_fewshot for task in plan.tasks if task.name in leaves}
     if len(shots) == 1:
         yield f"{shots.pop()}-shot"
-    if estimate.filter not in {"none", ""}:
-        yield estimate.filter
+    if filtered := with_filter("", estimate.filter, "{}"):
+        yield filtered
     if plan.prompt_preset is not None:
         yield f"prompt preset {plan.prompt_preset.name}"
     elif plan.apply_chat_template:

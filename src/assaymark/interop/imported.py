@@ -16,6 +16,7 @@ from typing import Any, SupportsFloat
 
 from assaymark.errors import AssaymarkError
 from assaymark.interop.hub_benchmarks import Unit
+from assaymark.interop.log_files import open_log
 from assaymark.interop.reported import ReportedValue, reported_estimates
 from assaymark.records import (
     Estimate,
@@ -162,7 +163,7 @@ class Importer:
     recognises: Callable[[Path], object]  # whether a file or folder is that tool's, as a truth value
     read: Callable[[Path], ForeignRun]  # raises DataError, or KeyError and the like for files not as the tool writes
     format: str  # of the files, for messages
-    with_unit: Callable[[Path, Unit], ForeignRun] | None = None  # reads files that need not state the unit of a value
+    read_in_unit: Callable[[Path, Unit], ForeignRun] | None = None  # of files that need not state it
 
 
 def imported_of(run: ForeignRun) -> ImportedRun:
@@ -221,7 +222,8 @@ def imported_of(run: ForeignRun) -> ImportedRun:
 
 def digest(file: Path) -> str:
     """Return `sha256:<hex>` of a file."""
-    return "sha256:" + sha256(file.read_bytes()).hexdigest()
+    with open_log(file) as opened:
+        return "sha256:" + sha256(opened.read()).hexdigest()
 
 
 def disagreements(

@@ -1,16 +1,32 @@
 """Reading of other tools' files: JSON objects, and members of zip archives with any compression."""
 
+import io
 import json
 import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from assaymark.errors import DataError
+from assaymark.limits.regular_files import open_regular
 from assaymark.records import JsonValue
 
 ZSTANDARD = 93  # the zip format's number for Zstandard, which zipfile supports from Python 3.14 on
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
+
+
+def open_log(file: Path) -> BinaryIO:
+    """Open a tool's file, which may be a link. Raises: DataError for a pipe, a device, or one that cannot be read."""
+    try:
+        return open_regular(file)
+    except DataError as error:
+        raise DataError(f"{file} {error}; expected a file of an evaluation tool") from error
+
+
+def open_text(file: Path, encoding: str = "utf-8", errors: str = "strict", newline: str | None = None) -> io.TextIOBase:
+    """Open a tool's file as text. Raises: as `open_log`."""
+    return io.TextIOWrapper(open_log(file), encoding, errors, newline)
 
 
 def json_object(file: Path) -> dict[str, JsonValue]:
@@ -19,7 +35,8 @@ def json_object(file: Path) -> dict[str, JsonValue]:
     Raises: DataError if the file does not exist, is not JSON, or is not an object.
     """
     try:
-        loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
+        with open_text(file) as opened:
+            loaded = parse_json(opened.read(), str(file))
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -63,8 +80,8 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return one member's bytes; Zstandard is supported too.
+def zip_member(archive: zipfile.ZipFile, file: Path, name: str) -> bytes:
+    """Return one member's bytes; Zstandard is supported too. file: the archive's, for messages.
 
     Raises: DataError for an unsupported compression.
     """
@@ -73,14 +90,14 @@ def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:
         try:
             return archive.read(name)
         except NotImplementedError as error:
-            raise DataError(f"{archive.filename}: {name} is compressed by method {info.compress_type}") from error
+            raise DataError(f"{file}: {name} is compressed by method {info.compress_type}") from error
     import pyarrow as pa
 
-    with Path(str(archive.filename)).open("rb") as file:
-        file.seek(info.header_offset + LOCAL_HEADER - 4)
-        n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
-        file.seek(n_name + n_extra, 1)
-        packed = file.read(info.compress_size)
+    with open_log(file) as opened:
+        opened.seek(info.header_offset + LOCAL_HEADER - 4)
+        n_name, n_extra = (int.from_bytes(opened.read(2), "little") for _ in range(2))
+        opened.seek(n_name + n_extra, 1)
+        packed = opened.read(info.compress_size)
     return bytes(pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read())
 
 

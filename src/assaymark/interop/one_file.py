@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import DataError, StoreError
+from assaymark.interop.log_files import open_log
 from assaymark.records import JsonValue, content_hash
 from assaymark.store import SampleRecord, Store
 from assaymark.store.sealed_tasks import SealedTask
@@ -24,7 +25,7 @@ def is_run_file(path: Path) -> bool:
     """Return whether a file is a store, as an exported run is."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_log(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
-from assaymark.interop.log_files import one_model, parse_json
+from assaymark.interop.log_files import one_model, open_log, open_text, parse_json
 from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of
@@ -30,7 +30,7 @@ def is_alpaca_eval(path: Path) -> bool:
         return any(is_alpaca_eval(path / name) for name in (ANNOTATIONS, LEADERBOARD))
     if not path.is_file() or path.suffix not in {".json", ".csv"}:
         return False
-    with path.open("rb") as opened:
+    with open_log(path) as opened:
         start = opened.read(SNIFFED)
     wanted = (b'"preference"', b'"generator_2"') if path.suffix == ".json" else (b"win_rate", b"standard_error")
     return all(word in start for word in wanted)
@@ -61,7 +61,8 @@ def read_alpaca_eval(path: Path) -> ForeignRun:
 
 
 def _annotations(file: Path) -> list[dict[str, object]]:
-    loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
+    with open_text(file) as opened:
+        loaded = parse_json(opened.read(), str(file))
     if not isinstance(loaded, list) or not all(
         isinstance(annotation, dict) and "preference" in annotation for annotation in loaded
     ):
@@ -71,7 +72,7 @@ def _annotations(file: Path) -> list[dict[str, object]]:
 
 def _rows(file: Path) -> dict[str, dict[str, str]]:
     """Return the leaderboard's rows by model (the column without a name)."""
-    with file.open(encoding="utf-8-sig", newline="") as opened:
+    with open_text(file, "utf-8-sig", newline="") as opened:
         rows = list(csv.reader(opened))
     if not rows:
         return {}

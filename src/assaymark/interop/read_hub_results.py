@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assaymark.documents.numbers import counted
 from assaymark.errors import DataError
-from assaymark.interop.hub_benchmarks import HubTask, Unit, registered, tasks_of
+from assaymark.interop.hub_benchmarks import ACCURACY, HubTask, Unit, registered, tasks_of
 from assaymark.interop.hub_files import ModelFiles, StatedResult, holds_results, model_folders, read_model_files
 from assaymark.interop.imported import ForeignRun, Importer
 from assaymark.interop.reported import LARGEST, ReportedValue
@@ -144,7 +144,7 @@ def benchmark_of(stated: StatedResult) -> HubTask | None:
         return registered(stated.dataset, stated.task_id)
     # a model card names the configuration, and any metric
     found = [task for task in tasks_of(stated.dataset) if task.config == (stated.task_id or "default")]
-    return found[0] if found and stated.metric in {"acc", "accuracy", "exact_match"} else None
+    return found[0] if found and stated.metric in ACCURACY else None
 
 
 def _task_of(stated: StatedResult) -> str:
@@ -200,4 +200,4 @@ def _metric(name: str, filters: Sequence[str]) -> MetricInput:
     )
 
 
-IMPORTER = Importer(holds_results, read_hub_results, FORMAT, with_unit=read_hub_results)
+IMPORTER = Importer(holds_results, read_hub_results, FORMAT, read_in_unit=read_hub_results)

@@ -33,6 +33,8 @@ def read_imported(path: str | Path, unit: Unit | None = None) -> ImportedRun:
     source = Path(path)
     if not source.exists():
         raise DataError(f"{source} does not exist; expected a file or folder of an evaluation tool")
+    if not source.is_dir() and not source.is_file():
+        raise DataError(f"{source} is a pipe or a device; expected a file or folder of an evaluation tool")
     try:
         importers = [IMPORTERS.load(name) for name in IMPORTERS]
         importer = next((each for each in importers if each.recognises(source)), None)
@@ -45,15 +47,15 @@ def read_imported(path: str | Path, unit: Unit | None = None) -> ImportedRun:
             'tool, write its totals as {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, '
             '"config": {"model": "NAME"}} and import that file'
         )
-    if unit is not None and (importer is None or importer.with_unit is None):
+    if unit is not None and (importer is None or importer.read_in_unit is None):
         raise UsageError(f"{source} states the unit of its values; --unit is for values of a model's folder")
     try:
         if importer is None:
             run = imported_run(source)
-        elif unit is None or importer.with_unit is None:
+        elif unit is None or importer.read_in_unit is None:
             run = imported_of(importer.read(source))
         else:
-            run = imported_of(importer.with_unit(source, unit))
+            run = imported_of(importer.read_in_unit(source, unit))
         _check_names(run)
         return _with_choice(run, source)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:

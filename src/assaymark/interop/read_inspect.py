@@ -16,7 +16,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
-from assaymark.interop.log_files import json_object, object_in, one_model, parse_json, zip_member
+from assaymark.interop.log_files import json_object, object_in, one_model, open_log, parse_json, zip_member
 from assaymark.interop.reported import ReportedValue
 from assaymark.records import JsonValue
 from assaymark.records.json_values import (
@@ -80,7 +80,7 @@ def inspect_logs(path: Path) -> list[Path]:
 
 def _is_json_log(file: Path) -> bool:
     """Return whether a JSON file has the header of a log; large files of other tools are not parsed for that."""
-    with file.open("rb") as opened:
+    with open_log(file) as opened:
         start = opened.read(SNIFFED)
     if b'"eval"' not in start:
         return False
@@ -97,19 +97,19 @@ def read_log(file: Path) -> InspectLog:
         whole = json_object(file)
         return _log(file, whole, objects_at(whole, "samples"), objects_at(whole, "reductions"))
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_log(file) as opened, zipfile.ZipFile(opened) as archive:
             names = archive.namelist()
-            header = _member(archive, HEADER if HEADER in names else STARTED)
-            samples = [_member(archive, name) for name in names if name.startswith("samples/")]
-            reduced = _member(archive, "reductions.json") if "reductions.json" in names else ()
+            header = _member(archive, file, HEADER if HEADER in names else STARTED)
+            samples = [_member(archive, file, name) for name in names if name.startswith("samples/")]
+            reduced = _member(archive, file, "reductions.json") if "reductions.json" in names else ()
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{file} is not a log of Inspect: {error}; expected an archive with header.json") from error
     reductions = objects_of(reduced, "reductions")
     return _log(file, object_of(header, HEADER), objects_of(samples, "samples"), reductions)
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> JsonValue:
-    return parse_json(zip_member(archive, name), f"{archive.filename}, {name}")
+def _member(archive: zipfile.ZipFile, file: Path, name: str) -> JsonValue:
+    return parse_json(zip_member(archive, file, name), f"{file}, {name}")
 
 
 def _log(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample, Importer
-from assaymark.interop.log_files import json_object, object_in
+from assaymark.interop.log_files import json_object, object_in, open_log
 from assaymark.interop.reported import ReportedValue
 from assaymark.python_source import python_value
 from assaymark.records import JsonValue
@@ -48,7 +48,7 @@ def samples_in(file: Path, tasks: Iterable[str] = ()) -> Iterator[ForeignSample]
     """
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(file) as source:
+    with open_log(file) as opened, pyarrow.parquet.ParquetFile(opened) as source:
         columns = source.schema_arrow.names
         rows = source.read([name for name in columns if name not in UNREAD]).to_pylist()
     if {"doc", "metric", "model_response"} <= set(columns):

@@ -18,7 +18,7 @@ from pathlib import Path
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.interop.imported import ImportedRun, digest, disagreements, facts_from, imported_model, imported_tasks
 from assaymark.interop.lm_eval_checks import model_named, refuse_malformed
-from assaymark.interop.log_files import json_object, parse_json
+from assaymark.interop.log_files import json_object, open_text, parse_json
 from assaymark.interop.reported import ReportedValue, in_table_order, reported_estimates
 from assaymark.platforms import portable_name
 from assaymark.records import (
@@ -106,7 +106,7 @@ def samples_of(results: Path, task: str) -> Iterator[dict[str, JsonValue]]:
 
 def _logged(file: Path) -> Iterator[tuple[str, object]]:
     """Yield each sample with its location in the file: the lines, or the items of the one list of an early file."""
-    with file.open(encoding="utf-8") as lines:
+    with open_text(file) as lines:
         first = lines.readline()
         if first.strip() == "[" or first.lstrip().startswith("[{"):
             whole = parse_json(first + lines.read(), str(file))

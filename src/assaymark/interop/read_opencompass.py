@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, Importer
+from assaymark.interop.log_files import open_text
 from assaymark.interop.reported import ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
@@ -28,7 +29,7 @@ def opencompass_summary(path: Path) -> Path | None:
 
 
 def _is_summary(file: Path) -> bool:
-    with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
+    with open_text(file, "utf-8-sig", "replace", newline="") as opened:
         return tuple(next(csv.reader(opened), ())[:4]) == COLUMNS
 
 
@@ -40,7 +41,7 @@ def read_opencompass(path: Path) -> ForeignRun:
     file = opencompass_summary(path)
     if file is None:
         raise DataError(f"no summary of OpenCompass at {path}; expected summary/summary_<time>.csv")
-    with file.open(encoding="utf-8-sig", newline="") as opened:
+    with open_text(file, "utf-8-sig", newline="") as opened:
         header, *lines = list(csv.reader(opened))
     models = header[4:]
     if len(models) != 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignRun, Importer
+from assaymark.interop.log_files import open_text
 from assaymark.interop.reported import ReportedValue
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
@@ -65,7 +66,9 @@ def read_yall(path: Path) -> ForeignRun:
 
 def _lines(path: Path) -> Iterator[list[str]]:
     """Yield the cells of each line of a table, without rulers."""
-    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+    with open_text(path, "utf-8-sig", "replace") as opened:
+        text_of_file = opened.read()
+    for line in text_of_file.splitlines():
         text = line.strip()
         if text.startswith("|") and not re.fullmatch(r"[|:\-\s]+", text):
             yield [cell.strip() for cell in text[1:].removesuffix("|").split("|")]

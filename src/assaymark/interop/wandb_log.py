@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from assaymark.errors import UsageError
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate, JsonValue, with_filter
 from assaymark.results.estimate_texts import reported_count
 
 DEFAULTS = {"project": "assaymark", "job_type": "eval"}
@@ -65,7 +65,7 @@ def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
     """Return the values under lm-eval's names."""
     logged: dict[str, float] = {}
     for estimate in estimates:
-        after = "" if estimate.filter in {"none", ""} else f",{estimate.filter}"
+        after = with_filter("", estimate.filter, ",{}")
         values = {
             "": estimate.value,
             "_stderr": estimate.stderr,

@@ -22,7 +22,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.options.of_plans import limit_shown, short_hash
-from assaymark.records import Estimate
+from assaymark.records import Estimate, with_filter
 from assaymark.registry import meant, nearest
 from assaymark.results.estimate_texts import is_proportion, shown_count, truncation_of
 from assaymark.results.evidence.baselines import highest_baseline
@@ -153,7 +153,7 @@ def _results_table(results: Sequence[_Result]) -> list[str]:
         cells = [
             estimate.task,
             ", ".join(capabilities()[key].title.lower() for key in capabilities_of_task(estimate.task)) or NOTHING,
-            estimate.metric if estimate.filter in {"none", ""} else f"{estimate.metric} ({estimate.filter})",
+            with_filter(estimate.metric, estimate.filter),
             NOTHING if result.shots is None else str(result.shots),
             shown_value(estimate.value, proportion=is_share),
             shown_interval(estimate.low, estimate.high, proportion=is_share),

@@ -10,7 +10,7 @@ from assaymark.leaderboard.columns import ORIGINS
 from assaymark.leaderboard.own_rows import latest_reports
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.options.of_plans import limit_shown
-from assaymark.records import Estimate
+from assaymark.records import Estimate, with_filter
 from assaymark.results.estimate_texts import is_proportion, reported_words
 
 
@@ -114,7 +114,7 @@ def _row(pair: ReportedBeside) -> list[str | Cell]:
 
 def _set_up(own: Estimate, run: StoredRun | None) -> Iterator[str]:
     """Yield task, filter, shots and samples of a measurement, and that another tool measured it."""
-    yield own.task if own.filter in {"none", ""} else f"{own.task} ({own.filter})"
+    yield with_filter(own.task, own.filter)
     if (shots := own.details.get("n_shots")) is not None:
         yield counted(shots, "shot")
     if run is not None and run.plan.limit is not None:

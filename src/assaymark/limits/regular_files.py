@@ -41,6 +41,8 @@ def open_regular(file: Path, folders: Sequence[Path] | None = None) -> BinaryIO:
     named = file if folders is None else _real(file)  # what is opened is what was looked at
     if folders is not None and not is_within(named, folders):
         raise DataError("is a link that leaves its folder; copy the file that it names")
+    if not os.path.lexists(file):
+        raise DataError("does not exist")
     if not named.is_file():  # to open a device may already do something
         raise DataError("is not a regular file")
     try:

@@ -55,6 +55,16 @@ for _tag in ("set", "binary", "omap", "pairs"):
     SafeLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _refused)
 
 
+_FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+
+
+def front_matter(card: bytes | str) -> str:
+    """Return the YAML between two lines `---` at the beginning of a card (README.md); empty without it."""
+    text = card if isinstance(card, str) else card.decode("utf-8", "replace")
+    matched = _FRONT.match(text)
+    return "" if matched is None else matched["yaml"]
+
+
 def load_yaml(data: bytes | str, make_loader: Callable[[bytes | str], yaml.SafeLoader] = SafeLoader) -> Any:
     """Return the value of a text with one YAML document.
 

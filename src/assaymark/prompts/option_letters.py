@@ -96,10 +96,23 @@ def plain_text(value: object, what: str) -> str:
     return str(value)
 
 
+_DATA_MARK = re.compile(r"\[(BEGIN|END) (DATA)\]", re.IGNORECASE)
+
+
+def without_data_marks(value: object) -> object:
+    """Return a value whose texts cannot end the data of a grader's prompt. Source: inspect-ai, scorer/_model.py."""
+    if isinstance(value, str):
+        return _DATA_MARK.sub(r"[\1-\2]", value)
+    if isinstance(value, Mapping):
+        return {key: without_data_marks(each) for key, each in value.items()}
+    return [without_data_marks(each) for each in value] if isinstance(value, list) else value
+
+
 FILTERS: Mapping[str, Callable[..., object]] = {
     "listed_options": listed_options,
     "option_letters": option_letters,
     "shuffled_options": shuffled_options,
     "right_letter": right_letter,
     "plain_text": plain_text,
+    "without_data_marks": without_data_marks,
 }

@@ -501,6 +501,14 @@ class EstimateDetails(SampleDetails, LmEvalDetails, CalibrationDetails, GroupDet
     profile: str
 
 
+def with_filter(name: str, filter_name: str, form: str = " ({})") -> str:
+    """Return a metric or task with the filter of its answers; alone where they count as they are.
+
+    form: of the filter's name, which follows.
+    """
+    return name if filter_name in {"none", ""} else name + form.format(filter_name)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Many scores summarised: one cell of a table."""
@@ -523,7 +531,7 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return one line: task, metric, value, interval, samples."""
-        metric = self.metric if self.filter in {"none", ""} else f"{self.metric} ({self.filter})"
+        metric = with_filter(self.metric, self.filter)
         value = "undefined" if self.value is None else f"{self.value:.4g}"
         if self.low is not None and self.high is not None:
             value += f" ({self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g})"

@@ -17,11 +17,17 @@ from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
+from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL
 from assaymark.stopping import ServedToTheEnd
 
 BASELINES: Registry[Callable[[Run, Model, PreparedRun, Callable[[str], None]], None]] = Registry(
     "baselines", "baseline"
 )
+GRADERS: Registry[Callable[[Run, PreparedRun, Sequence[object], object, Callable[[str], None]], None]] = Registry(
+    "graders", "grader"
+)
+"""What asks a second model about a run's stored answers: the run, its plan, the judges, their arguments, `notify`."""
+_OF_JUDGES = ("judge", "judge_args")
 
 
 @gives_back
@@ -39,7 +45,8 @@ def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywor
             coroutine function, `FILE.py:NAME`, URL or `exec:COMMAND`.
         tasks: names, groups, suites, globs or task files, in a list or separated by commas. With `scorers`: a file of
             rows, a Hub id, or a list of mappings.
-        options: see `EvaluateOptions`.
+        options: see `EvaluateOptions`. judge, judge_args: the model that grades the answers, where a benchmark's file
+            asks for one, and its arguments; a list of models, or names separated by commas, is a panel.
 
     Raises: UsageError, DataError, StoreError, ModelError (see `assaymark.errors`).
     """
@@ -51,8 +58,10 @@ def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywor
     if not is_loaded(model) and serve_if_launched():
         raise ServedToTheEnd
     store = open_store(options)
-    opened, prepared = prepare_run(model, cast("str | Sequence[str]", tasks), options)
+    of_run = cast("EvaluateOptions", {name: options[name] for name in options if name not in _OF_JUDGES})  # type: ignore[literal-required]
+    opened, prepared = prepare_run(model, cast("str | Sequence[str]", tasks), of_run)
     max_cost = options.get("max_cost")
+    judges = _judges(prepared, options.get("judge"))
     bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
     if options.get("question_blind") and max_cost is not None:
         raise UsageError("max_cost does not limit the question-blind baseline; omit one of them")
@@ -73,7 +82,30 @@ def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywor
     for name in BASELINES:  # one with an option of its name is computed where it is asked for, others always
         if options.get(name) or name not in EvaluateOptions.__annotations__:
             BASELINES.load(name)(run, opened, prepared, notify)
+    if judges and result.stop_reason is None:
+        for name in GRADERS:
+            GRADERS.load(name)(run, prepared, judges, options.get("judge_args") or {}, notify)
     return run
+
+
+def _judges(prepared: PreparedRun, judge: object) -> list[object]:
+    """Return the models that grade a run's answers; none where no metric asks for one.
+
+    Raises: UsageError for a run that needs a judge and has none, or has one that nothing asks.
+    """
+    graded = [(bound.plan.name, each.name) for bound in prepared.bound for each in bound.metrics]
+    asking = next(((task, name) for task, name in graded if name in GRADED_BY_MODEL), None)
+    if judge is None and asking is not None:
+        raise UsageError(
+            f"{asking[0]} is scored by {asking[1].removeprefix('inspect_')}, which asks a second model for grades; "
+            "name it: assaymark run ... --judge MODEL (a folder, a Hub id, or a kind of model with --judge_args), or "
+            "several with commas between"
+        )
+    if judge is not None and asking is None:
+        raise UsageError("a judge is named, and no task of this run asks one; omit it")
+    if isinstance(judge, str):
+        return [name.strip() for name in judge.split(",") if name.strip()]
+    return list(judge) if isinstance(judge, list) else [] if judge is None else [judge]
 
 
 @gives_back

@@ -6,6 +6,7 @@ from typing import Unpack
 from assaymark.errors import UsageError
 from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.training import TrainingCallback
+from assaymark.records import with_filter
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.run import Run
@@ -64,6 +65,6 @@ class EvaluationCallback(TrainingCallback):
         metrics = {}
         for each in run.estimates:
             if each.value is not None:
-                suffix = "" if each.filter in {"none", ""} else f"_{each.filter}"
+                suffix = with_filter("", each.filter, "_{}")
                 metrics[f"eval_{each.task}_{each.metric}{suffix}"] = each.value
         return metrics

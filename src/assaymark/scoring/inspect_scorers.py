@@ -199,6 +199,80 @@ def math_(answer: str, target: str) -> Graded:
     return Graded(float(right is not None), said[0] if right is None else right)
 
 
+# ------------------------------------------------------------------------------------------------- a second model
+
+
+GRADED_BY_MODEL = frozenset({"inspect_model_graded_qa", "inspect_model_graded_fact"})
+"""Metrics that a run leaves without a value: a grader is asked about the stored answers."""
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_GRADE_WORDS = {"c": "C", "correct": "C", "i": "I", "incorrect": "I", "p": "P", "partial": "P"}
+_SPACING = r"[\s\u200b\u200c\u200d\u200e\u200f\u2060\u2063\ufeff]*"
+_GRADE = re.compile(rf"(?i)(?<!\w)GRADE(?!\w){_SPACING}:{_SPACING}(?=(\w*))")
+
+
+def _graded_by_model(name: str, formula: str) -> Callable[..., ScoreValue]:
+    @metric(name=name, formula=f"1 if the grader finds that {formula} (0.5 if in part), else 0", scale="share")
+    def ungraded(*_answer: object, **_options: object) -> ScoreValue:
+        """Return no score: the grader gives it. Source: inspect-ai 0.3.285, `scorer/_model.py`."""
+        return ScoreValue(None)
+
+    return ungraded
+
+
+model_graded_qa = _graded_by_model("inspect_model_graded_qa", "the answer meets the criterion")
+model_graded_fact = _graded_by_model("inspect_model_graded_fact", "the answer has the content of the expert's")
+
+
+def read_grade(reply: str, grade_pattern: str | None = None, offered: str = "") -> str | None:
+    """Return the grade in a grader's reply; None where none can be read, which is no verdict and no wrong answer.
+
+    Args:
+        reply: its last "GRADE:" counts, whatever stands before it.
+        grade_pattern: a pattern whose group is the grade, in place of that.
+        offered: the letters that the grader was offered; a grade beside them is none. Empty: C, P and I are read, and
+            other words pass for none.
+
+    Raises: RegexTooSlow for a pattern that takes too long.
+    """
+    if grade_pattern is not None:
+        found = search(grade_pattern, reply)
+        return None if found is None else found[1]
+    words: list[str] = _GRADE.findall(reply)
+    if not offered:  # the last that begins with one of the letters
+        words = [word[:1] for word in words if word[:1].upper() in {"C", "P", "I"}]
+    if not words:
+        return None
+    word = words[-1]
+    grade = _GRADE_WORDS.get(word.lower(), word.upper() if len(word) == 1 else None)
+    return grade if grade is not None and (not offered or grade in offered) else None
+
+
+def grade_value(grade: str) -> float | None:
+    """Return the score of a grade: of a letter, of yes and no, or a number as it is; None for any other text."""
+    lowered = grade.lower()
+    if grade in GRADES or lowered in ("yes", "true", "no", "false"):
+        return GRADES.get(grade, float(lowered in ("yes", "true")))
+    return float(lowered) if _is_float(lowered) else None
+
+
+def panel_grade(grades: Sequence[str | None], panel: str) -> str | None:
+    """Return one grade of several graders: by `majority` that of more than half of them, by `mode` the most frequent.
+
+    Of equally frequent ones the mode is the first; a grader without a readable grade withholds its vote.
+
+    Raises: DataError for another word.
+    """
+    if panel not in PANELS:
+        raise DataError(f"reducer of graders is {panel!r:.40}; expected {' or '.join(PANELS)}")
+    counted = Counter(grade for grade in grades if grade is not None).most_common(1)
+    if not counted or (panel == "majority" and counted[0][1] * 2 <= len(grades)):
+        return None
+    return counted[0][0]
+
+
+PANELS = ("majority", "mode")
+
+
 # ----------------------------------------------------------------------------------------------------- mathematics
 
 

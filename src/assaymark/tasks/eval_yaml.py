@@ -20,9 +20,10 @@ from assaymark.errors import DataError, UnknownName
 from assaymark.limits.regular_files import content_of
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
-from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, REDUCER
+from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, PANELS, REDUCER
 from assaymark.tasks.dialect import task_from_spec
-from assaymark.tasks.solver_prompts import Row, SolverPrompt, Step, expression_of, solver_prompt
+from assaymark.tasks.model_graded import grading_options
+from assaymark.tasks.solver_prompts import RowExpressions, SolverPrompt, Step, expression_of, solver_prompt
 from assaymark.tasks.task import Task
 
 FILE = "eval.yaml"
@@ -36,6 +37,7 @@ _ID = re.compile(r"\w[\w.+-]*")
 _LITERAL = "literal:"
 
 _TEXT, _TRUTH, _WHOLE, _NUMBER, _TEXTS = "a text", "true or false", "a whole number", "a number", "a list of texts"
+_TEXT_OR_TEXTS = "a text or a list of texts"
 _TEMPLATE = {"template": _TEXT}
 SOLVERS: Mapping[str, Mapping[str, str]] = {
     "prompt_template": _TEMPLATE,
@@ -51,6 +53,10 @@ SOLVERS: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Solver -> its arguments and what each is; those of OPEN have any others too."""
 OPEN = frozenset({"prompt_template", "system_message", "user_message"})
+_GRADING = {
+    **_TEMPLATE, "instructions": _TEXT, "grade_pattern": _TEXT, "partial_credit": _TRUTH, "model": _TEXT_OR_TEXTS,
+    "model_role": _TEXT, "reducer": f"one of {', '.join(PANELS)}",
+}  # fmt: skip
 SCORERS: Mapping[str, Mapping[str, str]] = {
     "includes": {"ignore_case": _TRUTH},
     "match": {"location": f"one of {', '.join(LOCATIONS)}", "ignore_case": _TRUTH, "numeric": _TRUTH},
@@ -60,18 +66,14 @@ SCORERS: Mapping[str, Mapping[str, str]] = {
     "f1": {"stop_words": _TEXTS},
     "choice": {},
     "math": {},
+    "model_graded_qa": _GRADING,
+    "model_graded_fact": _GRADING,
 }
 NEEDED = {"prompt_template": "template", "system_message": "template", "user_message": "template",
           "pattern": "pattern", "answer": "pattern"}  # fmt: skip
 """Solver or scorer -> the argument that it cannot be without."""
-_GRADED = (
-    "asks a second model for a grade, which a run does not; take it out of the file, or score with another, and have "
-    "the stored answers graded with `assaymark judge RUN`"
-)
 REFUSED: Mapping[str, str] = {
     "use_tools": "gives the model tools of inspect's, which are not here; run this benchmark with inspect",
-    "model_graded_qa": _GRADED,
-    "model_graded_fact": _GRADED,
 }
 _FIELDS = {"input": (str,), "target": (str,), "choices": (str, list), "input_image": (str,), "metadata": (list,),
            "id": (str,), "description": (str,)}  # fmt: skip
@@ -161,7 +163,7 @@ def tasks_of_hub(name: str, data_dir: Path | None) -> tuple[list[Task], list[str
         if revision:
             rows["dataset_kwargs"] = {"revision": revision}
         source = f"{PREFIX}{dataset}{'' if each.id is None else f'/{each.id}'}{f'@{revision}' if revision else ''}"
-        made.append(_task(each, _title(dataset, each, tasks), rows, Path(source), dataset))
+        made.append(_task(each, _title(dataset, each, tasks), rows, Path(source)))
     return made, _notes(made, listed)
 
 
@@ -324,6 +326,8 @@ def _step(given: object, known: Mapping[str, Mapping[str, str]], where: str) -> 
 
 
 def _fits(value: object, kind: str) -> bool:
+    if kind == _TEXT_OR_TEXTS:
+        return _fits(value, _TEXT) or (_fits(value, _TEXTS) and bool(value))
     if kind == _TEXTS:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     if kind in (_WHOLE, _NUMBER):
@@ -336,19 +340,18 @@ def _fits(value: object, kind: str) -> bool:
 # ------------------------------------------------------------------------------------- a task of our own
 
 
-def _task(task: BenchmarkTask, name: str, rows: Mapping[str, object], source: Path, dataset: str = "") -> Task:
-    """Return a benchmark's task as one of our own. dataset: of the Hub, where it comes from there."""
-    return task_from_spec(spec_of(task, name, rows, dataset), source, "user")
+def _task(task: BenchmarkTask, name: str, rows: Mapping[str, object], source: Path) -> Task:
+    """Return a benchmark's task as one of our own."""
+    return task_from_spec(spec_of(task, name, rows), source, "user")
 
 
-def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset: str = "") -> dict[str, object]:
+def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object]) -> dict[str, object]:
     """Return the keys of a task file for a benchmark's task."""
     columns = _columns(task)
     row = _row(task, columns)
     prompt = solver_prompt(task.solvers, row)
     if prompt.critique is not None and (task.epochs > 1 or row.image is not None):
         raise DataError(f"{task.where}: self_critique goes with neither epochs nor images here")
-    benchmark = {"framework": FRAMEWORK, "dataset": dataset, "task_id": task.id} if dataset else None
     renamed = {column: plain for column, plain in columns.items() if column != plain}
     return {
         "task": name,
@@ -363,8 +366,8 @@ def spec_of(task: BenchmarkTask, name: str, rows: Mapping[str, object], dataset:
         "generation_kwargs": _settings(task, prompt),
         **({"repeats": task.epochs} if task.epochs > 1 else {}),
         **({"self_critique": prompt.critique} if prompt.critique is not None else {}),
-        **_scoring(task, columns, prompt),
-        "metadata": {"version": "1.0", **({"benchmark": benchmark} if benchmark else {})},
+        **_scoring(task, columns, prompt, row),
+        "metadata": {"version": "1.0"},
     }
 
 
@@ -394,7 +397,7 @@ def _is_literal(key: str, value: object) -> bool:
     return key == "target" and str(value).startswith(_LITERAL)
 
 
-def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> Row:
+def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> RowExpressions:
     fields = task.fields
     choices, image, metadata = fields.get("choices"), fields.get("input_image"), fields.get("metadata")
     question = f"({columns[str(fields.get('input', 'input'))]} | plain_text('question'))"
@@ -405,7 +408,7 @@ def _row(task: BenchmarkTask, columns: Mapping[str, str]) -> Row:
         if task.is_shuffled:
             options = f"({options} | shuffled_options({_key(question)}))"
     named = metadata if isinstance(metadata, list) else []
-    return Row(
+    return RowExpressions(
         question=question,
         options=options,
         image=None if image is None else columns[str(image)],
@@ -418,7 +421,7 @@ def _key(question: str) -> str:
     return f"[{SHUFFLED_BY}, {question}]"
 
 
-def _target(task: BenchmarkTask, columns: Mapping[str, str], row: Row) -> str:
+def _target(task: BenchmarkTask, columns: Mapping[str, str], row: RowExpressions) -> str:
     """Return the template of the right answer: a text, or the letter of one among options."""
     target = str(task.fields.get("target", "target"))
     if _is_literal("target", target):
@@ -445,7 +448,9 @@ def _settings(task: BenchmarkTask, prompt: SolverPrompt) -> dict[str, object]:
     return settings
 
 
-def _scoring(task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverPrompt) -> dict[str, object]:
+def _scoring(
+    task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverPrompt, row: RowExpressions
+) -> dict[str, object]:
     """Return the filters and metrics: `choice` reads letters, every other scorer the answer as it is."""
     first = [{"function": "take_first"}] if task.epochs == 1 else []
     pipelines: list[dict[str, object]] = []
@@ -461,10 +466,14 @@ def _scoring(task: BenchmarkTask, columns: Mapping[str, str], prompt: SolverProm
             "multiple_correct": prompt.multiple_correct,
         }
         pipelines.append({"name": "letters", "filter": [letters, *first]})
+    graded = next((step for step in task.scorers if step.name.startswith("model_graded")), None)
+    if graded is not None and (prompt.critique is not None or task.reducer != "mean"):
+        what = "self_critique" if prompt.critique is not None else f"epoch_reducer {task.reducer}"
+        raise DataError(f"{graded.where}: {graded.name} does not go with {what} here")
     metrics = [
         {
             "metric": f"inspect_{step.name}{'' if task.reducer == 'mean' else f'_{task.reducer}'}",
-            **step.args,
+            **(grading_options(step, row) if step.name.startswith("model_graded") else step.args),
             **({"filters": ["letters" if step.name == "choice" else "none"]} if len(pipelines) > 1 else {}),
         }
         for step in task.scorers

@@ -76,7 +76,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowExpressions:
     """What templates know of a row: expressions of its values."""
 
     question: str
@@ -117,7 +117,7 @@ GENERATION = {"temperature": "temperature", "max_tokens": "max_gen_toks", "top_p
 """Argument of the solver `generate` -> setting of a request here."""
 
 
-def solver_prompt(solvers: Sequence[Step], row: Row) -> SolverPrompt:
+def solver_prompt(solvers: Sequence[Step], row: RowExpressions) -> SolverPrompt:
     """Return the prompt of a chain of solvers.
 
     Raises: DataError for a chain that does not ask the model, or more than once, and for a text that cannot be filled.
@@ -143,7 +143,7 @@ def solver_prompt(solvers: Sequence[Step], row: Row) -> SolverPrompt:
     return made
 
 
-def _apply(step: Step, made: SolverPrompt, row: Row) -> None:
+def _apply(step: Step, made: SolverPrompt, row: RowExpressions) -> None:
     """Change the prompt as one solver does."""
     args = dict(step.args)
     template = args.pop("template", None)
@@ -175,7 +175,7 @@ def _apply(step: Step, made: SolverPrompt, row: Row) -> None:
             made.asked_by = step.name
 
 
-def _apply_choices(step: Step, made: SolverPrompt, row: Row, question: str) -> None:
+def _apply_choices(step: Step, made: SolverPrompt, row: RowExpressions, question: str) -> None:
     if row.options is None:
         raise DataError(f"{step.where}: multiple_choice needs `choices` in field_spec: a column, or a list of columns")
     cot, several = step.args.get("cot") is True, step.args.get("multiple_correct") is True

@@ -23,7 +23,7 @@ from assaymark.documents.html import html_blocks
 from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, with_filter
 from assaymark.records.json_values import json_of
 from assaymark.settings import VERSION
 from assaymark.web.accounts import Account, Accounts
@@ -154,6 +154,7 @@ def _environment() -> Environment:
         "ends": shown_ends,
         "points": lambda value: NOTHING if value is None else f"{100 * value:+.1f}",
         "counted": counted,
+        "with_filter": with_filter,
         "p": shown_p,
         "sig": lambda value: NOTHING if value is None else four_digits(float(value)),
         "fact": shown_fact,

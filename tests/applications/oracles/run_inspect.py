@@ -1,12 +1,13 @@
 """Run in the environment of `inspect.txt`: run eval.yaml files with inspect-ai, on a model that says what it is told.
 
 Reads a JSON list of {"eval_yaml": text, "rows": rows, "answers": [answers of each row, one for each call], "prompts":
-whether prompts are returned}; the rows' questions begin with "[0]", "[1]" and so on. Writes for each of them the list
-of its tasks: the messages of each row's requests, each row's answers as they were read and scored, and the reduced
-scores by scorer.
+whether prompts are returned, "grades": replies of each row's graders}; the rows' questions begin with "[0]", "[1]" and
+so on. Writes for each of them the list of its tasks: the messages of each row's requests, each row's answers as they
+were read and scored, the reduced scores by scorer (null for one that no grader gave), and what graders were asked.
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -26,6 +27,8 @@ from inspect_ai.model import GenerateConfig, ModelAPI, ModelOutput, modelapi
 ANSWERS: list[list[str]] = []
 SEEN: dict[int, list[list[Any]]] = {}
 CALLS: Counter[int] = Counter()
+GRADES: list[list[str]] = []
+GRADED: dict[int, dict[str, str]] = {}
 
 
 class Told(ModelAPI):  # type: ignore[misc]
@@ -49,22 +52,45 @@ def _content(message: Any) -> Any:
 modelapi(name="told")(Told)
 
 
+class Judge(ModelAPI):  # type: ignore[misc]
+    """Replies to each row what the grader of its name does; the name is a position."""
+
+    async def generate(self, input: Any, tools: Any, tool_choice: Any, config: GenerateConfig) -> ModelOutput:  # noqa: A002
+        """Return the reply to the row that the prompt is of."""
+        (message,) = input
+        row = int(re.search(r"\[(\d+)\]", message.text)[1])  # type: ignore[index]
+        GRADED.setdefault(row, {})[self.model_name] = message.text
+        return ModelOutput.from_content("judge", GRADES[row][int(self.model_name)])
+
+
+modelapi(name="judge")(Judge)
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def _of_task(task: Any, *, with_prompts: bool) -> dict[str, Any]:
     """Return what inspect asked and gave for one task."""
     SEEN.clear()
     CALLS.clear()
-    (log,) = run_tasks(task, model="told/told", max_samples=1, max_connections=1, score_display=False)
+    GRADED.clear()
+    graders = {"model_roles": {"grader": "judge/0"}} if GRADES else {}
+    (log,) = run_tasks(task, **graders, model="told/told", max_samples=1, max_connections=1, score_display=False)
     if log.status != "success" or log.samples is None or log.results is None:
         return {"error": str(log.error.message if log.error else log.status)}
     rows: dict[int, dict[str, list[Any]]] = {}
     for sample in sorted(log.samples, key=lambda each: each.epoch):
         for name, score in (sample.scores or {}).items():
-            rows.setdefault(int(sample.id) - 1, {}).setdefault(name, []).append([score.value, score.answer])
+            rows.setdefault(int(sample.id) - 1, {}).setdefault(name, []).append([_plain(score.value), score.answer])
     return {
         "prompts": [SEEN[row] for row in sorted(SEEN)] if with_prompts else [],
         "graded": [rows[row] for row in sorted(rows)],
-        "reduced": {each.scorer: [one.value for one in each.samples] for each in log.reductions or []},
-        "values": {each.scorer: {name: m.value for name, m in each.metrics.items()} for each in log.results.scores},
+        "reduced": {each.scorer: [_plain(one.value) for one in each.samples] for each in log.reductions or []},
+        "values": {
+            each.scorer: {name: _plain(m.value) for name, m in each.metrics.items()} for each in log.results.scores
+        },
+        **({"asked of graders": [GRADED[row] for row in sorted(GRADED)]} if GRADES else {}),
     }
 
 
@@ -80,6 +106,7 @@ def main() -> None:
         huggingface_hub.hf_hub_download = lambda *_, here=folder, **__: str(here / "eval.yaml")
         hf.hf_dataset = lambda *_, here=rows, sample_fields, **__: json_dataset(str(here), sample_fields, auto_id=True)
         ANSWERS[:] = benchmark["answers"]
+        GRADES[:] = benchmark["grades"]
         try:
             tasks = hf.task_create_from_hf("hf/org/name")
         except Exception as error:  # noqa: BLE001 - that it is refused is the answer

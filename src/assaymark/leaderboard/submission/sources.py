@@ -12,8 +12,9 @@ from math import prod
 from pathlib import Path
 from typing import Protocol
 
-from assaymark.errors import AssaymarkError, ModelUnavailable
+from assaymark.errors import AssaymarkError, DataError, ModelUnavailable
 from assaymark.leaderboard.rows import Fact
+from assaymark.limits.yaml_documents import front_matter, load_yaml
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.records import JsonValue, content_hash
@@ -147,7 +148,7 @@ class FolderModels:
             adapter=files.read_json(place / "adapter_config.json"),
             has_template=has_template,
             card=text,
-            licence=_front_matter(text).get("license"),
+            licence=_licence(text),
             tags=(),
             n_parameters=_n_parameters(held),
             fault=_fault(place, held),
@@ -220,10 +221,11 @@ def _fault(place: Path, weights: Sequence[Path]) -> str:
     return ""
 
 
-def _front_matter(card: str) -> dict[str, str]:
-    """Return the plain keys of a model card's front matter: `key: value` lines between two `---`."""
-    if not card.startswith("---"):
-        return {}
-    lines = card[3:].partition("\n---")[0].splitlines()
-    pairs = [line.partition(":") for line in lines if not line.startswith((" ", "-", "#"))]
-    return {key.strip(): value.strip().strip("'\"") for key, colon, value in pairs if colon and value.strip()}
+def _licence(card: str) -> str | None:
+    """Return the licence that a model card states as a text; None where it states none, or cannot be read."""
+    try:
+        content = load_yaml(front_matter(card))
+    except DataError:
+        return None
+    stated = content.get("license") if isinstance(content, Mapping) else None
+    return stated if isinstance(stated, str) and stated else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from assaymark.documents.blocks import Block, Cell, Heading, Paragraph
 from assaymark.documents.numbers import shown_value
-from assaymark.records import Estimate
+from assaymark.records import Estimate, with_filter
 from assaymark.results.estimate_texts import interval_text, is_proportion, shown_count
 from assaymark.results.evidence.records import FOLD_ABOVE, RunView
 
@@ -113,7 +113,7 @@ def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool
 
 def metric_cell(row: TableLine) -> str:
     """Return the metric, with its filter unless that is `none`."""
-    return row.metric if row.filter in {"none", ""} else f"{row.metric} ({row.filter})"
+    return with_filter(row.metric, row.filter)
 
 
 def shots_cell(row: TableLine) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from assaymark.documents.blocks import Cell, Cells, Column, Table, table
 from assaymark.documents.numbers import NOTHING, shown_difference, shown_value
+from assaymark.records import with_filter
 from assaymark.results.evidence.records import FOLD_ABOVE, PerturbedScore
 
 HEADERS = ("metric", "n", "as it is", "perturbed", "difference", "95% interval", "broken", "mended")
@@ -24,7 +25,7 @@ def perturbed_name(score: PerturbedScore) -> str:
 
 def perturbed_cells(score: PerturbedScore) -> list[str]:
     """Return the cells under `HEADERS`."""
-    metric = score.metric if score.filter in {"none", ""} else f"{score.metric} ({score.filter})"
+    metric = with_filter(score.metric, score.filter)
     return [
         metric,
         f"{score.n:,}",

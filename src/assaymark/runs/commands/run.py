@@ -200,6 +200,8 @@ def run(as_json: bool, quiet: bool, **parameters: Unpack[RunParameters]) -> int:
         if is_sequential:
             return _run_until(kind, options, parameters, wandb, is_quiet=quiet or as_json, as_json=as_json)
         model, tasks, keywords = kind, parameters["tasks"], cast("EvaluateKeywords", options)
+        graders = {name: parameters.get(name) for name in ("judge", "judge_args")}
+        keywords.update({name: value for name, value in graders.items() if value is not None})  # type: ignore[typeddict-item]
     else:
         model, tasks, own = target
         keywords = cast("EvaluateKeywords", own)
