@@ -297,6 +297,7 @@ def history_plot(
     *,
     reach: tuple[Sequence[float], Sequence[float]] = ((), ()),
     width: int = WIDTH,
+    has_bands: bool = True,
     layout: Layout = WIDE,
 ) -> Markup:
     """Return values over time with their intervals as bands, a line for each series, and events as upright lines.
@@ -308,16 +309,18 @@ def history_plot(
         events: at times that the axis is extended to.
         reach: times and values that the axes are extended to.
         width: of the plot in a wide window, pixels.
+        has_bands: whether intervals are drawn.
         layout: for which windows.
     """
     points = [point for each in series for point in each.points]
     x = time_axis([*(point.x for point in points), *(event.x for event in events), *reach[0]], layout.most_ticks)
-    plot = _Plot(x, number_axis([*_heights(points), *reach[1]], shown), layout, (width, HISTORY_HEIGHT))
+    heights = _heights(points) if has_bands else [point.value for point in points]
+    plot = _Plot(x, number_axis([*heights, *reach[1]], shown), layout, (width, HISTORY_HEIGHT))
     drawn = [(at, each) for at, each in enumerate(series) if each.points]
     beside = _beside(plot, [each for _, each in drawn])
     for (at, each), shifts in zip(drawn, beside, strict=True):
         known = [(point.x, point.low, point.high) for point in each.points
-                 if point.low is not None and point.high is not None]  # fmt: skip
+                 if has_bands and point.low is not None and point.high is not None]  # fmt: skip
         if len(known) > 1:
             around = [(when, low) for when, low, _ in known] + [(when, high) for when, _, high in reversed(known)]
             plot.path([plot.at(when, value) for when, value in around], f"series-band s{at}")
@@ -325,7 +328,7 @@ def history_plot(
         for point, shift in zip(each.points, shifts, strict=True):
             across, level = plot.at(point.x, point.value)
             places.append((across + shift, level))
-            if point.low is not None and point.high is not None:
+            if has_bands and point.low is not None and point.high is not None:
                 low, high = plot.at(point.x, point.low)[1], plot.at(point.x, point.high)[1]
                 plot.parts.append(line_between(across + shift, low, across + shift, high, f"series-span s{at}"))
         plot.path(places, f"series s{at}")

@@ -139,7 +139,7 @@ def _axis(low: float, high: float, ticks: Iterable[tuple[float, str]], *, is_log
     return Axis(low, high, tuple(((tick - low) / (high - low), text) for tick, text in ticks), is_log)
 
 
-NAME_WIDTH = 190
+NAME_WIDTH = 218  # of names that are not longer than `LONGEST_NAME`, pixels
 PLOT_WIDTH = 380
 ROW = 22
 CELL, WIDE_CELL = 40, 62
