@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from assaymark.documents.plain_text import printable
 from assaymark.web.svg import (
+    LARGER,
     LETTER_WIDTH,
     NARROW_WIDTH,
     WIDE,
@@ -32,6 +33,7 @@ from assaymark.web.svg import (
 )
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
+LARGE_LETTER = LARGER * LETTER_WIDTH
 TICKS = 26  # pixels below a plot whose axes have no titles
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 FULL_WIDTH = LEFT + WIDTH + RIGHT  # of a drawing that fills its card, pixels
@@ -96,7 +98,7 @@ class _Plot:
     ) -> None:
         """Args: size: width and height of the plot in a wide window, pixels; titles: of the axes."""
         self.x, self.y, self.layout = x, y, layout
-        self.left = left = max(LEFT, math.ceil(LETTER_WIDTH * max((len(text) for _, text in y.ticks), default=0)) + 8)
+        self.left = left = max(LEFT, math.ceil(LARGE_LETTER * max((len(text) for _, text in y.ticks), default=0)))
         self.height = height = NARROW_HEIGHT if layout.is_narrow else size[1]
         self.width = width = (NARROW_WIDTH if layout.is_narrow else LEFT + size[0] + RIGHT) - left - RIGHT
         self.parts: list[Markup] = []
@@ -189,7 +191,7 @@ def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bo
     """
     row_height = NARROW_BAR_ROW if layout.is_narrow else BAR_ROW
     width, height = NARROW_WIDTH if layout.is_narrow else FULL_WIDTH, row_height * len(rows)
-    names = min(BAR_NAMES, LETTER_WIDTH * max(len(row.name) for row in rows) + 16)
+    names = min(BAR_NAMES, LARGE_LETTER * max(len(row.name) for row in rows) + 16)
     left = 8 if layout.is_narrow else names
     room = width - left - (NARROW_BAR_VALUES if layout.is_narrow else BAR_VALUES)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
