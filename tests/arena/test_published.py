@@ -87,6 +87,22 @@ def test_a_page_shows_the_batch_before_while_the_new_one_is_computed(tmp_path: P
     assert seen[1] == 100
 
 
+def test_the_parts_of_a_board_are_the_boards_of_its_categories(tmp_path: Path) -> None:
+    """Each category with enough votes has the ranks of its own board, and no other has any."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(150, 1e9, 10))
+    cast(arena, 150)
+    whole = Ratings(arena.store, 40).board()
+    assert [part.name for part in whole.parts] == list(whole.categories)
+    for part in whole.parts:
+        fitted = Ratings(arena.store, 40).board(category=part.name).fitted
+        assert fitted is not None
+        assert part.n_votes == whole.categories[part.name]
+        assert [(each.model, each.best_rank, each.worst_rank) for each in part.ratings] == [
+            (each.model, each.best_rank, each.worst_rank) for each in fitted.ratings
+        ]
+    assert Ratings(arena.store, max(whole.categories.values()) + 1).board().parts == ()
+
+
 def test_an_error_of_a_board_is_raised_and_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a store raises reaches the caller; the next request computes again."""
     arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(100, 1e9, 10))

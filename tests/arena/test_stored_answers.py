@@ -1,10 +1,12 @@
 """Battles over stored runs: which task and which models are compared."""
 
+from pathlib import Path
+
 import pytest
 
 import assaymark
-from assaymark.arena.answer_files import answers_of_runs
-from assaymark.errors import UsageError
+from assaymark.arena.answer_files import answers_of_runs, read_makers
+from assaymark.errors import DataError, UsageError
 from assaymark.store import Store
 
 
@@ -18,6 +20,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     for seed, task in ((1, "essays"), (2, "essays"), (2, "letters"), (3, "letters"), (4, "letters")):
         assaymark.evaluate("fake", str(folder / f"{task}.csv"), model_args=f"seed={seed}", store=place).store.close()
     return place
+
+
+def test_makers_are_read_from_a_file(tmp_path: Path) -> None:
+    """Organisation and licence by the models' names, in either spelling; a file without them is refused."""
+    path = tmp_path / "makers.csv"
+    path.write_text("name,org,licence\nowl,Night,mit\nfox,,apache-2.0\nhen,,\n")
+    assert read_makers(path, ["owl", "fox", "hen", "eel"]) == {"owl": "Night, mit", "fox": "apache-2.0"}
+    with pytest.raises(DataError, match="has none of the models eel; expected these names in its column 'name'"):
+        read_makers(path, ["eel"])
+    path.write_text("name,size\nowl,7\n")
+    with pytest.raises(DataError, match="expected one of organization"):
+        read_makers(path, ["owl"])
 
 
 def test_models_without_the_task_are_left_out_and_named(store: str) -> None:

@@ -73,8 +73,9 @@ def test_at_320_pixels_charts_have_a_drawing_that_fits(browser: Any, kind: str, 
         assert not chart["scrolls"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert any(chart["links"] for chart in charts)
-    page.set_viewport_size({"width": 1280, "height": 800})
-    wide = page.evaluate(CHARTS)
-    assert [chart["narrow"] for chart in wide] == [False] * len(charts)
-    assert [chart["cut"] for chart in wide] == [[]] * len(charts)
+    for width in (1280, 900):
+        page.set_viewport_size({"width": width, "height": 800})
+        wide = page.evaluate(CHARTS)
+        assert [chart["narrow"] for chart in wide] == [False] * len(charts)
+        assert [chart["cut"] for chart in wide] == [[]] * len(charts)
     page.close()

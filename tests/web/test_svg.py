@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from assaymark.web.svg import NAME_WIDTH, PLOT_WIDTH, PlottedValue, heatmap, spans
+from assaymark.web.svg import LETTER_WIDTH, PLOT_WIDTH, PlottedValue, heatmap, spans
 
 
 def test_differences_have_a_line_at_zero_and_a_band() -> None:
@@ -20,7 +20,8 @@ def test_differences_have_a_line_at_zero_and_a_band() -> None:
     assert bands[0][1] == pytest.approx(10.0 * per_unit, abs=0.2)
     (whisker,) = [result for result in tree.iter("line") if result.attrib["class"] == "span"]
     assert float(whisker.attrib["x2"]) - float(whisker.attrib["x1"]) == pytest.approx(4.0 * per_unit, abs=0.2)
-    assert all(NAME_WIDTH <= x <= NAME_WIDTH + PLOT_WIDTH for x in points)
+    left = LETTER_WIDTH * len("Music") + 16
+    assert all(left <= x <= left + PLOT_WIDTH for x in points)
     texts = [result.text or "" for result in tree.iter("text")]
     assert "0" in texts
     assert any(re.fullmatch(r"\+\d+", text) for text in texts)

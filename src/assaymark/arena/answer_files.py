@@ -1,4 +1,7 @@
-"""Stored answers for battles: from files, in AlpacaEval's format, or from stored runs of a generation task."""
+"""Stored answers for battles: from files, in AlpacaEval's format, or from stored runs of a generation task.
+
+Also who made the models, and their licences, from a file of the host.
+"""
 
 import hashlib
 from collections import Counter
@@ -16,6 +19,9 @@ PROMPTS = ("instruction", "prompt", "question")
 OUTPUTS = ("output", "answer", "response")
 MODELS = ("generator", "model")
 CATEGORIES = ("category", "dataset")
+NAMES = ("model", "name")
+MAKERS = ("organization", "organisation", "org")
+LICENCES = ("license", "licence")
 LISTED = 5  # models that a line names
 
 Answers = dict[str, dict[str, str]]
@@ -71,6 +77,26 @@ def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
             name = str(row[model]) if model and row[model] else file.stem
             answers.setdefault(name, {})[key] = str(row[output] or "")
     return stored_answers(paths[0].name if len(paths) == 1 else f"{len(files)} files", prompts, answers)
+
+
+def read_makers(path: Path, models: Sequence[str]) -> dict[str, str]:
+    """Return who made the models and their licences, as `OpenAI, proprietary`, by name; models without a row have none.
+
+    Args:
+        path: a Parquet, JSONL, JSON or CSV file with a column of names, and one of organisations, licences, or both.
+        models: of the arena.
+
+    Raises: DataError for a file without these columns, or without any of the models.
+    """
+    rows = read_files([path])
+    name = _column(rows.column_names, NAMES, path)
+    _column(rows.column_names, [*MAKERS, *LICENCES], path)
+    columns = [column for known in (MAKERS, LICENCES) for column in known if column in rows.column_names]
+    facts = {str(row[name]): ", ".join(str(row[column]) for column in columns if row[column]) for row in rows}
+    if not facts.keys() & set(models):
+        listed = ", ".join(models[:LISTED])
+        raise DataError(f"{path} has none of the models {listed}; expected these names in its column '{name}'")
+    return {model: facts[model] for model in models if facts.get(model)}
 
 
 def answers_of_runs(

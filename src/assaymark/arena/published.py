@@ -12,7 +12,7 @@ import numpy as np
 from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
 from assaymark.arena.dishonest_voters import Flag, flagged_voters
 from assaymark.arena.rating_documents import FEW_VOTES, basis, warnings
-from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate, rated_part
+from assaymark.arena.ratings import ArenaRatings, RatedPart, Rating, RatingSettings, rate, rated_part
 from assaymark.arena.vote_files import votes_in
 from assaymark.arena.votes import Votes, published_row
 from assaymark.datasets.rows import Rows
@@ -151,6 +151,12 @@ class Published:
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     history: tuple[RatedMoment, ...] = ()  # by time; empty with fewer than 20 votes
+    parts: tuple[RatedPart, ...] = ()  # categories, then languages, of two or more with `least` votes
+    least: int = PRELIMINARY
+
+    def offered(self, n_votes: Mapping[str, int]) -> dict[str, int]:
+        """Return the categories or languages with enough votes to be rated."""
+        return {name: n for name, n in n_votes.items() if n >= self.least}
 
 
 def publish_ratings(
@@ -175,7 +181,7 @@ def publish_ratings(
         language: use only votes on prompts in this language.
         languages: of the prompts, by commitment; those without one are in no language's board.
         texts: by commitment.
-        least: votes below which a model is marked as preliminary.
+        least: votes below which a model is marked as preliminary, and a category or language is not offered.
         clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
     """
     unnamed = [vote for vote in votes if vote.is_counted]
@@ -190,7 +196,8 @@ def publish_ratings(
     same = clusters or {}
     grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
     settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
-    fitted = _fitted(grouped, settings, texts)
+    labels = [[vote.category, known.get(vote.prompt_commitment)] for vote in grouped]
+    fitted = _fitted(grouped, settings, texts, () if category or language else list(zip(*labels, strict=True)), least)
     rows = _rows(grouped, models, fitted.ratings, least)
     by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
     why_none = fitted.why_none
@@ -211,7 +218,7 @@ def publish_ratings(
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
         n_flagged_votes=len(unnamed) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
         quality=quality_of(used), basis=fitted.basis, warnings=(*few_lines, *fitted.warnings),
-        history=fitted.history,
+        history=fitted.history, parts=fitted.parts, least=least,
     )  # fmt: skip
 
 
@@ -222,9 +229,17 @@ class _Fitted:
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     history: tuple[RatedMoment, ...] = ()
+    parts: tuple[RatedPart, ...] = ()
 
 
-def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[str, str] | None) -> _Fitted:
+def _fitted(
+    votes: Sequence[VoteRow],
+    settings: RatingSettings,
+    texts: Mapping[str, str] | None,
+    divisions: Sequence[Sequence[str | None]],
+    least: int,
+) -> _Fitted:
+    """Return the ratings of votes, and of each of their parts with `least` votes; `divisions`: ways to divide them."""
     if not votes:
         return _Fitted(None, "no votes are published yet")
     try:
@@ -232,7 +247,12 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
         ratings = rate(read, settings)
         described = tuple(line for line in basis(ratings, read) if not line.startswith("Read: "))
         history = _rating_history(read, [vote.cast_at for vote in votes], ratings)
-        return _Fitted(ratings, None, described, tuple(warnings(ratings, read)), history)
+        parts: list[RatedPart] = []
+        for names in divisions:
+            named = np.array([names[row - 1] or "" for row in read.rows.tolist()], dtype=object)
+            large = [name for name, n in Counter(named.tolist()).most_common() if name and n >= least]
+            parts += [rated_part(read, name, named == name, ratings) for name in large if len(large) > 1]
+        return _Fitted(ratings, None, described, tuple(warnings(ratings, read)), history, tuple(parts))
     except TooFewVotes as error:
         enough = ENOUGH_VOTES * len({model for vote in votes for model in (vote.model_a, vote.model_b)})
         said = f"{counted(len(votes), 'vote')} {'is' if len(votes) == 1 else 'are'} too few to rate these models"

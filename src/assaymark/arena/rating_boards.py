@@ -33,6 +33,7 @@ class Ratings:
 
     store: Store
     preliminary: int = PRELIMINARY
+    makers: Mapping[str, str] = field(default_factory=dict)  # organisation and licence of models, by name
     patience: float = PATIENCE
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _computing: threading.Lock = field(default_factory=threading.Lock)

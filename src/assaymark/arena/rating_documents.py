@@ -2,10 +2,11 @@
 
 import csv
 import io
+from collections.abc import Container, Sequence
 from dataclasses import asdict, fields
 
 from assaymark.arena.rating_details import HeadToHead, RatingMatrices, TopVotes
-from assaymark.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
+from assaymark.arena.ratings import ApartModel, ArenaRatings, Effect, RatedPart, Rating
 from assaymark.arena.votes import Votes
 from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Drawn, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
@@ -62,6 +63,29 @@ def _part_rows(ratings: ArenaRatings) -> list[list[str]]:
             )
         rows.append([rated.model, *cells])
     return rows
+
+
+def rank_blocks(parts: Sequence[RatedPart], whole: Sequence[Rating], shown: Container[str]) -> tuple[Block, ...]:
+    """Return a table of the shown models' ranks and ratings, by all votes and by each part; nothing without parts."""
+    if not parts:
+        return ()
+    columns = [Column("model", "text"), Column("all votes", is_main=True)]
+    columns += [Column(shown_name(part.name), help=f"{part.n_votes:,} votes") for part in parts]
+    rated = (whole, *(part.ratings for part in parts))
+    by_part = [{each.model: Cell(_ranks(each), f"{each.rating:,.0f}") for each in ratings} for ratings in rated]
+    rows = [(each.model, *(of.get(each.model, NOTHING) for of in by_part)) for each in whole if each.model in shown]
+    return (table(columns, rows),)
+
+
+def shown_name(category: str) -> str:
+    """Return a category's name as people read it: words, the first one with a capital."""
+    words = category.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def _ranks(rating: Rating) -> str:
+    ends = (rating.best_rank, rating.worst_rank)
+    return f"{ends[0]}–{ends[1]}" if ends[0] != ends[1] else f"{ends[0]}"
 
 
 def _part_notes(ratings: ArenaRatings) -> list[str]:
@@ -283,9 +307,7 @@ def _cells(rating: Rating, ratings: ArenaRatings) -> list[str]:
     interval = "anchor" if _is_anchor(rating, ratings) else NOTHING
     if rating.low is not None and rating.high is not None:
         interval = f"{_points(rating.low)}–{_points(rating.high)}"
-    ranks = (
-        str(rating.best_rank) if rating.best_rank == rating.worst_rank else f"{rating.best_rank}–{rating.worst_rank}"
-    )
+    ranks = _ranks(rating)
     best = NOTHING if rating.p_best is None else shown_share(rating.p_best, digits=0)
     win_rate = shown_share(rating.expected_win_rate)
     return [rating.model, _points(rating.rating), interval, ranks, best, f"{rating.n_votes:,}", win_rate]

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from assaymark.documents.plain_text import printable
 from assaymark.web.svg import (
+    LARGER,
     LETTER_WIDTH,
     NARROW_WIDTH,
     WIDE,
@@ -32,6 +33,7 @@ from assaymark.web.svg import (
 )
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
+LARGE_LETTER = LARGER * LETTER_WIDTH
 TICKS = 26  # pixels below a plot whose axes have no titles
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 FULL_WIDTH = LEFT + WIDTH + RIGHT  # of a drawing that fills its card, pixels
@@ -96,7 +98,7 @@ class _Plot:
     ) -> None:
         """Args: size: width and height of the plot in a wide window, pixels; titles: of the axes."""
         self.x, self.y, self.layout = x, y, layout
-        self.left = left = max(LEFT, math.ceil(LETTER_WIDTH * max((len(text) for _, text in y.ticks), default=0)) + 8)
+        self.left = left = max(LEFT, math.ceil(LARGE_LETTER * max((len(text) for _, text in y.ticks), default=0)))
         self.height = height = NARROW_HEIGHT if layout.is_narrow else size[1]
         self.width = width = (NARROW_WIDTH if layout.is_narrow else LEFT + size[0] + RIGHT) - left - RIGHT
         self.parts: list[Markup] = []
@@ -189,7 +191,7 @@ def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bo
     """
     row_height = NARROW_BAR_ROW if layout.is_narrow else BAR_ROW
     width, height = NARROW_WIDTH if layout.is_narrow else FULL_WIDTH, row_height * len(rows)
-    names = min(BAR_NAMES, LETTER_WIDTH * max(len(row.name) for row in rows) + 16)
+    names = min(BAR_NAMES, LARGE_LETTER * max(len(row.name) for row in rows) + 16)
     left = 8 if layout.is_narrow else names
     room = width - left - (NARROW_BAR_VALUES if layout.is_narrow else BAR_VALUES)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
@@ -297,6 +299,7 @@ def history_plot(
     *,
     reach: tuple[Sequence[float], Sequence[float]] = ((), ()),
     width: int = WIDTH,
+    has_bands: bool = True,
     layout: Layout = WIDE,
 ) -> Markup:
     """Return values over time with their intervals as bands, a line for each series, and events as upright lines.
@@ -308,16 +311,18 @@ def history_plot(
         events: at times that the axis is extended to.
         reach: times and values that the axes are extended to.
         width: of the plot in a wide window, pixels.
+        has_bands: whether intervals are drawn.
         layout: for which windows.
     """
     points = [point for each in series for point in each.points]
     x = time_axis([*(point.x for point in points), *(event.x for event in events), *reach[0]], layout.most_ticks)
-    plot = _Plot(x, number_axis([*_heights(points), *reach[1]], shown), layout, (width, HISTORY_HEIGHT))
+    heights = _heights(points) if has_bands else [point.value for point in points]
+    plot = _Plot(x, number_axis([*heights, *reach[1]], shown), layout, (width, HISTORY_HEIGHT))
     drawn = [(at, each) for at, each in enumerate(series) if each.points]
     beside = _beside(plot, [each for _, each in drawn])
     for (at, each), shifts in zip(drawn, beside, strict=True):
         known = [(point.x, point.low, point.high) for point in each.points
-                 if point.low is not None and point.high is not None]  # fmt: skip
+                 if has_bands and point.low is not None and point.high is not None]  # fmt: skip
         if len(known) > 1:
             around = [(when, low) for when, low, _ in known] + [(when, high) for when, _, high in reversed(known)]
             plot.path([plot.at(when, value) for when, value in around], f"series-band s{at}")
@@ -325,7 +330,7 @@ def history_plot(
         for point, shift in zip(each.points, shifts, strict=True):
             across, level = plot.at(point.x, point.value)
             places.append((across + shift, level))
-            if point.low is not None and point.high is not None:
+            if has_bands and point.low is not None and point.high is not None:
                 low, high = plot.at(point.x, point.low)[1], plot.at(point.x, point.high)[1]
                 plot.parts.append(line_between(across + shift, low, across + shift, high, f"series-span s{at}"))
         plot.path(places, f"series s{at}")

@@ -39,6 +39,7 @@ TIMES = (
 
 
 NARROW_WIDTH = 340  # of every narrow drawing, pixels
+LARGER = 16 / 12  # letters of drawings that fill their card, in windows below 1,000 pixels, where the drawing shrinks
 LETTER_WIDTH = 7.2  # pixels; about the largest mean width of a text's letters
 
 
@@ -139,7 +140,7 @@ def _axis(low: float, high: float, ticks: Iterable[tuple[float, str]], *, is_log
     return Axis(low, high, tuple(((tick - low) / (high - low), text) for tick, text in ticks), is_log)
 
 
-NAME_WIDTH = 190
+NAME_WIDTH = 218  # of names that are not longer than `LONGEST_NAME`, pixels
 PLOT_WIDTH = 380
 ROW = 22
 CELL, WIDE_CELL = 40, 62
@@ -273,13 +274,14 @@ def heatmap(
     if layout.is_narrow:
         return _narrow_heatmap(rows, columns, cells, label)
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
-    left = _room_of(rows, NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES)
+    larger = LARGER if fills else 1.0
+    left = larger * _room_of(rows, NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES)
     least = (
         WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
     )
-    slope = LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
+    slope = larger * LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
     wide = max(least, (fills - left - slope - 10) / max(len(columns), 1))
-    top = 18 + slope
+    top = 18 * larger + slope
     parts = [_title(title, left + wide * (place + 0.5), top, is_slanted=is_slanted)
              for place, title in enumerate(columns)]  # fmt: skip
     for row, name in enumerate(rows):

@@ -336,6 +336,9 @@ def test_the_ratings_can_be_limited_to_a_language(tmp_path: Path, monkeypatch: p
     spoken = spoken_arena(tmp_path / "s.sqlite")
     cast(spoken, 200)
     with spoken.store, running(create_app([arena_feature(spoken, Ratings(spoken.store))])) as address:
+        few = httpx.get(f"{address}/arena/ratings", timeout=60).text
+    assert "language=French" not in few  # fewer than 100 votes
+    with spoken.store, running(create_app([arena_feature(spoken, Ratings(spoken.store, 20))])) as address:
         page = httpx.get(f"{address}/arena/ratings?style=1", timeout=60).text
         french = httpx.get(f"{address}/arena/ratings?language=French", timeout=60).text
         twin = httpx.get(f"{address}/arena/ratings.json?language=French", timeout=60).json()
@@ -346,6 +349,28 @@ def test_the_ratings_can_be_limited_to_a_language(tmp_path: Path, monkeypatch: p
     assert f'aria-current="true">French <i>{n_french}</i>' in french
     assert f"{n_french} votes are on prompts in French: with fewer than 500 most ranks stay open" in french
     assert "no published vote is on a prompt in &lt;b&gt;" in wrong
+
+
+def test_models_are_found_by_name_and_maker(arena: Arena) -> None:
+    """Only their rows, ranks and moments are shown, at the places that they have among all; other settings stay."""
+    cast(arena, 200)
+    ratings = Ratings(arena.store, 20, makers={"owl": "Night & Co., MIT", "eel": "Sea, proprietary"})
+    with running(create_app([arena_feature(arena, ratings)])) as url:
+        every, found = (httpx.get(f"{url}/arena/ratings{query}", timeout=60).text
+                        for query in ("", "?category=even&q=NIGHT+hen"))  # fmt: skip
+        by_name = httpx.get(f"{url}/arena/ratings?q=hen", timeout=60).text
+        twin = httpx.get(f"{url}/arena/ratings.json", timeout=60).json()
+    assert "<small>Night &amp; Co., MIT</small>" in every
+    assert "Categories and languages with fewer than 20 votes are not offered" in every
+    assert sorted(re.findall(r">(Even|Odd) <i>", every)) == ["Even", "Odd"]
+    assert set(re.findall(r'<th scope="row">(\w{3})[< ]', found)) == {"owl", "hen"}
+    assert 'name="category" value="even"' in found
+    assert 'href="/arena/ratings?q=NIGHT+hen">all</a>' in found
+    assert "Ranks by category" not in found
+    ranks = by_name.partition("Ranks by category")[2].partition("<figure")[0]
+    assert ("hen" in ranks, "owl" in ranks, "Even" in ranks) == (True, False, True)
+    assert {part["name"] for part in twin["parts"]} == {"even", "odd"}
+    assert twin["makers"]["eel"] == "Sea, proprietary"
 
 
 @pytest.mark.slow

@@ -199,7 +199,9 @@ def test_submitted_evaluated_reported_answered_and_renamed(host: Host, browser: 
     flag = report_and_answer(page, other, url, tmp_path)
     page.goto(f"{url}/board/demo")
     assert page.get_by_role("link", name="flagged").count() == 0
-    page.get_by_role("link", name="1 report", exact=True).click()
+    report = page.get_by_role("link", name="1 report", exact=True)
+    assert report.bounding_box()["height"] >= 24
+    report.click()
     page.wait_for_url("**/flags?model=small")
     sign_in(boss, url, host.token("boss", "moderator"))
     moderate(boss, url, flag, first, tmp_path)

@@ -1,5 +1,6 @@
 """`assaymark arena`: battles between models in the browser, their votes as a file, and ratings of any file of votes."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -119,6 +120,13 @@ def rate(
     "runs of the models that share a task).",
 )
 @click.option("--task", metavar="NAME", help="Generation task of the runs (default: the one that most models have).")
+@click.option(
+    "--makers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Organisation and licence of the models, shown beside their ratings: a file with the columns model, "
+    "organization and license.",
+)
 @serving_options(port=7500)
 @click.option(
     "--cooldown", default=5.0, show_default=True, metavar="SECONDS", help="Time between two votes of a voter."
@@ -187,8 +195,6 @@ def erase(battle: str, store: str | None) -> None:
 @json_option
 def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_json: bool) -> None:
     """Write all votes as JSON lines, which `assaymark arena rate` reads, and the head of their chain beside it."""
-    from pathlib import Path
-
     from assaymark.arena.export import export_votes, head_file
     from assaymark.store import Store
 
@@ -208,8 +214,6 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
 @json_option
 def verify(votes: str | None, *, head: str | None, store: str | None, as_json: bool) -> None:
     """Compute the chain of votes again: of an exported file, or of the store."""
-    from pathlib import Path
-
     from assaymark.arena.export import verify_export
     from assaymark.store import Store
 

@@ -24,7 +24,7 @@ def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None
         raise UsageError(
             "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
         )
-    from assaymark.arena.answer_files import open_answers
+    from assaymark.arena.answer_files import open_answers, read_makers
     from assaymark.arena.ballots import Publishing
     from assaymark.arena.battles import Arena
     from assaymark.arena.rating_boards import Ratings
@@ -41,7 +41,8 @@ def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None
         limits = VoteLimits(options["cooldown"], options["votes_per_day"], options["address_votes_per_day"],
                             3 * options["address_votes_per_day"])  # fmt: skip
         arena = Arena(opened, source, limits, Publishing(votes=options["batch"]))
-        part = arena_feature(arena, Ratings(opened))
+        makers = read_makers(options["makers"], source.models) if options["makers"] else {}
+        part = arena_feature(arena, Ratings(opened, makers=makers))
         description = f"{len(source.models)} models, {source.name}"
         serve_features([part], where, lambda url: echo(f"Arena ({description}) at {url}arena  (stop with Ctrl-C)"))
 
@@ -67,6 +68,7 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     Raises: as `read_endpoints`, `hosts_for` and `listen`; MissingExtra without the extra `web`, or `hf` for the demo.
     """
     need_web("assaymark arena serve")
+    from assaymark.arena.answer_files import read_makers
     from assaymark.arena.ballots import Publishing
     from assaymark.arena.cadence import Cadence
     from assaymark.arena.live_battles import LiveArena
@@ -89,16 +91,18 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
         endpoints = read_endpoints(named, options["endpoint_key"])
         if len(endpoints) < 2:
             raise UsageError(f"a battle needs two models; only '{endpoints[0].name}' is named; add --endpoint NAME=URL")
+        names = [endpoint.name for endpoint in endpoints]
+        makers = read_makers(options["makers"], names) if options["makers"] else {}
         opened = stack.enter_context(Store.open(store, hidden_for="live battles"))
         arena = LiveArena(
-            opened, [endpoint.name for endpoint in endpoints], server_secret(), limits, vote_limits,
+            opened, names, server_secret(), limits, vote_limits,
             Publishing(votes=options["batch"]), Cadence.of(options["cadence"]),
             other_names=[endpoint.model for endpoint in endpoints if endpoint.model],
             base_models=frozenset(endpoint.name for endpoint in endpoints if endpoint.is_base),
         )  # fmt: skip
         suggestions = options["suggest"] or (DEMO_SUGGESTIONS if demo else SUGGESTIONS)
         part = live_feature(
-            arena, endpoints, Ratings(opened), moderate, lambda line: echo(line, err=True), suggestions,
+            arena, endpoints, Ratings(opened, makers=makers), moderate, lambda line: echo(line, err=True), suggestions,
             DEMO_NOTE if demo else "",
         )  # fmt: skip
         description = f"{len(endpoints)} live models"

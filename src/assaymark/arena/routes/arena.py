@@ -18,13 +18,14 @@ from assaymark.arena.battles import Arena
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.pages.live_battle import ArenaPage, BattlePage
 from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.rating_documents import shown_name
 from assaymark.arena.voters import keyed_hash
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import Drawing, respond
 from assaymark.web.secret import server_secret
 
-DRAWING = Drawing(Path(__file__).resolve().parents[1] / "templates")
+DRAWING = Drawing(Path(__file__).resolve().parents[1] / "templates", {"category": shown_name})
 
 Battle = TypeVar("Battle")
 Vote: TypeAlias = Callable[[Voter, str, str, str, tuple[str | None, str | None]], Battle]  # token, choice, key, marks
@@ -58,12 +59,14 @@ def add_ratings(app: FastAPI, ratings: Ratings) -> None:
 
     @app.get("/arena/ratings")
     @app.get("/arena/ratings.json")
-    def board(request: Request, style: str = "", category: str = "", language: str = "", good: str = "") -> Response:
+    def board(
+        request: Request, style: str = "", category: str = "", language: str = "", good: str = "", q: str = ""
+    ) -> Response:
         with_style, only_good = style == "1", good == "1"
         published = ratings.board(
             style=with_style, category=category[:100] or None, language=language[:40] or None, acceptable=only_good
         )
-        page = ratings_page(published, style=with_style, good=only_good)
+        page = ratings_page(published, style=with_style, good=only_good, words=q.strip()[:100], makers=ratings.makers)
         return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
 
 
