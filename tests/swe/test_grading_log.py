@@ -1,13 +1,14 @@
 """The rows of checks, gradings and attempts, on both databases."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assaymark.errors import HashMismatch
 from assaymark.store import Store
 from assaymark.swe.grading_log import Check, Grading, GradingLog, StoredAttempt
 from assaymark.swe.tables import SWE_TABLES
@@ -73,8 +74,15 @@ def test_an_attempt_is_found_by_key_and_by_patch(log: GradingLog) -> None:
     assert log.attempt("z" * 64) is None
 
 
+READERS: dict[str, Callable[[GradingLog], object]] = {
+    "swe_checks": lambda log: log.check("i" * 64, "e" * 64),
+    "swe_gradings": lambda log: log.gradings(GRADING.patch_sha, GRADING.instance_sha),
+    "swe_attempts": lambda log: log.attempt(ATTEMPT.key),
+}
+
+
 def test_a_changed_value_is_found(tmp_path: Path) -> None:
-    """`verify` finds a flipped byte in every column of checks, gradings and attempts that has a value."""
+    """`verify` finds a flipped byte in every column of checks, gradings and attempts; what is read is an error."""
     path, n_changed = tmp_path / "s.sqlite", 0
     with Store.open(str(path)) as store:
         log = GradingLog(store)
@@ -91,6 +99,9 @@ def test_a_changed_value_is_found(tmp_path: Path) -> None:
                     connection.execute(change, (flipped(value, 3),))
                     connection.commit()
                     assert store.verify() != [], column
+                    if column.name in {"outcome", "trajectory", "reason"}:
+                        with pytest.raises(HashMismatch, match="is not as it was saved"):
+                            READERS[table.name](log)
                     connection.execute(change, (value,))
                     n_changed += 1
         assert store.verify() == []

@@ -3,6 +3,7 @@
 Other libraries' exceptions are translated here: any problem while loading becomes one clear line with a remedy.
 """
 
+import math
 import pickle
 import re
 import warnings
@@ -248,14 +249,14 @@ def _with_adapter(model: "PreTrainedModel", adapter: str, n_token_ids: int | Non
         from peft import PeftModel
     except ImportError as error:
         raise MissingExtra("an adapter (peft=)", "hf") from error
-    n_rows = _saved_rows(Path(adapter)) or n_token_ids
     try:
+        n_rows = _saved_rows(Path(adapter)) or n_token_ids
         if n_rows is not None and n_rows != model.get_input_embeddings().weight.shape[0]:
             with torch.random.fork_rng():
                 torch.manual_seed(0)
                 model.resize_token_embeddings(n_rows)
         return PeftModel.from_pretrained(model, adapter)
-    except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
+    except Exception as error:  # peft, safetensors and pickle raise many kinds of errors, each for an unusable file
         n_own = int(model.get_input_embeddings().weight.shape[0])
         raise ModelUnavailable(
             f"adapter {adapter!r} cannot be applied to the model, whose embeddings have {n_own} rows: {error}; for one "
@@ -272,7 +273,8 @@ def _saved_rows(adapter: Path) -> int | None:
         return None
     with safe_open(weights, "pt") as file:
         whole = [name for name in file.keys() if _WHOLE.search(name)]  # noqa: SIM118 - no mapping
-        return max((int(file.get_slice(name).get_shape()[0]) for name in whole), default=None)
+        shapes = [file.get_slice(name).get_shape() for name in whole]
+        return max((int(shape[0]) for shape in shapes if shape and math.prod(shape)), default=None)
 
 
 _WHOLE = re.compile(r"(embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(\.(?!lora_)\w+)*\.weight$")

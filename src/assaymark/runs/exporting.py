@@ -143,7 +143,8 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
                     raise
                 raise StoreError(str(error).replace(str(draft), str(target))) from error
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}; name another file or folder with -o") from error
+        why = error.strerror or error  # not the names of drafts
+        raise StoreError(f"{target} cannot be written: {why}; name another file or folder with -o") from error
     return [target]
 
 

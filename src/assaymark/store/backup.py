@@ -105,6 +105,7 @@ def _copy(source: Path, path: Path) -> Copied:
         raise StoreError(f"{source} cannot be copied to {path}: {error}") from error
     finally:
         draft.unlink(missing_ok=True)
+        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)  # SQLite leaves it on a full disk
     return Copied(path, path.stat().st_size, n_runs)
 
 

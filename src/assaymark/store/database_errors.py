@@ -53,6 +53,7 @@ def explain(error: Exception, where: str) -> StoreError:
             if name.startswith(beginning):
                 error_class = StoreBusy if is_locked(original) else StoreError
                 return error_class(f"store {where}: {happened} ({first_line}); {remedy}")
+        return StoreError(f"store {where}: its tables are not as they were written ({first_line}); {_DAMAGED}")
     if isinstance(original, UnicodeDecodeError):  # the driver reports a name in a damaged schema
         return StoreError(f"store {where}: the file is damaged ({first_line}); {_DAMAGED}")
     if isinstance(original, OSError):

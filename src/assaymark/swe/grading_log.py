@@ -12,7 +12,7 @@ from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_json, pack_text, shown_text, unpack_json, unpack_text
-from assaymark.store.schema import StoredRow, insert_rows, upsert, with_checksum
+from assaymark.store.schema import StoredRow, as_saved, insert_rows, upsert, with_checksum
 from assaymark.swe.tables import SWE_TABLES, swe_attempts, swe_checks, swe_gradings
 
 _INSERTS = {table: insert(table) for table in SWE_TABLES}
@@ -95,9 +95,10 @@ class GradingLog:
         columns = swe_checks.c
         where = columns.instance_sha == instance_sha, columns.environment_sha == environment_sha
         with self._database.reading() as connection:
-            row = connection.execute(select(swe_checks).where(*where)).one_or_none()
-        if row is None:
+            rows = as_saved(swe_checks, connection.execute(select(swe_checks).where(*where)))
+        if not rows:
             return None
+        (row,) = rows
         return Check(instance_sha, environment_sha, row.instance_id, bool(row.is_runnable), row.reason, row.seconds)
 
     def why_not_runnable(self, instance_sha: str) -> str | None:
@@ -122,7 +123,8 @@ class GradingLog:
         if environment_sha is not None:
             where.append(columns.environment_sha == environment_sha)
         with self._database.reading() as connection:
-            rows = connection.execute(select(swe_gradings).where(*where).order_by(columns.graded.desc())).all()
+            of_patch = select(swe_gradings).where(*where).order_by(columns.graded.desc())
+            rows = as_saved(swe_gradings, connection.execute(of_patch))
         return [_grading(row) for row in rows]
 
     def add_grading(self, grading: Grading) -> None:
@@ -154,7 +156,8 @@ class GradingLog:
 
     def _attempts(self, *where: ColumnElement[bool]) -> list[StoredAttempt]:
         with self._database.reading() as connection:
-            rows = connection.execute(select(swe_attempts).where(*where).order_by(swe_attempts.c.ended)).all()
+            of_key = select(swe_attempts).where(*where).order_by(swe_attempts.c.ended)
+            rows = as_saved(swe_attempts, connection.execute(of_key))
         names = ("key", "instance_id", "model", "patch_sha", "exit_status", "n_calls", "cost")
         made = []
         for row in rows:

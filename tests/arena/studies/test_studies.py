@@ -21,7 +21,7 @@ from assaymark.arena.studies.study_file import (
 )
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.arena.vote_files import read_votes
-from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
+from assaymark.errors import AssaymarkError, DataError, HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.store import Store
 
 MODELS = ("owl", "fox", "hen")
@@ -329,3 +329,14 @@ def test_a_full_group_is_thanked_and_nothing_stored(study: StudyFile, store: Sto
     session.consent(third, agreed=True, demographics={"age": "young"})
     assert session.step(third).kind == "item"
     assert len(StudyLog(store).demographics("test")) == 2
+
+
+def test_a_changed_answer_is_an_error_and_no_result(study: StudyFile, store: Store) -> None:
+    """A choice that was changed in the database is not counted."""
+    store_study(store, study, SECRET, 0.0)
+    (path, *_) = invitations(store, "test", SECRET).values()
+    answer_all(StudySessions(store), path.rpartition("/")[2])
+    with store.database.writing() as connection:
+        connection.execute(text("UPDATE study_answers SET seconds = seconds + 1"))
+    with pytest.raises(HashMismatch, match=r"a row of study_answers .* is not as it was saved"):
+        StudyLog(store).assignments("test")

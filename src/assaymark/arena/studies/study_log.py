@@ -16,7 +16,7 @@ from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.store.connection import OpenStore
 from assaymark.store.packing import pack_json, text_digest, unpack_json
 from assaymark.store.runs import change_row, next_id
-from assaymark.store.schema import with_checksum
+from assaymark.store.schema import as_saved, with_checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class StudyLog:
     def plan(self, name: str) -> StudyPlan:
         """Return a study's plan. Raises: UnknownName."""
         with self._database.reading() as connection:
-            packed = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
-            if packed is None:
+            rows = as_saved(studies, connection.execute(select(studies).where(studies.c.name == name)))
+            if not rows:
                 known = connection.execute(select(studies.c.name)).scalars().all()
                 raise UnknownName("study", name, known[:5])
-        plan: StudyPlan = unpack_json(packed)
+        plan: StudyPlan = unpack_json(rows[0].plan)
         return plan
 
     def raters(self, name: str) -> list[RaterRow]:
@@ -222,21 +222,22 @@ class StudyLog:
     def assignments(self, name: str, rater: int | None = None) -> list[AssignmentRow]:
         """Return a study's assignments by rater and position, of one rater or all. Raises: UnknownName."""
         self.plan(name)
-        joined = (
-            assignments.join(study_raters, study_raters.c.id == assignments.c.rater)
-            .join(studies, studies.c.id == study_raters.c.study)
-            .outerjoin(study_answers, study_answers.c.assignment == assignments.c.id)
+        joined = assignments.join(study_raters, study_raters.c.id == assignments.c.rater).join(
+            studies, studies.c.id == study_raters.c.study
         )
-        own = (*(study_answers.c.answers, study_answers.c.answered_at, study_answers.c.seconds),)
-        chosen = select(assignments, study_raters.c.name, *own).select_from(joined).where(studies.c.name == name)
-        if rater is not None:
-            chosen = chosen.where(study_raters.c.id == rater)
+        mine = [studies.c.name == name, *([] if rater is None else [study_raters.c.id == rater])]
+        chosen = select(assignments, study_raters.c.name).select_from(joined).where(*mine)
+        answered = joined.join(study_answers, study_answers.c.assignment == assignments.c.id)
         with self._database.reading() as connection:
-            rows = connection.execute(chosen.order_by(assignments.c.rater, assignments.c.position)).all()
+            found = connection.execute(chosen.order_by(assignments.c.rater, assignments.c.position))
+            rows = as_saved(assignments, found)
+            found = connection.execute(select(study_answers).select_from(answered).where(*mine))
+            given = {row.assignment: row for row in as_saved(study_answers, found)}
         return [
             AssignmentRow(
                 row.id, row.name, row.position, row.prompt, row.model_a, row.model_b, row.expected,
-                None if row.answers is None else json.loads(row.answers), row.answered_at, row.seconds,
+                *((None, None, None) if (own := given.get(row.id)) is None
+                  else (json.loads(own.answers), own.answered_at, own.seconds)),
             )
             for row in rows
         ]  # fmt: skip

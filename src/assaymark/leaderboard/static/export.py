@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from assaymark.errors import StoreError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.capabilities import capabilities
 from assaymark.leaderboard.routes.boards import board_feature
@@ -72,14 +73,21 @@ def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, sho
         root: a new or empty folder, or one with an earlier export, which is brought up to date.
         show_gated: whether texts of gated data sets are written too.
 
-    Raises: UsageError for a folder that holds something else; DataError for a page that cannot be made.
+    Raises: UsageError for a folder that holds something else; DataError for a page that cannot be made; StoreError
+        where the site cannot be written.
     """
     site = Site(boards, None if store is None else published_runs(boards, store, show_gated=show_gated))
     tables = {f"/board/{quote(board.name, safe='')}": (board, site.table(board)) for board in site.boards.values()}
     app = create_app([board_feature(site)])
-    with open_folder(root) as folder, visiting(app) as visitor:
-        _Export(tables, visitor, folder).write()
-        return folder.finish()
+    try:
+        with open_folder(root) as folder, visiting(app) as visitor:
+            _Export(tables, visitor, folder).write()
+            return folder.finish()
+    except OSError as error:
+        raise StoreError(
+            f"the site in {root} cannot be written: {error.strerror or error}; what is there is whole: make room, or "
+            "name another folder with -o, and export again"
+        ) from error
 
 
 class _Boundary:

@@ -14,6 +14,7 @@ from pathlib import Path
 from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
 from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
 from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.adapters import check_adapter
 from assaymark.models.checkpoint.arguments import DTYPES, KNOWN, PLACEMENT, LocalArguments
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
@@ -56,10 +57,18 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
     """
     hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
     adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
+    if adapter is not None:
+        check_adapter(adapter)
     trained = find_checkpoint(arguments)
     if trained is not None:
         return ModelFolders(Path(trained.checkpoint.weights[0]).parent, trained.tokenizer, adapter, trained)
     model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder, hub=hub)
+    if (model / "adapter_config.json").is_file():  # transformers would load whatever base that names, from anywhere
+        base = files.read_json(model / "adapter_config.json").get("base_model_name_or_path")
+        raise ModelUnavailable(
+            f"{model} has an adapter, and what it was trained from is elsewhere ({str(base)[:200]!r}); name both: "
+            f"pretrained=BASE,peft={arguments.pretrained}"
+        )
     tokenizer = model
     if arguments.tokenizer is not None:
         tokenizer = files.tokenizer_place(arguments.tokenizer, arguments.revision, hub)

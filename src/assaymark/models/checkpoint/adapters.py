@@ -1,0 +1,84 @@
+"""What an adapter's files may ask of peft, which believes them.
+
+peft fills matrices of any rank, repeats layers as often as it is told, and matches names of modules with patterns that
+cannot be interrupted: an `adapter_config.json` of a kilobyte can take all memory, or a process for ever.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from assaymark.errors import ModelUnavailable
+from assaymark.limits.regexes import cost_of
+from assaymark.models.checkpoint import files
+
+MOST_LAYERS = 1_000  # after repetition
+MOST_REPEATS = 4  # of a pattern that may match anything: names of modules are matched in well under a second
+
+
+def check_adapter(folder: Path) -> None:
+    """Refuse a folder whose adapter is no plain LoRA of the rank that its weights have.
+
+    Raises: ModelUnavailable with the key, its value and what is expected.
+    """
+    config = files.read_json(folder / "adapter_config.json")
+    weights = folder / "adapter_model.safetensors"
+    header = files.safetensors_header(weights) if config.keys() & {"r", "rank_pattern"} and weights.is_file() else {}
+    ranks = [entry["shape"][0] for name, entry in header.items() if ".lora_A." in name and entry.get("shape")]
+    for key, value, why in _faults(config, max(ranks, default=None)):
+        raise ModelUnavailable(
+            f"{folder / 'adapter_config.json'}: {key} is {str(value)[:100]}; {why}: take it again from its source"
+        )
+
+
+def _faults(config: Mapping[str, object], rank: int | None) -> Iterator[tuple[str, object, str]]:
+    """Yield key, value and what was expected."""
+    for key in ("lora_alpha", "alpha_pattern"):
+        for value in _values(config, key):
+            if not _is_number(value):
+                yield key, value, "expected a finite number"
+    for key in ("r", "rank_pattern"):
+        for value in _values(config, key):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                yield key, value, "expected a whole number from 1"
+            elif rank is not None and value > rank:
+                yield key, value, f"expected at most the rank of the weights beside it, {rank}"
+    for key in ("target_modules", "exclude_modules", "layers_pattern", "target_parameters"):
+        value = config.get(key)
+        for pattern in value if key == "layers_pattern" and isinstance(value, list) else [value]:
+            if isinstance(pattern, str) and not _is_quick(pattern):
+                yield key, pattern, f"expected names, or a pattern with at most {MOST_REPEATS} repeats and none nested"
+    for key in ("rank_pattern", "alpha_pattern"):  # their keys are patterns
+        value = config.get(key)
+        for pattern in value if isinstance(value, Mapping) else ():
+            if not _is_quick(str(pattern)):
+                yield key, pattern, f"expected names, or patterns with at most {MOST_REPEATS} repeats and none nested"
+    spans = config.get("layer_replication")
+    if spans is not None and not _are_few_layers(spans):
+        yield "layer_replication", spans, f"expected pairs of numbers that make at most {MOST_LAYERS:,} layers"
+
+
+def _values(config: Mapping[str, object], key: str) -> list[object]:
+    value = config.get(key)
+    return list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value)
+
+
+def _is_quick(pattern: str) -> bool:
+    try:
+        return cost_of(pattern).power <= MOST_REPEATS
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _are_few_layers(spans: object) -> bool:
+    if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
+        return False
+    ends = [end for span in spans for end in span]
+    if not all(isinstance(end, int) and 0 <= end <= MOST_LAYERS for end in ends):
+        return False
+    return sum(end - start for start, end in spans) <= MOST_LAYERS and len(spans) <= MOST_LAYERS
