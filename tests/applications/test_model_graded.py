@@ -8,7 +8,7 @@ import pytest
 
 import assaymark
 from assaymark.cli.main import main
-from assaymark.errors import UsageError
+from assaymark.errors import PlanError, UsageError
 from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.create import create_model
 from assaymark.models.language_model import LanguageModel
@@ -79,6 +79,15 @@ def test_the_grader_that_is_named_grades_the_answers(tmp_path: Path, capsys: pyt
     assert by_row[1].detail["comment"] == "no verdict: no grade in the reply: Hm."
     assert "\n[Criterion]: it is 2\n" in next(text for text in server.seen if "[2]" in text)
     assert run.verify() == []
+    assert (
+        main(["rescore", "last", "--tasks", folder, "--store", f"{folder}.sqlite"]) == 0
+    )  # the grader is not asked again
+    assert graded(run) == estimate
+    alone = benchmark(tmp_path / "alone", {"name": "model_graded_qa"})
+    with judging_server(reply) as server:
+        only = run_of(alone, "local-chat-completions", judge_args=server.arguments)
+    with pytest.raises(PlanError, match=r"alone is scored by a grader alone; .* --judge"):
+        assaymark.rescore_run(only, assaymark.RescoreOptions(task_files=[alone]))
 
 
 def test_several_graders_vote(tmp_path: Path) -> None:
@@ -101,7 +110,7 @@ def test_several_graders_vote(tmp_path: Path) -> None:
     estimate = graded(run, "inspect_model_graded_fact")
     assert estimate.value == pytest.approx(1 / 3)
     assert (estimate.n, estimate.details["n_unscored"]) == (3, 1)
-    assert any("names ['x/a', 'x/b', 'x/c'] as grader; 3 that you name" in note for note in notes)
+    assert any("names x/a, x/b, x/c as grader; what you name is asked" in note for note in notes)
 
 
 def test_a_grader_is_named_where_one_is_asked_and_nowhere_else(tmp_path: Path) -> None:

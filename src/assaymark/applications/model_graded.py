@@ -92,8 +92,10 @@ def add_model_grades(
     """
     for task, metrics in graded_metrics(prepared).items():
         for metric in metrics:
-            if named := metric.kwargs.get("models"):
-                notify(f"{task}: its file names {named} as grader; {len(judges)} that you name is asked instead")
+            named = metric.kwargs.get("models")
+            if isinstance(named, list) and named:
+                shown = ", ".join(map(str, named))[:200]
+                notify(f"{task}: its file names {shown} as grader; what you name is asked instead")
         scorers = [ModelGraded(metric) for metric in metrics]
         arguments = model_args if isinstance(model_args, str | Mapping) else {}
         add_judged_scores(run, scorers, list(judges), notify, model_args=arguments, tasks=[task])
