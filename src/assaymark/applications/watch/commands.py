@@ -149,8 +149,9 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
     if not board.alarms:
         echo("there is no alarm; `assaymark traces alarm add NAME` makes one")
         return
-    rows = [(each.name, each.metric, each.state, each.guarantee) for each in board.alarms]
-    print_table(("alarm", "metric", "state", "promise"), rows)
+    print_table(("alarm", "metric", "state"), [(each.name, each.metric, each.state) for each in board.alarms])
+    for name, guarantee in dict.fromkeys((each.name, each.guarantee) for each in board.alarms):
+        echo(f"{name}: {guarantee}")
     for event in board.raised:
         evidence = f"evidence {event.evidence:,.0f} of {event.threshold:,.0f}"
         delivery = [] if event.delivery == NOTHING else [event.delivery]
