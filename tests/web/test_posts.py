@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from assaymark.errors import UsageError
+from assaymark.web.accounts import Account, Accounts, AccountTokens
 from assaymark.web.app import Feature, create_app
 from assaymark.web.clients import Clients, network_of
 from assaymark.web.posts import Form, Posted, Posts
@@ -180,6 +182,27 @@ def test_rates_refill_with_time() -> None:
     now[0] = 20.001
     assert rate.wait("a") == 0
     assert rate.wait("a") > 19
+
+
+def test_lines_that_a_visitor_sent_before_the_proxys_are_not_believed() -> None:
+    """A proxy may add its own line of X-Forwarded-For; two lines with a user's name are none."""
+    lines = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-for", b"192.0.2.2")]
+    users = [(b"x-user", b"admin"), (b"x-user", b"alice")]
+    scope: dict[str, Any] = {"type": "http", "client": ("10.0.0.1", 1), "headers": [*lines, *users]}
+    request = Request(scope)
+    assert Clients(b"secret", ["10.0.0.1"]).network(request) == "192.0.2.2"
+    accounts = Accounts(
+        AccountTokens(b"secret"), lambda _: False, user_header="x-user", proxies=["10.0.0.1"], moderators=["admin"]
+    )
+    assert accounts.of(request) is None
+    assert accounts.of(Request({**scope, "headers": [*lines, users[1]]})) == Account("alice", "submitter")
+
+
+def test_a_password_that_a_browser_adds_by_itself_replaces_no_token(url: str) -> None:
+    """Browsers send Basic credentials with every request to a site; a bearer's only programs send."""
+    for scheme, status in (("Basic YTpi", 403), ("Bearer x", 200)):
+        answer = httpx.post(f"{url}/note", json={"text": "b"}, headers={"authorization": scheme})
+        assert answer.status_code == status
 
 
 def test_addresses() -> None:

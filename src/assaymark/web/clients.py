@@ -42,7 +42,8 @@ class Clients:
     def network(self, request: Request) -> str:
         """Return the network a request comes from: an IPv4 address, or the /64 of an IPv6 one; "" if unknown."""
         peer = request.client.host if request.client else ""
-        return network_behind(peer, request.headers.get("x-forwarded-for", ""), self._proxies)
+        # some proxies add a line of their own to those that the visitor sent
+        return network_behind(peer, ",".join(request.headers.getlist("x-forwarded-for")), self._proxies)
 
     def network_hash(self, request: Request) -> str:
         """Return a keyed hash of the network, 16 hexadecimal digits; "" if it is unknown.

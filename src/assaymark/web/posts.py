@@ -2,8 +2,8 @@
 
 A request that changes something must come from a page of this server: browsers say so in Sec-Fetch-Site and Origin, and
 a form carries a token that belongs to the visitor's cookie, which another site can neither read nor set. A visitor
-without a cookie gets a token for his network and half a day, which names him once he sends it. Programs that send an
-`Authorization` header instead need no token, since no browser adds that header by itself.
+without a cookie gets a token for his network and half a day, which names him once he sends it. Programs that send the
+`Authorization` header of a bearer need no token: browsers add `Basic` by themselves, and that one never.
 """
 
 import hmac
@@ -95,7 +95,7 @@ class Posts:
         visitor = self._clients.visitor(request)
         if visitor.is_new and (named := self._new_visitor(request, token)):
             self._clients.adopt(request, named)
-        elif request.headers.get("authorization"):
+        elif request.headers.get("authorization", "").lower().startswith("bearer "):
             return
         # the first token stays valid with the cookie: whoever knows the visitor's number has read his page
         elif visitor.is_new or not (_begins_with(token, visitor.id) or self._signer.is_signed(visitor.id, token)):

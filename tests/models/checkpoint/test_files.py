@@ -31,3 +31,16 @@ def test_a_header_of_weights_has_a_bound(tmp_path: Path) -> None:
         file.truncate(10**12)
     with pytest.raises(ModelUnavailable, match="its header claims 100,000,001 bytes"):
         safetensors_header(weights)
+
+
+def test_values_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    """Empty lists take thirty times their size in memory, entries of tensors thirteen times."""
+    path = tmp_path / "config.json"
+    path.write_bytes(b"[" + b"[]," * 5_100_000 + b"[]]")
+    with pytest.raises(ModelUnavailable, match=r"it has about 10,200,002 values; expected at most 10,000,000"):
+        read_json(path)
+    header = b"{" + b",".join(b'"%d":{"shape":[],"data_offsets":[0,0]}' % i for i in range(340_000)) + b"}"
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(ModelUnavailable, match=r"it has about 2,[0-9,]+ values; expected at most 2,000,000"):
+        safetensors_header(weights)

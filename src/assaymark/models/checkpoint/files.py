@@ -46,6 +46,10 @@ LARGEST_HEADER = 100_000_000  # bytes of a safetensors file's header, as in the 
 LARGEST_JSON = 64 << 20  # bytes; a configuration has some thousand, the index of a large model's weights a few million
 
 
+MOST_VALUES = 10_000_000  # of a JSON file, each of up to 30 times its size in memory
+MOST_HEADER_VALUES = 2_000_000  # of a safetensors file's header, eight for each tensor
+
+
 @dataclass(frozen=True, slots=True)
 class HubOptions:
     """Options for accessing the Hub: token, cache folder, and whether to stay offline."""
@@ -186,6 +190,13 @@ def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
     return matching(folder, SAFETENSORS) or matching(folder, PICKLES)
 
 
+def _count_values(content: bytes, most: int) -> None:
+    """Raise ValueError for JSON with more values than `most`, before any is made."""
+    n = sum(map(content.count, (b",", b"[", b"{")))
+    if n > most:
+        raise ValueError(f"it has about {n:,} values; expected at most {most:,}")
+
+
 def read_json_value(path: Path) -> object:
     """Return the value of a JSON file, None if the file does not exist.
 
@@ -201,6 +212,7 @@ def read_json_value(path: Path) -> object:
                 f"{path} has {path.stat().st_size:,} bytes; expected a configuration of at most {LARGEST_JSON:,}: "
                 "restore the file from the model's source"
             )
+        _count_values(content, MOST_VALUES)
         return parse_json(content.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
@@ -247,8 +259,9 @@ def safetensors_header(path: Path) -> Mapping[str, TensorEntry]:
             if size > LARGEST_HEADER:
                 raise ValueError(f"its header claims {size:,} bytes; expected at most {LARGEST_HEADER:,}")  # noqa: TRY301
             n_bytes = path.stat().st_size
-            content = file.read(min(size, n_bytes)).decode("utf-8")
-        header = cast("dict[str, TensorEntry]", parse_json(content, unique=True))
+            content = file.read(min(size, n_bytes))
+        _count_values(content, MOST_HEADER_VALUES)
+        header = cast("dict[str, TensorEntry]", parse_json(content.decode("utf-8"), unique=True))
         header.pop("__metadata__", None)
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
             operator.index(extent)
