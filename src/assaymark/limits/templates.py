@@ -192,7 +192,8 @@ FILTERS: Sizes = {
     "indent": _in_lines, "wordwrap": _in_lines, "format": lambda text, *arguments: size_of_percent(text, arguments),
     "tojson": _written_size, "pprint": _written_size, "string": _written_size,
 }  # fmt: skip
-MEASURED = frozenset({*METHODS, *LARGEST_COUNT})
+NOW = "strftime_now"  # of chat templates; a format such as %255d becomes up to 256 times as long, by Python's own limit
+MEASURED = frozenset({*METHODS, *LARGEST_COUNT, NOW})
 
 
 def size_of_call(function: object, arguments: tuple[object, ...]) -> int:
@@ -204,6 +205,8 @@ def size_of_call(function: object, arguments: tuple[object, ...]) -> int:
     if name not in MEASURED:
         return 0
     _refuse_count(name, arguments)
+    if name == NOW:
+        return 256 * sum(map(_length, arguments))
     owner = getattr(function, "__self__", None)
     if owner is None:  # str.format is wrapped by the sandbox
         owner = getattr(getattr(function, "__wrapped__", None), "__self__", None)

@@ -58,6 +58,7 @@ def renderer(template: str) -> ChatRenderer:
         ("{{ 'x' * 10 ** 10 }}", "exceeds a limit: a value would have"),
         ("{{ 'x' | center(4000000000) }}", "exceeds a limit: a value would have"),
         ("{{ 'x'.center(4000000000) }}", "exceeds a limit: a value would have"),
+        ("{{ strftime_now('%255d' * 400000) }}", "exceeds a limit: a value would have 512,000,000"),
         ("{{ lipsum(3000000) }}", "exceeds a limit: generate_lorem_ipsum"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "exceeds a limit: .*recursion"),
         ("a\n{{ 1/0 }}", "line 2, cannot be rendered: division by zero"),
