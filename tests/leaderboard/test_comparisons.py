@@ -57,3 +57,15 @@ def test_a_page_compares_up_to_a_number_of_samples(runs: StoredRuns, monkeypatch
     assert item.difference is not None
     assert other.difference is None
     assert (other.base_run, other.derived_run) == (first.run_id, second.run_id)
+
+
+def test_held_runs_stay_as_they_were(runs: StoredRuns, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is stored while an export is made is on none of its pages."""
+    place = Path(runs.url.removeprefix("sqlite:"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(place.parent / "home"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
+    held = StoredRuns(Store.open_to_read(str(place)))
+    held.hold()
+    words = ["--model_args", "seed=4", "--tasks", f"{place.parent}/other.csv", "--store", str(place)]
+    assert main(["run", "--model", "fake", *words]) == 0
+    assert (len(held.runs()), len(runs.runs())) == (3, 4)

@@ -225,6 +225,7 @@ class StoredRuns:
         self._spreads = PromptSpreads()
         self._seals: list[SealedTask] = []
         self._questions: dict[str, tuple[str, Questions]] = {}
+        self._held: list[StoredRun] | None = None
 
     @property
     def _store(self) -> PublicStore:
@@ -256,6 +257,8 @@ class StoredRuns:
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""
+        if self._held is not None:
+            return self._held
         self._forget_if_seals_changed()
         listed = [run.run for run in self._store.estimates_of_runs(tasks=())]
         recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
@@ -271,6 +274,10 @@ class StoredRuns:
         with self._lock:
             self._known = current
         return self._visible(self._with_spreads([entry.run for entry in current.values()]))
+
+    def hold(self) -> None:
+        """Show from now on the runs that there are now, so that the pages of an export agree with one another."""
+        self._held = self.runs()
 
     def _forget_if_seals_changed(self) -> None:
         """Read runs again after a task was sealed or revealed, since cached ones show the former state."""

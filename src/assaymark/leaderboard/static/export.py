@@ -76,7 +76,10 @@ def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, sho
     Raises: UsageError for a folder that holds something else; DataError for a page that cannot be made; StoreError
         where the site cannot be written.
     """
-    site = Site(boards, None if store is None else published_runs(boards, store, show_gated=show_gated))
+    runs = None if store is None else published_runs(boards, store, show_gated=show_gated)
+    if runs is not None:
+        runs.hold()
+    site = Site(boards, runs)
     tables = {f"/board/{quote(board.name, safe='')}": (board, site.table(board)) for board in site.boards.values()}
     app = create_app([board_feature(site)])
     try:
