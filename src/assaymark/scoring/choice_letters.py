@@ -37,8 +37,9 @@ _GO_ON = (
     "perché|è|pois|é|want|omdat|bo|ponieważ|jest|çünkü|karena|adalah|vì|là"
 )
 _FRAMED = r"[(\[<{【]\s*(?P<f>[A-Za-z])\s*[)\]>}】]"
-_ENDS = (  # of C, not of C++, B12, A.M., D'accord or C = 2πr
-    r"(?![A-Za-zÀ-ɏ0-9_+#]|['’](?![dt][iıuü]r\b)|[-/]\w|\.(?![A-Z][a-z]{2})[A-Za-z0-9_]|\s*(?:=(?!>)|[≈≡≃≅∝≤≥]|[<>]\s))"
+_ENDS = (  # of C, not of C++, B12, A.M., D'accord, C = 2πr, A^2, C(5,2), A → B or A-2, B-1
+    r"(?![A-Za-zÀ-ɏ0-9_+#]|['’](?![dt][iıuü]r\b)|[-/]\w|\.(?![A-Z][a-z]{2})[A-Za-z0-9_]|\s*(?:=(?!>)|[≈≡≃≅∝≤≥]|[<>]\s)"
+    r"|\^|\(\s*\d|[*·⋅]\w|\s*[×∪∩⊕⊗∘]|\s*(?:→|⇒|->|=>)\s*\(?[A-Z]\b(?!\s+[a-z])|\s*[-–:]\s*\w+[,;]\s*\(?[A-Z]\)?\s*[-–:])"
 )
 _CAPITAL = rf"(?:{_FRAMED}|(?P<u>[A-Z]){_ENDS})"  # a letter where nothing announces it
 _LOOSE = (  # a letter after a keyword
@@ -90,7 +91,8 @@ _RIGHT = (
 )
 _IS_RIGHT = (
     rf"(?i:(?:is|must\s+be|remains|has\s+to\s+be)\s+(?:{_RIGHT}"
-    r"(?!\s+(?:only|if)\b|\s+(?:for|in|under|at|of)\b[^.;\n]{0,60}\bonly\b)|better(?=[ \t.!]*(?:\n|\Z)))|"
+    r"(?!(?:\s+(?:answer|choice|option|one))?\s+(?:only|if)\b|"
+    r"\s+(?:for|in|under|at|of)\b[^.;\n]{0,60}\bonly\b)|better(?=[ \t.!]*(?:\n|\Z)))|"
     rf"(?:(?:would|should)\s+(?:therefore\s+)?be|(?:seems|appears)(?:\s+to\s+be)?)\s+{_RIGHT}"
     r"(?=(?:\s+(?:answer|choice|option|one))*\s*(?:[.!)\n]|\Z|,?\s+(?:because|since|as|here)\b))|remains\b|it\s+is\b|"
     r"est\s+(?:la\s+)?(?:bonne|correcte?|juste)|(?:ist\s+(?:die\s+)?)?(?:richtige?|korrekt)\b|es\s+(?:la\s+)?(?:respuesta\s+)?"
@@ -128,7 +130,7 @@ _SECOND = re.compile(
     rf"\)?(?:\s*(?:[,;/&+]\s*(?:{_OR}\s*)?|\(?{_OR}|还是|還是|或者?|和|、|또는)\s*|[ \t]*(?=[(\[]))"
     rf"(?:{_NOUN}\s+)?{_LOOSE}"
     rf"(?!(?:\s*(?:,|and|or|nor|&)\s*\(?[A-Z]\b\)?)*\s+{_JUDGED})"
-    r"|[ \t]+(?P<other>[A-Z])(?=[ \t.]*(?:\n|\Z))"
+    r"|[ \t]+(?P<other>[A-Z])(?=(?:[ \t]+[A-Z])*[ \t.]*(?:\n|\Z))"
 )
 _ALSO = re.compile(r"also\b")  # in English one more; in German "so", which no letter precedes
 _AFTER_A_LETTER = re.compile(r"(?<![^\W_])[A-Z][)\]]?[\s.,;]*(?:\b(?:and|or|but)\s+)?\Z")
@@ -142,11 +144,19 @@ _AND = re.compile(
     r"[\s,;&+$/]*(?:\\?(?:text|quad|mbox)?\{?\s*(?:and|or|und|oder|et|ou|y|o)\s*\}?)?[\s,;$/]*", re.IGNORECASE
 )
 _UNSURE = re.compile(
-    r"(?i:\b(?:if|whether|unless|suppose|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?|\bnot_)\Z"
+    r"(?i:\b(?:if|whether|unless|suppose|assume|assuming|were|had|not|n't|isn't|why)\s+(?:that\s+)?|\bnot_)\Z"
+    # option A is better than option B, everything but B is correct
+    r"|(?i:\b(?:than|over|versus|vs\.|unlike|as\s+opposed\s+to|compared\s+(?:to|with)|(?:everything|all|any|anything)\s+"
+    r"(?:but|except))\s+(?:the\s+)?)\Z"
+    # vitamin C is correct
+    r"|(?i:\b(?:vitamin|hepatitis|influenza|type)\s+)\Z"
     # the wrong answer is, a falsche Antwort
-    r"|(?i:(?<![^\W_])(?:wrong|incorrect|false|worst|(?:least|less)\s+\w+|rejected|excluded|eliminated|"
-    r"second(?:[ -]best)?|unlikely|"
-    r"trap|falsche\w*|mauvaise|errad[ao]|errat[ao]|sbagliat[ao]|неправильн\w*|неверн\w*)[\s_]+)\Z|[不没沒非未]\Z"
+    r"|(?i:(?<![^\W_])(?:wrong|incorrect|false|worst|(?:least|less)(?:\s+\w+)?|rejected|excluded|eliminated|"
+    r"second(?:[ -]best)?|unlikely|(?:another|alternative|alternate|earlier|previous|prior|former|initial|original)"
+    r"(?:\s+(?:possible|plausible))?|distractor|tempting|trap|falsche\w*|mauvaise|errad[ao]|errat[ao]|sbagliat[ao]|неправильн\w*|неверн\w*)[\s_]+)\Z|[不没沒非未]\Z"
+    r"|(?i:\b(?:initially|originally|previously|at\s+first)[\s,]+(?:(?:the|my)\s+)?)\Z"
+    r"|(?i:\b(?:no\s+(?:evidence|indication|proof|reason\s+to\s+(?:think|believe))|not\s+the\s+case)\s+that\s+"
+    r"(?:the\s+)?)\Z"
     # I do not think that the answer is
     r"|(?i:(?:\bnot|\bnever|n['’]t|\bnobody|\bno\s+one|\bno\s+way)\s+(?:\w+\s+){0,2}(?:think|thinks|believe|"
     r"believes|say|says|agree|"
@@ -162,13 +172,19 @@ _UNSURE = re.compile(
     r"also|first|initially|incorrectly|wrongly)\s+)*(?:think|thinks|thought|say|says|said|claims?|claimed|"
     r"believes?|assume|argues?|"
     r"answer|choose|pick|guess)(?:\s+that)?\s+(?:the\s+)?)\Z"
-    r"|(?i:\btempting\s+to\s+(?:say|think|conclude)?(?:\s+that)?\s*(?:the\s+)?)\Z"
+    r"|(?i:\b(?:(?:tempting|tempted|easy|inclined|common)\s+to\b|(?:mistake|error)\s*(?:(?:is\s+)?to\b|:))\s*(?:say|think|conclude)?(?:\s+that)?\s*"
+    r"(?:the\s+)?)\Z"
+    r"|(?i:\b(?:(?:they|people|students|users?|solvers?|readers?|candidates|beginners|respondents|others|someone|some|"
+    r"many|most)(?:\s+(?:would|will|also))?|(?:you|one)\s+(?:might|may|could))"
+    r"(?:\s+(?:might|may|could|often|usually|sometimes|commonly|easily|mistakenly|incorrectly|wrongly|tend\s+to))*\s+)\Z"
 )
+_ARROW_BEFORE = re.compile(r"(?:\A|[:→⇒>]|\bis\b)\s*\(?[A-Z][)\]]?\s*\Z")
+_OTHER_LABELS = re.compile(r"[).:][^\n]*\n\s*\(?B[).:][^\n]*\n\s*\(?C[).:]")
 _OF_OTHERS = re.compile(
     r"(?i)\b(?:one|you|users?|they|(?:some|many|most|other)(?:\s+\w+)?|people|students|tempting\s+to)\s*\Z"
 )
 _CONDITION = re.compile(
-    r"(?i)(?:\A|[.;:!?\n]\s*|\b(?:but|and|then)\s+)(?:if|unless|suppose|assuming|were|had)\s+(?!(?:i|we|you|one|"
+    r"(?i)(?:\A|[.;:!?\n]\s*|\b(?:but|and|then|that|however,?)\s+)(?:if|unless|suppose|assuming|were|had)\s+(?!(?:i|we|you|one|"
     r"forced|pressed)\b)"
     r"(?:(?!\b(?:so|thus|therefore|hence|because|it\s+follows)\b)[^.;:!?\n])*\Z"
 )
@@ -333,6 +349,7 @@ def _plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     text = re.sub(r"(?<!~)~~(?!~).*?~~|<del>.*?</del>", " ", text, flags=re.DOTALL)
     text = re.sub(r"</?(?:b|strong|i|em|u|code|p|span|mark|h\d)\b[^<>]*>|<br\s*/?>", "**", text)
+    text = re.sub(r"(?<=\d)((?:\\[,;:! ]|[\s~])*)\\(?:text|mathrm|rm)\s*\{\s*([A-Za-z])\s*\}", r"\1\2", text)  # 5 A
     text = _COMMAND.sub("", re.sub(r"<\|[^|<>]*\|>|</?s>|<eos>|<end_of_turn>", " ", text))
     text = re.sub(rf"\{{{_ONE}\}}", lambda match: f"{{({match[1]})}}", text)
     for _ in range(3):
@@ -386,6 +403,12 @@ def _is_rejected(text: str, match: re.Match[str]) -> bool:
     """Return whether a passage that names a letter does not state it: in doubt, conditionally, or of other people."""
     before = text[max(0, match.start() - 200) : match.start()]
     if _UNSURE.search(before) or _OUT.match(text, match.end()):
+        return True
+    if _ARROW_BEFORE.search(before) and match[0][0] in "→⇒=":  # an order: C → A → B
+        return True
+    if re.match(r"(?i)answers?\s+(?:choices|options)\b", match[0]):
+        return True
+    if "\n" in match[0] and _named(match) == "A" and _OTHER_LABELS.match(text, match.end()):  # the options, repeated
         return True
     if re.match(r"(?i)answers?\s", match[0]) and _OF_OTHERS.search(before):  # many students answer A
         return True
