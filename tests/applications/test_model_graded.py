@@ -117,6 +117,9 @@ def test_a_grader_is_named_where_one_is_asked_and_nowhere_else(tmp_path: Path) -
     """Before any request: the error has the option; a judge that nothing asks is refused."""
     with pytest.raises(UsageError, match=r"asks a second model for grades; name it: .* --judge MODEL"):
         run_of(benchmark(tmp_path / "made"), None)
+    for empty in (" ,", []):  # not a run without grades
+        with pytest.raises(UsageError, match="names no model"):
+            run_of(benchmark(tmp_path / "made"), empty)
     plain = benchmark(tmp_path / "plain", {"name": "includes"})
     with pytest.raises(UsageError, match="no task of this run asks one"):
         run_of(plain, "fake")

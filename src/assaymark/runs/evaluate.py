@@ -104,8 +104,12 @@ def _judges(prepared: PreparedRun, judge: object) -> list[object]:
     if judge is not None and asking is None:
         raise UsageError("a judge is named, and no task of this run asks one; omit it")
     if isinstance(judge, str):
-        return [name.strip() for name in judge.split(",") if name.strip()]
-    return list(judge) if isinstance(judge, list) else [] if judge is None else [judge]
+        judges: list[object] = [name.strip() for name in judge.split(",") if name.strip()]
+    else:
+        judges = list(judge) if isinstance(judge, list) else [] if judge is None else [judge]
+    if judge is not None and not judges:
+        raise UsageError(f"judge is {judge!r}, which names no model; expected a model, or several in a list")
+    return judges
 
 
 @gives_back
