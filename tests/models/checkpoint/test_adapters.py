@@ -60,6 +60,18 @@ def test_ordinary_adapters_are_accepted(tmp_path: Path, changes: dict[str, objec
     check_adapter(adapter(tmp_path, **changes))
 
 
+def test_the_rank_of_embeddings_alone_and_of_a_pickle_is_limited(tmp_path: Path) -> None:
+    """An adapter of embeddings has no `lora_A`, and the header of a pickle is not read."""
+    folder = adapter(tmp_path, r=10**9)
+    weights = folder / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes().replace(b"q_proj.lora_A.weight", b"wte.lora_embedding_A"))
+    with pytest.raises(ModelUnavailable, match="expected at most the rank of the weights beside it, 4"):
+        check_adapter(folder)
+    weights.rename(folder / "adapter_model.bin")
+    with pytest.raises(ModelUnavailable, match="expected at most 1,024, as the weights beside it state no rank"):
+        check_adapter(folder)
+
+
 def test_an_adapter_is_no_model(tmp_path: Path) -> None:
     """Named as the model, transformers would load its base from wherever it says, which the run would not tell."""
     adapter(tmp_path, base_model_name_or_path="/elsewhere")

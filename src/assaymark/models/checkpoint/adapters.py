@@ -14,18 +14,20 @@ from assaymark.limits.regexes import cost_of
 from assaymark.models.checkpoint import files
 
 MOST_LAYERS = 1_000  # after repetition
+MOST_RANK = 1_024  # where the weights beside it state none, as pickles and other kinds than LoRA
 MOST_REPEATS = 4  # of a pattern that may match anything: names of modules are matched in well under a second
 
 
 def check_adapter(folder: Path) -> None:
-    """Refuse a folder whose adapter is no plain LoRA of the rank that its weights have.
+    """Refuse a folder whose adapter has a rank that its weights have not, slow patterns, or too many layers.
 
     Raises: ModelUnavailable with the key, its value and what is expected.
     """
     config = files.read_json(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
     header = files.safetensors_header(weights) if config.keys() & {"r", "rank_pattern"} and weights.is_file() else {}
-    ranks = [entry["shape"][0] for name, entry in header.items() if ".lora_A." in name and entry.get("shape")]
+    down = re.compile(r"\.lora_(?:embedding_)?A(?:\.|\Z)")
+    ranks = [entry["shape"][0] for name, entry in header.items() if down.search(name) and entry.get("shape")]
     for key, value, why in _faults(config, max(ranks, default=None)):
         raise ModelUnavailable(
             f"{folder / 'adapter_config.json'}: {key} is {str(value)[:100]}; {why}: take it again from its source"
@@ -44,6 +46,8 @@ def _faults(config: Mapping[str, object], rank: int | None) -> Iterator[tuple[st
                 yield key, value, "expected a whole number from 1"
             elif rank is not None and value > rank:
                 yield key, value, f"expected at most the rank of the weights beside it, {rank}"
+            elif value > MOST_RANK and rank is None:
+                yield key, value, f"expected at most {MOST_RANK:,}, as the weights beside it state no rank"
     for key in ("target_modules", "exclude_modules", "layers_pattern", "target_parameters"):
         value = config.get(key)
         for pattern in value if key == "layers_pattern" and isinstance(value, list) else [value]:
