@@ -368,6 +368,14 @@ def test_the_last_statement_is_read_and_nothing_is_guessed(answer: str, n_choice
     assert (None if chosen is None else ascii_uppercase[chosen.index]) == letter
 
 
+@pytest.mark.parametrize("blank", [" ", "\n", " \n", "\u3000"])
+def test_blanks_of_any_length_are_read_in_time(blank: str) -> None:
+    """Models that end in blanks up to the limit of their answers are not rare."""
+    chosen = extract_choice_letter("The answer is (B)" + blank * 30_000 + "end", 4)
+    assert chosen is not None
+    assert chosen.index == 1
+
+
 @pytest.mark.parametrize(
     "text", ["`" * 30_000, "answer the " * 6_000, "\\boxed{" * 4_000, "A, " * 8_000, "<answer>" * 4_000, "\n" * 100_000]
 )
