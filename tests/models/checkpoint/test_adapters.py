@@ -39,6 +39,7 @@ def adapter(folder: Path, **changes: object) -> Path:
         ({"rank_pattern": {SLOW: 2}}, "rank_pattern is"),
         ({"layer_replication": [[0, 2]] * 100_000}, "layer_replication is"),
         ({"layer_replication": [[0, 10**9]]}, "layer_replication is"),
+        ({"num_virtual_tokens": 10**9, "token_dim": 16, "num_layers": 1}, "num_virtual_tokens, token_dim, .* product"),
     ],
 )
 def test_what_peft_would_believe_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
@@ -52,6 +53,7 @@ def test_what_peft_would_believe_is_refused(tmp_path: Path, changes: dict[str, o
     [
         {},
         {"target_modules": r"^(?!.*visual).*\.(q_proj|v_proj)$", "rank_pattern": {r".*\.layers\.0\.": 2}},
+        {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 100, "token_dim": 8192, "num_layers": 80},
         {"layer_replication": [[0, 4], [2, 6]], "alpha_pattern": {"q_proj": 4.5}, "lora_alpha": 0.5},
     ],
 )

@@ -15,6 +15,7 @@ from assaymark.models.checkpoint import files
 
 MOST_LAYERS = 1_000  # after repetition
 MOST_RANK = 1_024  # where the weights beside it state none, as pickles and other kinds than LoRA
+MOST_OF_PROMPT = 1 << 30  # numbers of a learned prompt: virtual tokens, times their size, times layers
 MOST_REPEATS = 4  # of a pattern that may match anything: names of modules are matched in well under a second
 
 
@@ -58,6 +59,10 @@ def _faults(config: Mapping[str, object], rank: int | None) -> Iterator[tuple[st
         for pattern in value if isinstance(value, Mapping) else ():
             if not _is_quick(str(pattern)):
                 yield key, pattern, f"expected names, or patterns with at most {MOST_REPEATS} repeats and none nested"
+    of_prompt = ("num_virtual_tokens", "token_dim", "num_layers")
+    sizes = [size for key in of_prompt if isinstance(size := config.get(key), int)]
+    if "num_virtual_tokens" in config and math.prod(sizes) > MOST_OF_PROMPT:
+        yield ", ".join(of_prompt), sizes, f"expected a product of at most {MOST_OF_PROMPT:,}"
     spans = config.get("layer_replication")
     if spans is not None and not _are_few_layers(spans):
         yield "layer_replication", spans, f"expected pairs of numbers that make at most {MOST_LAYERS:,} layers"
