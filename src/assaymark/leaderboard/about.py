@@ -155,8 +155,16 @@ def command_of_board(board: Board) -> str:
         name = board.suite.name if is_ours else _beside(board, board.suite.source)
         return _command(["--tasks", f"suite:{name}" if is_ours else name], "")
     files = _files(board)
-    names = [files.get(member.task, member.task) for member in board.suite.members if _can_be_named(board, member)]
-    return _command(["--tasks", ",".join(dict.fromkeys(names))], board.suite.profile) if names else ""
+    by_shots: dict[int | None, list[str]] = {}
+    for member in board.suite.members:
+        if _can_be_named(board, member):
+            by_shots.setdefault(member.shots, []).append(files.get(member.task, member.task))
+    commands = []
+    for shots, names in by_shots.items():
+        words = ["--tasks", ",".join(dict.fromkeys(names))]
+        words += [] if shots is None else ["--num_fewshot", str(shots)]
+        commands.append(_command(words, board.suite.profile))
+    return "\n".join(commands)
 
 
 def _can_be_named(board: Board, member: Member) -> bool:

@@ -125,7 +125,7 @@ class LmEvalOptions(TypedDict, total=False):
         str | None,
         Option(
             help="How the answers in your own file name an option: by its text or letter, or by a number from 0 or 1 "
-            "(default: what fits every row, if nothing else does).",
+            "(default: the text where it fits every row, else what alone fits).",
             flags=("--answers",),
             choices=tuple(READINGS),
             in_plan=InPlan(

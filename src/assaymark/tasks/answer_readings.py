@@ -1,8 +1,8 @@
 """How the answers in a user's file name an option of their question: by its text, its letter or its number.
 
 The same answers may fit several readings: `2` beside the options 2, 3, 4 and 1 is the text of A, C counted from 0 and B
-counted from 1. A wrong guess would make every score wrong without a sign of it, so a reading is chosen only where the
-rows leave no other one; see decision 20.
+counted from 1. A wrong guess would make every score wrong without a sign of it, so apart from texts that fit every row
+a reading is chosen only where the rows leave no other one; see decision 20.
 """
 
 from collections import Counter

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from glob import escape
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
+from assaymark.datasets.files import READABLE
 from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, install_line
 from assaymark.registry import Registry, nearest
 from assaymark.tasks import lm_eval_names
@@ -296,11 +298,14 @@ class Catalog:
         """Return the error about an unknown name: the needs of a benchmark that is elsewhere, or similar names."""
         if (why := why_elsewhere(name)) is not None:
             return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
+        if here := [path.name for path in sorted(Path().glob(f"{escape(name)}.*")) if path.name.endswith(READABLE)]:
+            return UnknownName("task", name, here, "a file is named with its ending")
         longer = longer_names(name, {*self._names, *self._elsewhere})
         if longer:
             first_names = longer[:SHOWN_NAMES]
             lacking = "" if any(each in self._names for each in first_names) else f"; {_MISSING}"
-            remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `assaymark ls tasks`)"
+            ways = "one name begins or ends" if len(longer) == 1 else f"{len(longer)} names begin or end"
+            remedy = f"{ways} with it (listed by `assaymark ls tasks`)"
             return UnknownName("task", name, first_names, remedy + lacking)
         refuse_broken([folder.root for folder in self._folders if folder.origin == "user"])  # one may declare it
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]

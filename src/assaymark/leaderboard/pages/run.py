@@ -11,6 +11,7 @@ from assaymark.leaderboard.rows import StoppedEarly
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
+from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.perturbations import perturbed_from
@@ -206,7 +207,7 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
         "profile": plan.profile,
         "shots": ", ".join(map(str, shots)),
         "few-shot seed": plan.seed,
-        "limit": plan.limit,
+        "limit": None if plan.limit is None else limit_shown(plan.limit),
         "chat template": plan.apply_chat_template or None,
         "shots as turns": plan.fewshot_as_multiturn or None,
         "system prompt": plan.system_instruction,

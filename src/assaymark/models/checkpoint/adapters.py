@@ -20,10 +20,15 @@ MOST_REPEATS = 4  # of a pattern that may match anything: names of modules are m
 
 
 def check_adapter(folder: Path) -> None:
-    """Refuse a folder whose adapter has a rank that its weights have not, slow patterns, or too many layers.
+    """Refuse a folder that has no adapter, or one with a rank that its weights lack, slow patterns, or too many layers.
 
     Raises: ModelUnavailable with the key, its value and what is expected.
     """
+    if not (folder / "adapter_config.json").is_file():
+        raise ModelUnavailable(
+            f"{folder} has no adapter_config.json, so it holds no adapter; expected a folder that peft saved: "
+            "pretrained=BASE,peft=ADAPTER"
+        )
     config = files.read_json(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
     header = files.safetensors_header(weights) if config.keys() & {"r", "rank_pattern"} and weights.is_file() else {}
