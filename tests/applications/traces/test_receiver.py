@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from assaymark.applications.traces.message_size import MOST_FIELDS, MOST_OF_ONE, MOST_VALUES, count_fields
-from assaymark.applications.traces.otlp import LARGEST_BODY, traces_request
+from assaymark.applications.traces.otlp import LARGEST_BODY, MOST_SPANS, traces_request
 from assaymark.applications.traces.receiver import AT_ONCE, _Places, _RefusedRequest
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
@@ -267,13 +267,17 @@ def test_many_empty_messages_are_refused_before_they_are_made(receiver: Receiver
     attributes = field(1, field(2, field(2, b"\x4a\x00" * (MOST_OF_ONE + 1))))
     listed = b'{"resourceSpans": [' + b"{}," * (MOST_VALUES + 1) + b"{}]}"
     with receiver.client as client:
-        for kind, body, words in ((PROTOBUF, spans, "1,000,000 fields"), (PROTOBUF, attributes, "one Span"),
-                                  (JSON, listed, "300,000 values"), (JSON, b'["",' * 999_999, "values")):  # fmt: skip
+        for kind, body, words in ((PROTOBUF, spans, "300,000 fields"), (PROTOBUF, attributes, "one Span"),
+                                  (JSON, listed, "150,000 values"), (JSON, b'["",' * 999_999, "values")):  # fmt: skip
             headers = {**kind, "content-encoding": "gzip"}
             for path in ("/v1/traces", "/v1/logs") if kind is JSON else ("/v1/traces",):
                 answer = client.post(path, content=gzip.compress(body), headers=headers)
                 assert answer.status_code == 413
                 assert words in answer.text
+        many = field(1, field(2, b"\x12\x02\x28\x00" * (MOST_SPANS + 1)))
+        answer = client.post("/v1/traces", content=many, headers=PROTOBUF)
+        assert (answer.status_code, Status.FromString(answer.content).code) == (413, 8)
+        assert "5,001 spans" in answer.text
     assert receiver.send(span(1, attributes={"input.value": "[{," * MOST_VALUES})).json() == {}
 
 

@@ -177,5 +177,9 @@ def test_values_that_would_hold_the_scanner_up() -> None:
         "<password>" * 10_000,
         "-----BEGIN PRIVATE KEY-----" * 4_000,
         "postgres://a:b" * 7_000 + "@x",
+        "a" * 1_000_000 + ".webhook.office.com/",  # the following took minutes or more
+        "ey-" * 1_000_000 + ".ey12345678",
+        "cookie: " * 200_000,
+        '("password", "abcde"), ' * 50_000,
     ):
         redaction.text(text)

@@ -90,6 +90,20 @@ def test_links_do_not_lead_out_of_the_folder(models: Path, check: Callable[..., 
     assert fields(check(model="demo/link")) == {"model"}
 
 
+def test_files_that_are_links_lead_nowhere_else(models: Path, check: Callable[..., CheckOutcome]) -> None:
+    """A template or a card that is a link to a file of the host is not read; no message says where the folder is."""
+    for name in ("chat_template.jinja", "README.md"):
+        (models / "demo" / "small" / name).unlink(missing_ok=True)
+        (models / "demo" / "small" / name).symlink_to("/etc/passwd")
+        (problem,) = check(model="demo/small").problems
+        assert "link out of the folders of this host" in problem.remedy
+        (models / "demo" / "small" / name).unlink()
+    (models / "demo" / "small" / "config.json").write_text('{"a":' * 1000)
+    (problem,) = check(model="demo/small").problems
+    assert "nested deeper" in problem.remedy
+    assert str(models) not in problem.remedy
+
+
 def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """Weights only as pickle; an architecture that needs its author's code; more than the host takes."""
     folder = models / "demo" / "small"

@@ -1,5 +1,8 @@
 """Flags and replies, names that lead on, revoked tokens, and a log that shows when it was changed."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from assaymark.errors import UnknownName, UsageError
@@ -23,6 +26,22 @@ def test_a_flag_is_answered_and_settled(store: Store) -> None:
     assert [(entry.action, entry.subject) for entry in Moderation(store).entries()] == [("flag rejected", "org/model")]
     with pytest.raises(UnknownName):
         Moderation(store).reply("nothing", "ada", "owner", "?")
+
+
+def test_racing_moderators_settle_once(store: Store, url: str) -> None:
+    """Of eight moderators who settle the same flags at once one does, and the log has each decision once."""
+    chosen = [Moderation(store).flag(f"org/{number}", "copy", "the same weights", "eve") for number in range(5)]
+    start = threading.Barrier(8)
+
+    def settle(moderator: int) -> int:
+        with Store.open(url) as opened:
+            start.wait()
+            return Moderation(opened).settle(chosen, "upheld", f"mod{moderator}")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(settle, range(8))) == [0] * 7 + [5]
+    assert len(Moderation(store).entries()) == 5
+    assert Moderation(store).verify_log() == []
 
 
 def test_names_lead_to_the_present_one(store: Store) -> None:

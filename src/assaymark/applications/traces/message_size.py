@@ -14,9 +14,10 @@ from google.protobuf.descriptor import Descriptor
 
 from assaymark.errors import DataError
 
-MOST_FIELDS = 1_000_000  # of one message: about 10,000 spans of 20 attributes
-MOST_VALUES = 300_000  # of one message in JSON, which takes ten times as long: about 3,000 such spans
+MOST_FIELDS = 300_000  # of one message: about 3,000 spans of 20 attributes
+MOST_VALUES = 150_000  # of one message in JSON, which takes longer: about 1,500 such spans
 MOST_OF_ONE = 200_000  # of these in one span, resource, scope or log record: 30 embeddings of 3,072 numbers
+SMALLER = "send smaller batches (OTEL_BSP_MAX_EXPORT_BATCH_SIZE)"
 _ONES = frozenset({"Span", "Resource", "InstrumentationScope", "LogRecord"})
 _LISTS = frozenset({"ResourceSpans", "ScopeSpans", "ResourceLogs", "ScopeLogs"})
 _JSON_PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL)
@@ -51,7 +52,7 @@ def count_fields(body: bytes, descriptor: Descriptor, limit: int = MOST_FIELDS) 
         while at < end:
             n += 1
             if n > limit:
-                raise TooLarge(f"the body has more than {limit:,} fields; send smaller batches")
+                raise TooLarge(f"the body has more than {limit:,} fields; {SMALLER}")
             if n > most_here:
                 raise TooLarge(f"one {one} of the body has more than {MOST_OF_ONE:,} fields; send fewer attributes")
             tag = body[at]
@@ -104,5 +105,5 @@ def check_json(text: str, limit: int = MOST_VALUES) -> int:
         else:
             n_texts += 1
         if n > limit or n_texts > 2 * limit:  # a key and a value
-            raise TooLarge(f"the body has more than {limit:,} values; send smaller batches")
+            raise TooLarge(f"the body has more than {limit:,} values; {SMALLER}")
     return n

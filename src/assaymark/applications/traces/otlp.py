@@ -27,14 +27,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from assaymark.applications.traces.message_size import TooLarge, check_json, count_fields
+from assaymark.applications.traces.message_size import SMALLER, TooLarge, check_json, count_fields
 from assaymark.applications.traces.trace_rows import SpanRow
 from assaymark.errors import DataError
 from assaymark.limits.nesting import is_deeper, json_kind
 from assaymark.records import JsonValue
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-LARGEST_BODY = 64 << 20  # bytes, compressed and unpacked: the specification's recommendation
+LARGEST_BODY = 8 << 20  # bytes, compressed and unpacked: what is searched for secrets in about a second
+MOST_SPANS = 5_000  # of a request; exporters send 512 at once unless told otherwise
 DEEPEST_JSON = 100
 DEEPEST_VALUE = 32  # of lists and maps in an attribute
 UNPACKED_AT_ONCE = 1 << 20
@@ -93,7 +94,7 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
             waiting = stream.unconsumed_tail
             size += len(piece)
             if size > largest:
-                raise TooLarge(f"the body unpacks to more than {largest:,} bytes; send smaller batches, as one stream")
+                raise TooLarge(f"the body unpacks to more than {largest:,} bytes; {SMALLER}, as one stream")
             if not piece and not waiting and not stream.eof:
                 raise DataError(f"the body ends before its {encoding} does; send it whole")
             pieces.append(piece)
@@ -110,9 +111,12 @@ def unpacked_size(body: bytes, encoding: str) -> int:
 
 
 def traces_request(body: bytes, kind: str) -> ExportTraceServiceRequest:
-    """Return a request to store spans. Raises: DataError for an invalid one."""
+    """Return a request to store spans. Raises: DataError for an invalid one; TooLarge for too many spans."""
     request = ExportTraceServiceRequest()
     _parse(request, body, kind, ("resourceSpans", "scopeSpans", "spans"))
+    n = sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
+    if n > MOST_SPANS:
+        raise TooLarge(f"the body has {n:,} spans; expected at most {MOST_SPANS:,}; {SMALLER}")
     return request
 
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from assaymark.applications.traces.message_size import TooLarge
+from assaymark.applications.traces.message_size import SMALLER, TooLarge
 from assaymark.applications.traces.otlp import (
     JSON,
     LARGEST_BODY,
@@ -139,7 +139,7 @@ async def _body(request: Request, kind: str) -> bytes:
     except ClientDisconnect:
         body = b"\0" * (LARGEST_BODY + 1)  # the guard ends a body that is too long as if its sender had left
     if len(body) > LARGEST_BODY:
-        raise _RefusedRequest(413, _EXHAUSTED, f"the body has more than {LARGEST_BODY:,} bytes; send smaller batches")
+        raise _RefusedRequest(413, _EXHAUSTED, f"the body has more than {LARGEST_BODY:,} bytes; {SMALLER}")
     return body
 
 

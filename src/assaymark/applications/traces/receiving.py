@@ -1,6 +1,6 @@
 """Receiving OTLP requests: each span is checked, redacted and stored by itself.
 
-A span with invalid ids, or one that is too large, is rejected alone; the others of its request are stored. Spans that
+A span with invalid ids is rejected alone; the others of its request are stored. Spans that
 arrive out of order, without their parent or with a wrong clock are stored as they are: the tree is built on reading.
 """
 
@@ -8,7 +8,6 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -22,9 +21,7 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, NewSpan
 from assaymark.records import JsonValue, canonical_json
 
-LARGEST_SPAN = 8 << 20  # bytes of one span's message
 LARGEST_SOURCES = 8 << 20  # bytes of a request's resources and scopes, a resource again for each of its scopes
-MOST_AT_ONCE = 5000  # spans stored in one transaction
 MOST_SEARCHED = 4000  # characters of a span
 LARGEST_TIME = 2**63 - 1
 EVALUATION = "gen_ai.evaluation.result"
@@ -65,19 +62,13 @@ def receive_spans(
 ) -> Received:
     """Store the spans of a request; when this returns they are on the disk and can be read.
 
-    A request of very many spans is stored in pieces, between which other requests are.
-
-    Raises: StoreBusy, StoreError; some pieces may be stored then, which change nothing when they are sent again.
+    Raises: StoreBusy, StoreError; nothing is stored then.
     """
     rejections = _Rejections()
-    n_stored = 0
-    spans = _read_spans(request, rejections, redaction)
-    while batch := list(islice(spans, MOST_AT_ONCE)):
-        added = log.add_spans(project, batch)
-        n_stored += added.n_new + added.n_same + added.n_conflicts
-        for _ in added.refused:
-            rejections.add("its trace has as many spans as are stored of one")
-    return Received(n_stored, rejections.n, rejections.message)
+    added = log.add_spans(project, list(_read_spans(request, rejections, redaction)))
+    for _ in added.refused:
+        rejections.add("its trace has as many spans as are stored of one")
+    return Received(added.n_new + added.n_same + added.n_conflicts, rejections.n, rejections.message)
 
 
 def _read_spans(request: ExportTraceServiceRequest, rejections: _Rejections, redaction: Redaction) -> Iterator[NewSpan]:
@@ -115,8 +106,6 @@ def _fault(span: Span) -> str:
         return "the span id is not 8 bytes, or zero"
     if span.parent_span_id and len(span.parent_span_id) != 8:
         return "the parent's id is not 8 bytes"
-    if span.ByteSize() > LARGEST_SPAN:
-        return f"the span has more than {LARGEST_SPAN:,} bytes"
     return ""
 
 

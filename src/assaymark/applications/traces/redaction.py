@@ -8,13 +8,14 @@ linear in the length of the text; a text with more names of secrets than are sea
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from google.protobuf.message import Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from assaymark.applications.traces.secret_names import LONGEST_NAME, STEMS, is_harmless, secret_name
-from assaymark.applications.traces.secret_shapes import without_shapes
+from assaymark.applications.traces.secret_shapes import SHAPES, Shape, in_lower_case, shapes_in, without_shapes
 from assaymark.errors import DataError, UsageError
 from assaymark.limits import regexes
 
@@ -26,6 +27,7 @@ MOST_NAMES = 250_000  # of secrets that are looked at in one text
 MOST_BACKSLASHES = 128  # before a quote: JSON seven deep
 LONGEST_PIECE = 200  # characters of a token in log-probabilities
 LONGEST_LINE = 4096  # characters of a header without quotes
+MOST_READINGS = 4  # of all lines, each of which is read once for each name of a header in it
 NAMED = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}\.[A-Za-z]{2,24}",
     "card": r"(?<!\d)(?:\d[ -]?){12,18}\d(?!\d)",
@@ -33,7 +35,7 @@ NAMED = {
     "phone": r"(?<![\w.])\+\d{1,3}[ -]?(?:\d[ -]?){6,13}\d(?!\w)",
 }
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_DIGIT = re.compile(r"[\d²³¹]")
 _SIGN = re.compile(r"(\\*[\"'`]?)\]?\s{0,8}(?:=>|:=|={1,2}|:(?!:)|%3[Dd])\s{0,8}")
 _VALUE_BESIDE = re.compile(r"\\*[\"']\s{0,4},\s{0,8}\\*[\"'](?:value|val|Value)\\*[\"']\s{0,4}:\s{0,4}")
 _PAIR = re.compile(r"\\*[\"']\s{0,4},\s{0,4}(?=b?\\*[\"'][^\"'\\]{4,4096}\\*[\"']\s{0,4}[\])])")
@@ -63,18 +65,19 @@ class Redaction:
     """The rules of redaction.
 
     keys: further names of attributes, and of values in texts, in lower case. patterns: pairs of a replacement and the
-    regular expression of the texts that it replaces.
+    regular expression of the texts that it replaces. stems, shapes: what texts are searched for.
     """
 
     keys: frozenset[str] = frozenset()
     patterns: tuple[tuple[str, str], ...] = field(default=())
+    stems: tuple[str, ...] = STEMS
+    shapes: tuple[Shape, ...] = SHAPES
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         if len(text) < 4:
             return text
-        lower = text.translate(_ASCII_LOWER) if not text.isascii() else text.lower()
-        clean = without_shapes(self._without_named(text, lower), lower, _mark)
+        clean = self._shapes(self._without_named(text))
         for name, pattern in self.patterns:
             try:
                 clean = regexes.sub(pattern, _mark(name).replace("\\", ""), clean)
@@ -108,19 +111,20 @@ class Redaction:
     def span(self, span: Span) -> None:
         """Remove secrets from all parts of a span, in place."""
         span.DiscardUnknownFields()  # which would be stored unread
-        span.name = self.text(span.name)
+        rules = self._for(span)
+        span.name = rules.text(span.name)
         if span.trace_state:
-            span.trace_state = self.text(span.trace_state)
+            span.trace_state = rules.text(span.trace_state)
         if span.status.message:
-            span.status.message = self.text(span.status.message)
-        self.attributes(span.attributes)
+            span.status.message = rules.text(span.status.message)
+        rules.attributes(span.attributes)
         for event in span.events:
-            event.name = self.text(event.name)
-            self.attributes(event.attributes)
+            event.name = rules.text(event.name)
+            rules.attributes(event.attributes)
         for link in span.links:
             if link.trace_state:
-                link.trace_state = self.text(link.trace_state)
-            self.attributes(link.attributes)
+                link.trace_state = rules.text(link.trace_state)
+            rules.attributes(link.attributes)
 
     def resource(self, resource: ResourceSpans) -> None:
         """Remove secrets from a resource, in place."""
@@ -141,7 +145,13 @@ class Redaction:
         self.attributes(inner.attributes)
 
     def _shapes(self, text: str) -> str:
-        return without_shapes(text, text.lower(), _mark) if len(text) > 8 else text
+        return without_shapes(text, self.shapes, _mark) if len(text) > 8 else text
+
+    def _for(self, message: Message) -> "Redaction":
+        """Return the rules that a message needs: many short texts are searched as one."""
+        text = message.SerializeToString().decode("latin-1")
+        lower = text.lower()
+        return replace(self, stems=tuple(s for s in STEMS if s in lower), shapes=shapes_in(text, lower))
 
     @staticmethod
     def _is_harmless(kind: str, value: AnyValue) -> bool:
@@ -172,10 +182,11 @@ class Redaction:
 
     # ------------------------------------------------------------------------------- names in texts
 
-    def _without_named(self, text: str, lower: str) -> str:
+    def _without_named(self, text: str) -> str:
         """Return a text without the values that follow names of secrets."""
         places: list[int] = []
-        for stem in (*STEMS, *sorted(self.keys)):
+        lower = in_lower_case(text) if self.stems or self.keys else ""
+        for stem in (*self.stems, *sorted(self.keys)):
             at = lower.find(stem)
             while at >= 0:
                 places.append(at)
@@ -183,7 +194,7 @@ class Redaction:
             if len(places) > MOST_NAMES:
                 return f"{REDACTED}: a text with too many names of secrets]"
         pieces: list[str] = []
-        done = looked = 0
+        done = looked = n_read = 0
         for place in sorted(places):
             if place < max(done, looked):
                 continue
@@ -193,6 +204,11 @@ class Redaction:
                 first, last, mark = found
                 pieces += (text[done:first], mark)
                 done = last
+            elif kind and any(each in text[start:looked].lower() for each in _ABOVE_LINE):
+                line_end = text.find("\n", looked, looked + LONGEST_LINE)
+                n_read += (line_end if line_end > 0 else looked + LONGEST_LINE) - looked
+                if n_read > MOST_READINGS * (len(text) + LONGEST_LINE):
+                    return f"{REDACTED}: a text with too many names of secrets]"
         return text if not pieces else "".join((*pieces, text[done:]))
 
 
@@ -228,7 +244,7 @@ def _value_after(text: str, start: int, end: int, kind: str) -> tuple[int, int, 
         if (
             sign is not None
             and not name.startswith("--")
-            and text[sign.end() :].lstrip("b\\\"'")[:60].split('"')[0].isalpha()
+            and text[sign.end() : sign.end() + 200].lstrip("b\\\"'")[:60].split('"')[0].isalpha()
         ):
             return None  # a list of names
     elif sign is None:
@@ -237,7 +253,7 @@ def _value_after(text: str, start: int, end: int, kind: str) -> tuple[int, int, 
             sign = _IN_WORDS.match(text, end)
             if (
                 sign is not None
-                and not any(map(str.isdigit, _word_at(text, sign.end())))
+                and _DIGIT.search(_word_at(text, sign.end())) is None
                 and (sign[0].strip() or name.lower() != "password")
             ):
                 return None  # "the password is wrong", but not SQL's PASSWORD '...'
@@ -290,7 +306,7 @@ def _is_told(text: str, start: int, at: int, value: str, kind: str) -> bool:
     is_header = value.lower().startswith(
         ("basic ", "bearer ", "token ", "digest ", "apikey ", "negotiate ", "aws4-hmac")
     )
-    if is_header or text[start - 1 : start] in {"?", "&"} or any(map(str.isdigit, value)):
+    if is_header or text[start - 1 : start] in {"?", "&"} or _DIGIT.search(value) is not None:
         return True
     sign = text[at - 2 : at].strip()
     is_name = value.replace("_", "").replace(".", "").isalpha() and value.lower() == value

@@ -7,16 +7,17 @@ whose lengths are approximate lower bounds here. Every expression is linear in t
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
-class _Shape(NamedTuple):
-    """A kind of secret. marks: texts, one of which is in each match; in lower case if case does not matter."""
+class Shape(NamedTuple):
+    """A kind of secret. marks: texts, with one of which each match begins, or which is in each if `is_within`."""
 
     name: str
-    marks: tuple[str, ...]
+    marks: tuple[str, ...]  # in lower case if case does not matter
     pattern: re.Pattern[str]
+    is_within: bool = False
     is_caseless: bool = False
     is_one: Callable[[str], bool] = lambda _text: True  # of what matched
 
@@ -41,17 +42,21 @@ def _is_basic(text: str) -> bool:
     return b":" in plain and all(byte >= 32 for byte in plain)
 
 
-def _of(name: str, marks: str, pattern: str) -> _Shape:
-    return _Shape(name, tuple(marks.split()), re.compile(pattern))
+def _of(name: str, marks: str, pattern: str) -> Shape:
+    return Shape(name, tuple(marks.split()), re.compile(pattern))
 
 
-_SHAPES = (
+def _within(name: str, marks: str, pattern: str) -> Shape:
+    return Shape(name, tuple(marks.split()), re.compile(pattern), is_within=True)
+
+
+SHAPES = (
     _of("AWS key", "A3T AKIA ASIA ABIA ACCA", r"\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
     _of("AWS key", "ABSK", r"\bABSK[A-Za-z0-9+/]{100,300}={0,2}"),
     _of("AWS key", "bedrock-api-key-", r"bedrock-api-key-[A-Za-z0-9+/]{20,2000}={0,2}"),
-    _Shape("provider's key", ("sk-", "pk-", "rk-"), re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,300}"),
-           is_one=lambda text: _has_digit(text) or "-" not in text[3:]),
-    _of("Stripe key", "_test_ _live_ _prod_", r"\b(?:sk|rk|pk)_(?:test|live|prod)_[A-Za-z0-9]{10,99}"),
+    Shape("provider's key", ("sk-", "pk-", "rk-"), re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,300}"),
+          is_one=lambda text: _has_digit(text) or "-" not in text[3:]),
+    _within("Stripe key", "_test_ _live_ _prod_", r"\b(?:sk|rk|pk)_(?:test|live|prod)_[A-Za-z0-9]{10,99}"),
     _of("webhook secret", "whsec_", r"\bwhsec_[A-Za-z0-9+/=]{16,100}"),
     _of("Hugging Face token", "hf_ api_org_", r"\b(?:hf|api_org)_[A-Za-z0-9]{20,60}"),
     _of("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{20,255}"),
@@ -59,18 +64,18 @@ _SHAPES = (
         r"\bgl(?:pat|dt|rt|ptt|ft|soat|oas|cbt|imt|agent|ffct)-[A-Za-z0-9_.-]{20,300}"),
     _of("Slack token", "xox xapp-", r"\b(?:xox[abeoprs](?:\.xox[bp])?|xapp)-[A-Za-z0-9-]{10,250}"),
     _of("Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,80}"),
-    _of("Teams webhook", ".webhook.office.com/", r"[a-z0-9]+\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{40,250}"),
-    _of("Discord webhook", "/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{30,100}"),
+    _of("Teams webhook", ".webhook.office.com/", r"\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{40,250}"),
+    _within("Discord webhook", "/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{10,25}/[\w-]{30,100}"),
     _of("Google key", "AIza", r"\bAIza[\w-]{30,50}"),
     _of("Google token", "ya29. GOCSPX-", r"\b(?:ya29\.|GOCSPX-)[\w-]{20,1000}"),
     _of("SendGrid key", "SG.", r"\bSG\.[\w=-]{16,40}\.[\w=-]{16,60}"),
     _of("Mailgun key", "key-", r"\bkey-[0-9a-f]{32}\b"),
-    _of("Mailchimp key", "-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
+    _within("Mailchimp key", "-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
     _of("Brevo key", "xkeysib-", r"\bxkeysib-[a-f0-9]{40,64}-[A-Za-z0-9]{10,20}"),
     _of("npm token", "npm_", r"\bnpm_[A-Za-z0-9]{30,60}"),
     _of("PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{50,1000}"),
     _of("RubyGems key", "rubygems_", r"\brubygems_[a-f0-9]{40,60}"),
-    _of("DigitalOcean token", "_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,80}"),
+    _within("DigitalOcean token", "_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,80}"),
     _of("Databricks token", "dapi", r"\bdapi[a-f0-9]{32}(?:-\d)?\b"),
     _of("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[A-Fa-f0-9]{24,40}"),
     _of("Square token", "sq0", r"\bsq0(?:atp|csp)-[\w-]{20,60}"),
@@ -86,20 +91,22 @@ _SHAPES = (
     _of("Alibaba key", "LTAI", r"\bLTAI[A-Za-z0-9]{16,24}\b"),
     _of("Atlassian token", "ATATT3", r"\bATATT3[\w=-]{50,300}"),
     _of("Doppler token", "dp.pt.", r"\bdp\.pt\.[A-Za-z0-9]{30,60}"),
-    _of("Azure secret", "Q~", r"(?<![\w~.-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])"),
-    _of("Telegram token", ":AA", r"\b\d{8,10}:AA[\w-]{32,34}"),
+    _within("Azure secret", "Q~", r"(?<![\w~.-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])"),
+    _within("Telegram token", ":AA", r"\b\d{8,10}:AA[\w-]{32,34}"),
     _of("age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{40,70}"),
     _of("Assaymark token", "asm_", r"\basm_[A-Za-z0-9_-]{30,60}"),
-    _of("JWT", "ey", r"\bey[A-Za-z0-9_-]{12,8000}\.ey[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,4000}={0,2})?"),
-    _of("private key", "PRIVATE KEY", r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----(?=[^<>]{48})"
+    _within("JWT", ".ey", r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.ey[A-Za-z0-9_-]{8})"  # once for each run of letters
+        r"(?P<before>[A-Za-z0-9_-]*?)\bey[A-Za-z0-9_-]{12,}+\.ey[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,4000}={0,2})?"),
+    _within("private key", "PRIVATE KEY", r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----(?=[^<>]{48})"
         r"(?:[^-]|-(?!----))*+(?:-----END[ A-Z0-9_-]{0,100}-----)?"),
-    _of("SQL password", "IDENTIFIED identified", r"(?i:\bidentified by(?: password)?) {1,4}\\*'[^']{1,200}'"),
-    _of("signature of a URL", "sig= ignature= redential=",
+    _within("signature of a URL", "sig= ignature= redential=",
         r"(?<=[?&;])(?:sig|[A-Za-z-]{0,20}[Ss]ignature|[A-Za-z-]{0,20}[Cc]redential)=[\w%+/=.~-]{12,2000}"),
-    _Shape("bearer", ("bearer",), re.compile(r"\bbearer\s{1,4}[A-Za-z0-9._~+/-]{8,8000}={0,2}", re.IGNORECASE), True,
-           _is_bearer),
-    _Shape("basic", ("basic",), re.compile(r"\bbasic\s{1,4}[A-Za-z0-9+/]{4,2000}={0,2}", re.IGNORECASE), True,
-           _is_basic),
+    Shape("SQL password", ("identified",), is_caseless=True,
+          pattern=re.compile(r"\bidentified by(?: password)? {1,4}\\*'[^']{1,200}'", re.IGNORECASE)),
+    Shape("bearer", ("bearer",), is_caseless=True, is_one=_is_bearer,
+          pattern=re.compile(r"\bbearer\s{1,4}[A-Za-z0-9._~+/-]{8,8000}={0,2}", re.IGNORECASE)),
+    Shape("basic", ("basic",), is_caseless=True, is_one=_is_basic,
+          pattern=re.compile(r"\bbasic\s{1,4}[A-Za-z0-9+/]{4,2000}={0,2}", re.IGNORECASE)),
 )  # fmt: skip
 _URL_PASSWORD = re.compile(r"(://[^\s/?#:@\"'<>\\]{0,200}:)(?![*$<{\[]|%s)[^\s/?#\"'<>\\]{1,300}(@)(?=[\w\[.-])")
 _DATABASE_PASSWORD = re.compile(  # often written with slashes and question marks that a URL would escape
@@ -111,17 +118,68 @@ _CURL = re.compile(
 )
 
 
-def without_shapes(text: str, lower: str, mark: Callable[[str], str]) -> str:
-    """Return a text in which values of known shapes are replaced by `mark(kind)`. lower: the text in lower case."""
-    for name, marks, pattern, is_caseless, is_one in _SHAPES:
-        within = lower if is_caseless else text
-        for each in marks:
-            if each in within:
-                text = pattern.sub(lambda m, n=name, one=is_one: mark(n) if one(m[0]) else m[0], text)  # type: ignore[misc]
-                break
+def _anchored(letter: str) -> tuple[re.Pattern[str], list[str]]:
+    """Return an expression for all marks that have this rare letter, which is sought first, and the mark of each group.
+
+    At most one fits a place: of their parts before the letter none ends with another.
+    """
+    marks = sorted(mark for shape in SHAPES for mark in shape.marks if _anchor(mark) == letter)
+    parts = [(before + letter, after) for before, _, after in (mark.partition(letter) for mark in marks)]
+    groups = "|".join(f"((?<={re.escape(before)})(?={re.escape(after)}))" for before, after in parts)
+    return re.compile(f"{re.escape(letter)}(?:{groups})"), marks
+
+
+def _anchor(mark: str) -> str:
+    return next((letter for letter in "_-.=" if mark.find(letter) > 0), "")
+
+
+_ANCHORED = tuple(map(_anchored, "_-.="))
+_BARE_MARKS = tuple((mark, shape.is_caseless) for shape in SHAPES for mark in shape.marks if not _anchor(mark))
+
+
+def shapes_in(text: str, lower: str) -> tuple[Shape, ...]:
+    """Return the kinds of which a text has a mark, in one search. lower: the text in lower case."""
+    marks = {mark for mark, is_caseless in _BARE_MARKS if mark in (lower if is_caseless else text)}
+    for pattern, of_groups in _ANCHORED:
+        marks.update({of_groups[(found.lastindex or 0) - 1] for found in pattern.finditer(text)})
+    return tuple(shape for shape in SHAPES if not marks.isdisjoint(shape.marks))
+
+
+def without_shapes(text: str, shapes: Iterable[Shape], mark: Callable[[str], str]) -> str:
+    """Return a text in which values of these shapes are replaced by `mark(kind)`, and passwords in URLs."""
+    for shape in shapes:
+        text = _without(text, shape, mark(shape.name))
     if "://" in text and "@" in text:
         for pattern in (_URL_PASSWORD, _DATABASE_PASSWORD):
             text = pattern.sub(rf"\1{mark('password of a URL')}\2", text)
     if "-u " in text or "-user" in text:
         text = _CURL.sub(rf"\1{mark('password')}\2", text)
     return text
+
+
+def _without(text: str, shape: Shape, replacement: str) -> str:
+    if shape.is_within:
+        if not any(mark in text for mark in shape.marks):
+            return text
+        kept = r"\g<before>" if "before" in shape.pattern.groupindex else ""
+        return shape.pattern.sub(kept + replacement, text)
+    within = in_lower_case(text) if shape.is_caseless else text
+    places: list[int] = []
+    for mark in shape.marks:
+        at = within.find(mark)
+        while at >= 0:
+            places.append(at)
+            at = within.find(mark, at + len(mark))
+    pieces: list[str] = []
+    done = 0
+    for place in sorted(places):
+        found = shape.pattern.match(text, place) if place >= done else None
+        if found is not None:
+            pieces += (text[done:place], replacement if shape.is_one(found[0]) else found[0])
+            done = found.end()
+    return "".join((*pieces, text[done:])) if pieces else text
+
+
+def in_lower_case(text: str) -> str:
+    """Return a text in lower case, of the same length."""
+    return text.replace("\u0130", "i").lower()

@@ -60,14 +60,19 @@ class Moderation:
 
         Raises: UnknownName.
         """
-        flag_rows = [self.flag_of(flag) for flag in dict.fromkeys(chosen)]
-        changed = [flag for flag in flag_rows if flag.state != state]
+        n_changed = 0
         with self._database.writing() as connection:
-            values = {"state": state, "settled_by": moderator, "settled": now(connection)}
-            for flag in changed:
-                connection.execute(update(flags).where(flags.c.id == flag.id).values(**values))
-                self._log(connection, moderator, f"flag {state}", flag.model, {"flag": flag.id})
-        return len(changed)
+            self._database.lock_structure(connection)  # of two moderators at once, the second sees what the first did
+            for flag in dict.fromkeys(chosen):
+                row = connection.execute(select(flags.c.model, flags.c.state).where(flags.c.id == flag)).one_or_none()
+                if row is None:
+                    raise UnknownName("flag", flag[:40])
+                if row.state != state:
+                    values = {"state": state, "settled_by": moderator, "settled": now(connection)}
+                    connection.execute(update(flags).where(flags.c.id == flag).values(**values))
+                    self._log(connection, moderator, f"flag {state}", row.model, {"flag": flag})
+                    n_changed += 1
+        return n_changed
 
     def flag_of(self, flag: str) -> FlagRow:
         """Return one flag. Raises: UnknownName."""

@@ -5,6 +5,7 @@ checked files are evaluated, even if the folder changes.
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,6 +114,12 @@ class FolderModels:
         for folder in self._folders:
             place = (folder / name).resolve()
             if place.is_relative_to(folder) and place != folder and place.is_dir():
+                for path in (*_listed(place), CARD):
+                    target = Path(os.path.realpath(place / path))
+                    if not any(target.is_relative_to(each) for each in self._folders):
+                        raise ModelMissing(
+                            f"'{name}' has a link out of the folders of this host, {path}; copy the file"
+                        )
                 return place
         raise ModelMissing(f"there is no model '{name}' in the folders of this host")
 
@@ -135,7 +142,7 @@ class FolderModels:
         if card.is_file():
             with card.open("rb") as file:
                 text = file.read(LONGEST_CARD).decode("utf-8", "replace")
-        named = files.read_json(place / "tokenizer_config.json").get("chat_template")
+        named = _json(place, "tokenizer_config.json").get("chat_template")
         has_template = bool(named) or bool(files.matching(place, files.TEMPLATE))
         return FoundModel(
             name=name,
@@ -144,8 +151,8 @@ class FolderModels:
             sizes={path: (place / path).stat().st_size for path in listed},
             digests=content,
             weights=tuple(path.name for path in held),
-            config=files.read_json(place / "config.json"),
-            adapter=files.read_json(place / "adapter_config.json"),
+            config=_json(place, "config.json"),
+            adapter=_json(place, "adapter_config.json"),
             has_template=has_template,
             card=text,
             licence=_licence(text),
@@ -166,6 +173,14 @@ class FolderModels:
             shutil.rmtree(copy, ignore_errors=True)
             raise _changed(name, revision)
         return copy
+
+
+def _json(place: Path, name: str) -> dict[str, JsonValue]:
+    """Return the content of a file of a model. Raises: ModelMissing, without the path of the host's folder."""
+    try:
+        return dict(files.read_json(place / name))
+    except AssaymarkError as error:
+        raise ModelMissing(str(error).replace(f"{place}/", "")) from None
 
 
 def _weights(place: Path) -> list[Path]:
