@@ -117,7 +117,8 @@ def test_a_grader_is_named_where_one_is_asked_and_nowhere_else(tmp_path: Path) -
     """Before any request: the error has the option; a judge that nothing asks is refused."""
     with pytest.raises(UsageError, match=r"asks a second model for grades; name it: .* --judge MODEL"):
         run_of(benchmark(tmp_path / "made"), None)
-    for empty in (" ,", []):  # not a run without grades
+    nobody: list[str] = []
+    for empty in (" ,", nobody):  # not a run without grades
         with pytest.raises(UsageError, match="names no model"):
             run_of(benchmark(tmp_path / "made"), empty)
     plain = benchmark(tmp_path / "plain", {"name": "includes"})
@@ -125,8 +126,7 @@ def test_a_grader_is_named_where_one_is_asked_and_nowhere_else(tmp_path: Path) -
         run_of(plain, "fake")
 
 
-def test_a_long_reply_without_a_grade_is_read_in_time(tmp_path: Path) -> None:
+def test_a_long_reply_without_a_grade_is_read_in_time() -> None:
     """A million characters that may begin a grade are read once: inspect's pattern takes time squared in them."""
-    assert tmp_path
     assert read_grade("GRADE " * 200_000, offered="CI") is None
     assert read_grade("GRADE: C " * 100_000 + "GRADE: I", offered="CI") == "I"
