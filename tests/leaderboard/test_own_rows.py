@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from assaymark.cli.main import main
+from assaymark.leaderboard.about import command_of_board
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.own_rows import rows_of_runs
 from assaymark.leaderboard.prices import billed_price
@@ -413,3 +414,20 @@ def test_verify_counts_estimates_against_scores(folder: Path, capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "law: acc (none) was scored and has no estimate" in said
     assert "books: acc (none) was scored and has no estimate" in said
+
+
+def test_a_task_at_several_shots_has_a_column_and_a_command_for_each(tmp_path: Path) -> None:
+    """No run is noted for shots that another column shows."""
+    place = str(tmp_path / "store.sqlite")
+    command = ["run", "--model", "fake", "--limit", "4", "--store", place, "--quiet", "--tasks", "demo_facts"]
+    assert [main([*command, "--num_fewshot", n]) for n in ("0", "2")] == [0, 0]
+    site = Site([], StoredRuns(Store.open_to_read(place)))
+    (board,) = site.boards.values()
+    table = site.table(board)
+    assert [column.title for column in table.columns] == ["demo_facts, 0 shots", "demo_facts, 2 shots"]
+    assert [row.notes for row in models(table)] == [()]
+    lines = command_of_board(board).splitlines()
+    assert [line.rpartition("--tasks ")[2] for line in lines] == [
+        "demo_facts --num_fewshot 0",
+        "demo_facts --num_fewshot 2",
+    ]

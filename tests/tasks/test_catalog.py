@@ -144,10 +144,18 @@ def test_a_short_name_of_a_benchmark_of_the_library() -> None:
     assert [task.name for task in Catalog.open(lm_eval=False).select(["medqa"]).tasks] == ["medqa_4options"]
 
 
+def test_a_file_without_its_ending_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--tasks quiz` beside quiz.csv means the file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quiz.csv").write_text("question,answer\nWhy?,so\n")
+    with pytest.raises(UnknownName, match=r"quiz\.csv; a file is named with its ending"):
+        Catalog.open(lm_eval=False).select(["quiz"])
+
+
 def test_a_name_with_which_several_begin_lists_them() -> None:
     """`bigbench` is not a task: its error lists groups and the extra that has them, `gpqa_diamond`'s our own tasks."""
     catalog = Catalog.open(lm_eval=False)
-    with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it: .*lm-eval"):
+    with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it .*lm-eval"):
         catalog.select(["big-bench"])
     with pytest.raises(UnknownName, match="gpqa_diamond_n_shot") as caught:
         catalog.select(["gpqa_diamond"])

@@ -290,7 +290,10 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
     def fault(row: Mapping[str, object]) -> str | None:
         empty = [column for column in needed if _is_empty(row[column])]
         if empty:
-            return f" has nothing in column {', '.join(repr(column) for column in empty)}"
+            names = ", ".join(repr(column) for column in empty)
+            is_shorter = columns.options and set(empty) <= set(columns.options[2:])
+            how = " (questions with fewer options: JSON lines with a list in 'choices')" if is_shorter else ""
+            return f" has nothing in column {names}{how}"
         for column in columns.used:
             if (form := _not_text(row[column])) and column not in (columns.choices, columns.answer):
                 return f" has {form} in column '{column}'; expected a text"

@@ -79,3 +79,9 @@ def test_an_adapter_is_no_model(tmp_path: Path) -> None:
     adapter(tmp_path, base_model_name_or_path="/elsewhere")
     with pytest.raises(ModelUnavailable, match=r"'/elsewhere'\); name both: pretrained=BASE,peft="):
         find_folders(LocalArguments(pretrained=str(tmp_path)))
+
+
+def test_a_folder_without_an_adapter_is_named(tmp_path: Path) -> None:
+    """At once, without asking peft or the Hub."""
+    with pytest.raises(ModelUnavailable, match=r"has no adapter_config\.json, so it holds no adapter"):
+        check_adapter(tmp_path)
