@@ -107,12 +107,15 @@ def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypat
     assert n_outputs_in(str(path)) == 4
 
 
-def test_a_run_removed_while_it_is_written_is_reported(store: Store, url: str) -> None:
-    """Writing to a run that another process removed is an error and restores nothing."""
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_a_run_removed_while_it_is_written_is_reported(store: Store, url: str, is_renewed: bool) -> None:
+    """Writing to a run that another process removed is an error and restores nothing, also after a renewal saw it."""
     run_id = begin(store)
     store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
     with Store.open(url) as other:
         other.remove(run_id)
+    if is_renewed:
+        store._leases._renew(list(store._leases._held.items()))
 
     def write_more() -> None:  # the first ones may have been written before the removal: opening a store may take long
         store.add(run_id, 1, examples.outputs_for(examples.requests()[1]))

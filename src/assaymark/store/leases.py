@@ -165,7 +165,7 @@ class Leases:
             if lease is not None and lease.is_held:
                 refuse_held(connection, run)
         elif lease is None or (lease.run, lease.epoch) != (held.run, held.epoch):
-            raise self._lose(run_id, held, lease)
+            raise self._lose(connection, run_id, held, lease)
 
     def release(self, connection: Connection, run_id: str) -> None:
         """Release the run's lease at the end of this transaction."""
@@ -225,8 +225,11 @@ class Leases:
             if thread is not None:
                 thread.join()  # it would open a new connection after the database was closed
 
-    def _lose(self, run_id: str, held: _Held, lease: Lease | None) -> LeaseLost:
-        """Record that another writer has the run, and return the error."""
+    def _lose(self, connection: Connection, run_id: str, held: _Held, lease: Lease | None) -> LeaseLost:
+        """Record that another writer has the run, or that it is gone, and return the error."""
+        if held.lost is None and connection.execute(select(runs.c.id).where(runs.c.run_id == run_id)).first() is None:
+            held.lost = LeaseLost(f"run {run_id} is not in the store; it may have been removed by another process")
+            _renewed_here.discard(held.token)
         if held.lost is None:
             who = "another process"
             if lease is not None and lease.owner is not None:
@@ -260,6 +263,6 @@ class Leases:
             for run_id, lease in held:
                 row = _row(connection, lease.run, for_update=True)
                 if row is None or row.epoch != lease.epoch:
-                    self._lose(run_id, lease, None if row is None else _lease_of(row, 0.0))
+                    self._lose(connection, run_id, lease, None if row is None else _lease_of(row, 0.0))
                 elif row.owner:  # else it has been released
                     _change(connection, row, expires=now(connection) + self._seconds)
