@@ -138,7 +138,7 @@ def test_a_skipped_battle_is_counted_and_never_drawn_again(arena: Arena, url: st
 
 def test_a_request_without_a_cookie_is_no_voter(arena: Arena, url: str) -> None:
     """A program's `Authorization` header excuses it from the form's token, not from being recognised."""
-    header = {"authorization": "x"}
+    header = {"authorization": "Bearer x"}
     for _ in range(3):
         assert httpx.post(f"{url}/arena/battles", json={}, headers=header).status_code == 403
     assert ArenaLog(arena.store).activity("", "", 0.0).battles_of_origin == 0
