@@ -145,11 +145,16 @@ def test_a_short_name_of_a_benchmark_of_the_library() -> None:
 
 
 def test_a_file_without_its_ending_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--tasks quiz` beside quiz.csv means the file."""
+    """`--tasks quiz` beside quiz.csv means the file, also in another folder; a folder that is not there is no error."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "quiz.csv").write_text("question,answer\nWhy?,so\n")
     with pytest.raises(UnknownName, match=r"quiz\.csv; a file is named with its ending"):
         Catalog.open(lm_eval=False).select(["quiz"])
+    with pytest.raises(UnknownName, match=rf"{tmp_path}/quiz\.csv; a file is named"):
+        Catalog.open(lm_eval=False).select([f"{tmp_path}/quiz"])
+    for name in ("/no/such/quiz", "no\0where/quiz"):
+        with pytest.raises(UnknownName):
+            Catalog.open(lm_eval=False).select([name])
 
 
 def test_a_name_with_which_several_begin_lists_them() -> None:

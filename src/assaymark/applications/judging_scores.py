@@ -112,7 +112,9 @@ def add_judged_scores(
     """
     if not scorers:
         return run
-    judges = judge_model if isinstance(judge_model, list) else [judge_model]
+    judges = list(judge_model) if isinstance(judge_model, list | tuple) else [judge_model]
+    if not judges:
+        raise UsageError("no judge is named; expected a model, or several in a list")
     if len(judges) != 1 and (single := next((each for each in scorers if not isinstance(each, PanelScorer)), None)):
         raise UsageError(f"scorer '{single.facts.name}' asks one judge, and {len(judges)} are named")
     of_judges: list[Results] = []

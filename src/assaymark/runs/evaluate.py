@@ -61,6 +61,8 @@ def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywor
     of_run = cast("EvaluateOptions", {name: options[name] for name in options if name not in _OF_JUDGES})  # type: ignore[literal-required]
     opened, prepared = prepare_run(model, cast("str | Sequence[str]", tasks), of_run)
     max_cost = options.get("max_cost")
+    if options.get("judge_args") and options.get("judge") is None:
+        raise UsageError("judge_args are of the model that grades the answers; name it with judge, or omit them")
     judges = _judges(prepared, options.get("judge"))
     bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
     if options.get("question_blind") and max_cost is not None:
@@ -106,7 +108,7 @@ def _judges(prepared: PreparedRun, judge: object) -> list[object]:
     if isinstance(judge, str):
         judges: list[object] = [name.strip() for name in judge.split(",") if name.strip()]
     else:
-        judges = list(judge) if isinstance(judge, list) else [] if judge is None else [judge]
+        judges = list(judge) if isinstance(judge, list | tuple) else [] if judge is None else [judge]
     if judge is not None and not judges:
         raise UsageError(f"judge is {judge!r}, which names no model; expected a model, or several in a list")
     return judges

@@ -314,12 +314,13 @@ def measure_reported(
         ModelUnavailable for a model that is only a name here; as `evaluate`.
     """
     claims = [each for each in run.estimates if each.value is not None]
+    known = frozenset[str]() if tasks else _runnable(options)
     by_shots: dict[int | None, list[str]] = {}
     for claim in claims:
         names = by_shots.setdefault(_stated_shots(claim), [])
-        names += (name for name in tasks or _task_named(claim, options) if name not in names)
+        names += (name for name in tasks or _task_named(claim, known) if name not in names)
     if not any(by_shots.values()):
-        raise UsageError(_unknown_tasks(run, claims, options))
+        raise UsageError(_unknown_tasks(run, claims, known))
     made: list[MeasuredClaim] = []
     for shots, names in by_shots.items():
         if not names:
@@ -355,25 +356,24 @@ def _stated_shots(claim: Estimate) -> int | None:
     return int(noted.pop()) if len(noted) == 1 else None
 
 
-def _task_named(claim: Estimate, options: EvaluateOptions) -> list[str]:
+def _task_named(claim: Estimate, known: frozenset[str]) -> list[str]:
     """Return the task that a reported value is of, if it is known here and runs here."""
     facts = claim.details.get("reported")
     name = facts["benchmark"] if facts is not None and facts["benchmark"] else claim.task
-    return [name] if name in _runnable(options) else []
+    return [name] if name in known else []
 
 
-def _runnable(options: EvaluateOptions) -> set[str]:
+def _runnable(options: EvaluateOptions) -> frozenset[str]:
     from assaymark.tasks.catalog import Catalog
 
     catalog = Catalog.open([Path(folder).expanduser() for folder in options.get("include_path") or ()])
-    return {entry.name for entry in catalog.entries() if entry.runnable_here}
+    return frozenset(entry.name for entry in catalog.entries() if entry.runnable_here)
 
 
-def _unknown_tasks(run: Run, claims: Sequence[Estimate], options: EvaluateOptions) -> str:
+def _unknown_tasks(run: Run, claims: Sequence[Estimate], known: frozenset[str]) -> str:
     """Return the line on reported values of which no task is known here: of which tasks, and what may be meant."""
     named = list(dict.fromkeys(each.task for each in claims))
-    known = sorted(_runnable(options))
-    near = [name for name in known if any(name.startswith(f"{task}_") for task in named)]
+    near = [name for name in sorted(known) if any(name.startswith(f"{task}_") for task in named)]
     facts = [each.details["reported"] for each in claims if "reported" in each.details]
     of_hub = [f"hub:{each['dataset']}/{each['benchmark']}" for each in facts if each["benchmark"]]
     meant = ", ".join([*near[:5], *dict.fromkeys(of_hub)])

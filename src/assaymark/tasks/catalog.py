@@ -298,7 +298,7 @@ class Catalog:
         """Return the error about an unknown name: the needs of a benchmark that is elsewhere, or similar names."""
         if (why := why_elsewhere(name)) is not None:
             return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
-        if here := [path.name for path in sorted(Path().glob(f"{escape(name)}.*")) if path.name.endswith(READABLE)]:
+        if here := _files_called(name):
             return UnknownName("task", name, here, "a file is named with its ending")
         longer = longer_names(name, {*self._names, *self._elsewhere})
         if longer:
@@ -478,6 +478,15 @@ def _place_of(path: Path) -> Path:
     """Return where a file of rows lies; a link keeps its name where only that says of which kind the file is."""
     real = path.resolve()
     return real if is_rows_file(real) else path.absolute()
+
+
+def _files_called(name: str) -> list[str]:
+    """Return the files of questions that are called as a name but for their ending."""
+    place = Path(name)
+    if not place.name or not place.parent.is_dir():
+        return []
+    found = sorted(place.parent.glob(f"{escape(place.name)}.*"))
+    return [str(path) for path in found if path.name.endswith(READABLE)]
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
