@@ -9,7 +9,8 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import ModelUnavailable, UnknownName, UsageError
 from assaymark.runs.exporting import import_run
-from assaymark.runs.published import Claim, MeasuredClaim, compare_published, measure_reported, parse_claim
+from assaymark.runs.measured_claims import MeasuredClaim, measure_reported
+from assaymark.runs.published import Claim, compare_published, parse_claim
 from assaymark.runs.run import Run
 from assaymark.statistics.groups import compare_shares
 

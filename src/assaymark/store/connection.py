@@ -24,9 +24,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
 from assaymark.settings import without_password
 from assaymark.store import migrate
-from assaymark.store.active_schema import refuse_active_schema
 from assaymark.store.database_errors import explain, is_locked, translated
-from assaymark.store.deleted_file import FileId, file_id, rescue
+from assaymark.store.lost_file import FileId, file_id, rescue
+from assaymark.store.schema_guard import refuse_active_schema
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer

@@ -72,7 +72,7 @@ def _measure(
     run: "Run", tasks: tuple[str, ...], model: str | None, options: "EvaluateOptions", *, as_json: bool
 ) -> int:
     """Run what a run only reports, and print each value beside the measured one."""
-    from assaymark.runs.published import measure_reported, measured_lines, measured_to_json
+    from assaymark.runs.measured_claims import measure_reported, measured_lines, measured_to_json
 
     options["command"] = typed_command()
     with ProgressLine(quiet=as_json) as progress:
