@@ -69,7 +69,7 @@ _ADDED = re.compile(r"new\s+ArrayList<\w*>\(\)\s*\{\{(.+?)\}\}", re.DOTALL)
 _EMPTY_LIST = re.compile(r"new\s+ArrayList<\w*>\(\)")
 _ARRAY = re.compile(r"new\s+\w+\[\]\s*\{(.*?)\}")
 _MAP = re.compile(r"new\s+HashMap<.*?>\s*+\(\)\s*+\{", re.DOTALL)
-_PUT = re.compile(r'put\("((?:(?!",).)*+)",\s*+([^)\n]*+)\)')
+_PUT = re.compile(r'put\("((?>[^"\n]*+(?:"(?!,)[^"\n]*+)*))",\s*+([^)\n]*+)\)')
 _EMPTY_MAP = re.compile(r"new\s+HashMap<.*?>\s*\(\)")
 
 

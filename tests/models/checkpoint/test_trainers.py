@@ -1,5 +1,6 @@
 """Trainers' checkpoints: the same weights give the same scores in whatever way they were written."""
 
+import io
 import json
 import pickle
 import shutil
@@ -13,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from assaymark.engine.checkpoints.stored import INDEX
+from assaymark.engine.checkpoints.stored import INDEX, _IndexUnpickler
 from assaymark.errors import AssaymarkError, ModelUnavailable, UsageError
 from assaymark.models.checkpoint.trainers import is_trained
 from assaymark.models.language_model import load_model
@@ -262,6 +263,22 @@ def test_an_index_that_would_run_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match=r"it names os\.system"):
         scores(folder)
     assert not Path("pwned").exists()
+
+
+def test_members_of_enums_are_read_as_python_before_3_11_4_wrote_them(tmp_path: Path) -> None:
+    """By `getattr`, which gives nothing else: no method of a class, and no name that is no member."""
+    layout, name = "torch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING", "TORCH_CONTIGUOUS_FORMAT"
+
+    def pickled(kind: str, attribute: str) -> bytes:
+        return f"cbuiltins\ngetattr\n(c{kind}\nS'{attribute}'\ntR.".encode()
+
+    member = _IndexUnpickler(io.BytesIO(pickled(layout, name))).load()
+    assert member.name == name
+    folder = titan_folder(tmp_path / "model")
+    for kind, attribute in ((layout, "__class__"), ("torch\nSize", "numel")):
+        (folder / INDEX).write_bytes(pickled(kind, attribute))
+        with pytest.raises(ModelUnavailable, match="it reads an attribute of"):
+            scores(folder)
 
 
 def test_a_lost_shard_is_named(tmp_path: Path) -> None:

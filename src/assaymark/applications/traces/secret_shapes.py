@@ -98,7 +98,7 @@ SHAPES = (
     _within("JWT", ".ey", r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.ey[A-Za-z0-9_-]{8})"  # once for each run of letters
         r"(?P<before>[A-Za-z0-9_-]*?)\bey[A-Za-z0-9_-]{12,}+\.ey[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,4000}={0,2})?"),
     _within("private key", "PRIVATE KEY", r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----(?=[^<>]{48})"
-        r"(?:[^-]|-(?!----))*+(?:-----END[ A-Z0-9_-]{0,100}-----)?"),
+        r"[^-]*+(?:-(?!----)[^-]*+)*(?:-----END[ A-Z0-9_-]{0,100}-----)?"),
     _within("signature of a URL", "sig= ignature= redential=",
         r"(?<=[?&;])(?:sig|[A-Za-z-]{0,20}[Ss]ignature|[A-Za-z-]{0,20}[Cc]redential)=[\w%+/=.~-]{12,2000}"),
     Shape("SQL password", ("identified",), is_caseless=True,

@@ -11,6 +11,7 @@ import pickle
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import torch
@@ -122,11 +123,20 @@ def _of_safetensors(path: Path) -> Iterator[tuple[str, StoredTensor]]:
         raise ModelUnavailable(f"{path} is not a readable safetensors file: {error}; copy it again") from error
 
 
+def _member_of_enum(kind: object, name: str) -> Enum:
+    member = kind.__members__.get(name) if isinstance(kind, type) and issubclass(kind, Enum) else None
+    if member is not None:
+        return member
+    raise pickle.UnpicklingError(f"it reads an attribute of {kind!r:.80}")
+
+
 class _IndexUnpickler(pickle.Unpickler):
     """Unpickles the index of a distributed checkpoint, and nothing that could run code."""
 
     def find_class(self, module: str, name: str) -> object:
         """Return a class that such an index may contain."""
+        if (module, name) == ("builtins", "getattr"):  # by which Python before 3.11.4 writes members of an Enum
+            return _member_of_enum
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if is_dtype or (module, name) in INDEX_NAMES:
             return super().find_class(module, name)
