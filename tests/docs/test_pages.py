@@ -40,7 +40,7 @@ NOT_RUN = {
     "own_data.md": 1,
     "installation.md": 3,
     "quick_start.md": 2,
-    "scorers.md": 3,
+    "scorers.md": 1,
     "servers.md": 2,
     "sharing.md": 2,
     "software_engineering.md": 3,
