@@ -41,7 +41,7 @@ NOT_RUN = {
     "installation.md": 3,
     "quick_start.md": 2,
     "scorers.md": 1,
-    "servers.md": 2,
+    "servers.md": 1,
     "sharing.md": 2,
     "software_engineering.md": 3,
     "studies.md": 1,
