@@ -4,6 +4,7 @@ A page that begins with a kernelspec is a notebook: its cells are executed whene
 """
 
 import re
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from latex2mathml.converter import convert
 
 import assaymark
 from assaymark.leaderboard.guide import GuideSection, guide, words
+from assaymark.scoring.metrics import own_metrics
 from assaymark.settings import VERSION
 
 project = "Assaymark"
@@ -47,7 +49,7 @@ CODE_OR_BAR = re.compile(r"(`[^`]*`)|\|")
 
 
 def complete_page(app: Any, name: str, source: list[str]) -> None:
-    """Append a section for each public name to the reference, and the guide to its page; complete the index."""
+    """Append what the code says to its pages: public names, metrics, the guide, words; complete the index."""
     if name == "python_reference":
         elsewhere = (Path(app.srcdir) / "python_api.md").read_text(encoding="utf-8")
         for public in assaymark.__all__:
@@ -57,6 +59,8 @@ def complete_page(app: Any, name: str, source: list[str]) -> None:
             kind = "class" if members else "function"
             directive = f".. auto{kind}:: assaymark.{public}{members}"
             source[0] += f"\n## {public}\n\n```{{eval-rst}}\n{directive}\n```\n"
+    elif name == "how_scores_are_computed":
+        source[0] += metrics_table()
     elif name == "choosing_benchmarks":
         source[0] += "".join(guide_text(section) for section in guide())
     elif name == "glossary":
@@ -64,6 +68,18 @@ def complete_page(app: Any, name: str, source: list[str]) -> None:
         source[0] += f"\n## For beginners\n\n| term | meaning |\n|---|---|\n{rows}"
     elif name == "index" and not (Path(app.srcdir) / "leaderboard.md").is_file():
         source[0] = source[0].replace("\nleaderboard\n", "\n")
+
+
+def metrics_table() -> str:
+    """Return all metrics of this package as a table, as they are declared."""
+    rows = "\n| metric | definition | range | better |\n|---|---|---|---|\n"
+    for metric in own_metrics():
+        least, most = metric.value_range
+        ends = f"{least:g} to {most:g}" if most < inf else "any number" if least == -inf else f"from {least:g}"
+        formula = "; ".join([metric.formula, *(f"of `{kind}`: {text}" for kind, text in metric.formulas)])
+        better = "higher" if metric.higher_is_better else "lower"
+        rows += f"| `{metric.name}` | {formula.replace('|', '&#124;')} | {ends} | {better} |\n"
+    return rows
 
 
 def guide_text(section: GuideSection) -> str:

@@ -46,7 +46,7 @@ NOT_RUN = {
     "software_engineering.md": 3,
     "studies.md": 1,
     "tool_use.md": 3,
-    "traces.md": 2,
+    "traces.md": 1,
     "training.md": 3,
 }
 """Blocks of each page that are not run; a new one is a decision, not an accident."""

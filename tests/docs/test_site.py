@@ -1,5 +1,6 @@
 """The documentation's site: every internal link leads somewhere, and its Python pages leave nothing out."""
 
+import html
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from tools.check_site import broken_links
 import assaymark
 from assaymark.leaderboard.guide import guide
 from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.scoring.metrics import own_metrics
 from tests.conftest import ROOT
 
 PYTHON_PAGE = (ROOT / "docs" / "python_api.md").read_text(encoding="utf-8")
@@ -44,6 +46,11 @@ def test_the_changelog_names_pages_without_links() -> None:
     assert not re.findall(r"\]\(docs/[^)]*\)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 
 
+def words_of(page: Path) -> str:
+    """Return a page's words, without tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))).split())
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Sphinx builds every page, warnings being errors, and no internal link of the result is broken."""
@@ -59,11 +66,13 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert broken_links(site) == []
-    choosing = " ".join(re.sub(r"<[^>]+>", "", (site / "choosing_benchmarks.html").read_text(encoding="utf-8")).split())
+    choosing, scores = (words_of(site / f"{name}.html") for name in ("choosing_benchmarks", "how_scores_are_computed"))
     for section in guide():  # what `assaymark guide` says
         assert f"{section.capability.title}¶" in choosing
         rows = [f"{each.task} {re.split('[^a-zA-Z ]', each.measures)[0].strip()}" for each in section.entries]
         assert [row for row in rows if row not in choosing] == []
+    rows = [f" {metric.name} {metric.formula}".replace("`", "").replace("'", "’") for metric in own_metrics()]
+    assert [row for row in rows if row not in scores] == []
     tutorial = (site / "tutorial" / "mmlu_from_scratch.html").read_text(encoding="utf-8")
     assert "<math" in tutorial
     assert 'src="http' not in tutorial  # a page loads nothing from elsewhere
