@@ -40,7 +40,7 @@ def bodies() -> Iterator[tuple[str, bytes, str]]:
         "spans without attributes": lambda: [_numbered(n) for n in range(MOST_SPANS)],
         "spans of 20 short texts": lambda: [
             _numbered(n, attributes={f"attribute.{at}": prose[at * 30 :][:30] for at in range(20)})
-            for n in range(1_600)
+            for n in range(1_300)
         ],
     }
     for name, make in texts.items():

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor
 from assaymark.errors import DataError
 
 MOST_FIELDS = 300_000  # of one message: about 3,000 spans of 20 attributes
-MOST_VALUES = 150_000  # of one message in JSON, which takes longer: about 1,500 such spans
+MOST_VALUES = 120_000  # of one message in JSON, which takes longer: about 1,200 such spans
 MOST_OF_ONE = 200_000  # of these in one span, resource, scope or log record: 30 embeddings of 3,072 numbers
 SMALLER = "send smaller batches (OTEL_BSP_MAX_EXPORT_BATCH_SIZE)"
 _ONES = frozenset({"Span", "Resource", "InstrumentationScope", "LogRecord"})

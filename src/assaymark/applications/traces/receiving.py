@@ -65,7 +65,7 @@ def receive_spans(
     Raises: StoreBusy, StoreError; nothing is stored then.
     """
     rejections = _Rejections()
-    added = log.add_spans(project, list(_read_spans(request, rejections, redaction)))
+    added = log.add_spans(project, list(_read_spans(request, rejections, redaction.of_request())))
     for _ in added.refused:
         rejections.add("its trace has as many spans as are stored of one")
     return Received(added.n_new + added.n_same + added.n_conflicts, rejections.n, rejections.message)
@@ -141,6 +141,7 @@ def receive_logs(
     """
     rejections = _Rejections()
     scores: list[NewScore] = []
+    redaction = redaction.of_request()
     for resource in request.resource_logs:
         for scope in resource.scope_logs:
             for record in scope.log_records:

@@ -3,12 +3,14 @@
 The receiver redacts, so that a secret in a span never reaches the disk. Texts are searched, not parsed: nested JSON, a
 Python repr, a header, a URL and a line of a configuration all consist of a name, a sign and a value, and the quotes
 around the value tell how deeply it is nested. A note in the place of a removed value says what it was. Everything is
-linear in the length of the text; a text with more names of secrets than are searched is removed as a whole.
+linear in the length of the text; what comes after more names of secrets than are searched is removed as a whole.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 
 from google.protobuf.message import Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
@@ -23,7 +25,8 @@ REDACTED = "[redacted"
 """The beginning of the note in the place of a removed value; its kind follows, as in `[redacted: AWS key]`."""
 
 BY_NAME = f"{REDACTED}: secret by its name]"
-MOST_NAMES = 250_000  # of secrets that are looked at in one text
+MOST_NAMES = 100_000  # that could be those of secrets, looked at in one text, or in all of a request
+COST_OF_VALUE = 4  # a value that is removed takes as long as so many names more
 MOST_BACKSLASHES = 128  # before a quote: JSON seven deep
 LONGEST_PIECE = 200  # characters of a token in log-probabilities
 LONGEST_LINE = 4096  # characters of a header without quotes
@@ -35,6 +38,7 @@ NAMED = {
     "phone": r"(?<![\w.])\+\d{1,3}[ -]?(?:\d[ -]?){6,13}\d(?!\w)",
 }
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_REST_OF_NAME = re.compile(r"[A-Za-z0-9_.-]{0,100}+")
 _DIGIT = re.compile(r"[\d²³¹]")
 _SIGN = re.compile(r"(\\*[\"'`]?)\]?\s{0,8}(?:=>|:=|={1,2}|:(?!:)|%3[Dd])\s{0,8}")
 _VALUE_BESIDE = re.compile(r"\\*[\"']\s{0,4},\s{0,8}\\*[\"'](?:value|val|Value)\\*[\"']\s{0,4}:\s{0,4}")
@@ -53,6 +57,10 @@ _SCHEMA = re.compile(r"\{\s*(?:\\*[\"'](?:type|description|title|anyOf|\$ref)\\*
 _LOGPROB = re.compile(r"\\*[\"']\s{0,4},\s{0,8}\\*[\"'](?:logprob|bytes|prob|score|id)\\*[\"']")
 _KEY_BEFORE = re.compile(r"(?:api|access|private|secret|auth|signing) $", re.IGNORECASE)
 _ABOVE_LINE = ("authorization", "cookie")
+_TOO_MANY = f"{REDACTED}: a text with too many names of secrets]"
+# In lower case: the rest of a name, and what each form of a value begins with.
+_BEFORE_VALUE = r"[a-z0-9_.-]{0,100}+(?:[\\\"'`\]=:%>]|\s{1,8}(?:[=:%']|(?:is|was)\s))"
+_FLAG_NAME = re.compile(r"--[a-z0-9_.-]++")
 _NAME_FIELDS = frozenset({"name", "key", "header"})
 
 
@@ -60,18 +68,37 @@ def _mark(kind: str) -> str:
     return f"{REDACTED}: {kind}]"
 
 
+@lru_cache(maxsize=1024)
+def _before_value(stem: str) -> re.Pattern[str]:
+    """Return the expression of a stem in a name that a value may follow."""
+    return re.compile(f"{re.escape(stem)}(?={_BEFORE_VALUE})")
+
+
+@dataclass(slots=True)
+class _Names:
+    """How many more names are looked at."""
+
+    left: int = MOST_NAMES
+
+
 @dataclass(frozen=True, slots=True)
 class Redaction:
     """The rules of redaction.
 
     keys: further names of attributes, and of values in texts, in lower case. patterns: pairs of a replacement and the
-    regular expression of the texts that it replaces. stems, shapes: what texts are searched for.
+    regular expression of the texts that it replaces. stems, shapes: what texts are searched for. names: what the texts
+    of one request may have together; None: each as many.
     """
 
     keys: frozenset[str] = frozenset()
     patterns: tuple[tuple[str, str], ...] = field(default=())
     stems: tuple[str, ...] = STEMS
     shapes: tuple[Shape, ...] = SHAPES
+    names: _Names | None = None
+
+    def of_request(self) -> "Redaction":
+        """Return the same rules for one request, whose texts have a bound on names together."""
+        return replace(self, names=_Names())
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -182,17 +209,27 @@ class Redaction:
 
     # ------------------------------------------------------------------------------- names in texts
 
+    def _places(self, lower: str, most: int) -> list[int]:
+        """Return where a text has a stem in a name that a value may follow; one more than `most` if there are more."""
+        stems = (*self.stems, *sorted(self.keys))
+        places: list[int] = []
+        for stem in stems:
+            found = _before_value(stem).finditer(lower)
+            places += (each.start() for each in islice(found, most + 1 - len(places)))
+        if "--" in lower:  # the value of an option may be any word
+            for flag in _FLAG_NAME.finditer(lower):
+                places += (flag.start() + at for stem in stems if (at := flag[0].find(stem)) >= 0)
+                if len(places) > most:
+                    break
+        return places[: most + 1]
+
     def _without_named(self, text: str) -> str:
         """Return a text without the values that follow names of secrets."""
-        places: list[int] = []
-        lower = in_lower_case(text) if self.stems or self.keys else ""
-        for stem in (*self.stems, *sorted(self.keys)):
-            at = lower.find(stem)
-            while at >= 0:
-                places.append(at)
-                at = lower.find(stem, at + len(stem))
-            if len(places) > MOST_NAMES:
-                return f"{REDACTED}: a text with too many names of secrets]"
+        names = self.names or _Names()
+        places = self._places(in_lower_case(text), max(0, names.left)) if self.stems or self.keys else []
+        names.left -= len(places)
+        if names.left < 0:
+            return _TOO_MANY
         pieces: list[str] = []
         done = looked = n_read = 0
         for place in sorted(places):
@@ -204,26 +241,26 @@ class Redaction:
                 first, last, mark = found
                 pieces += (text[done:first], mark)
                 done = last
+                names.left -= COST_OF_VALUE
             elif kind and any(each in text[start:looked].lower() for each in _ABOVE_LINE):
                 line_end = text.find("\n", looked, looked + LONGEST_LINE)
                 n_read += (line_end if line_end > 0 else looked + LONGEST_LINE) - looked
                 if n_read > MOST_READINGS * (len(text) + LONGEST_LINE):
-                    return f"{REDACTED}: a text with too many names of secrets]"
+                    return _TOO_MANY
         return text if not pieces else "".join((*pieces, text[done:]))
 
 
 def _name_around(text: str, place: int) -> tuple[int, int]:
     """Return begin and end of the name around this position."""
-    before = text[max(0, place - LONGEST_NAME) : place]
-    after = text[place : place + LONGEST_NAME]
+    before = text[place - LONGEST_NAME if place > LONGEST_NAME else 0 : place]
     start = place - len(before) + len(before.rstrip(_NAME_LETTERS))
-    end = place + len(after) - len(after.lstrip(_NAME_LETTERS))
+    end = _REST_OF_NAME.match(text, place).end()  # type: ignore[union-attr]  # which matches nothing, too
     sign = text[start - 1 : start]
     if sign == "\\":  # an escape of JSON: a line's end, or Go's ampersand
         start += 5 if text[start] == "u" and text[start + 1 : start + 5].isalnum() else 1
     elif sign == "%":
         start += 2
-    elif (words := _KEY_BEFORE.search(text[max(0, start - 10) : start])) is not None:  # "api key"
+    elif sign == " " and (words := _KEY_BEFORE.search(text[max(0, start - 10) : start])) is not None:  # "api key"
         start -= len(words[0])
     return min(start, place), end
 
