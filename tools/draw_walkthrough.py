@@ -1,4 +1,4 @@
-"""Draw docs/walkthrough: the pages that docs/walkthrough.md describes, in light and dark and on a phone.
+"""Draw docs/walkthrough: the pages that docs/walkthrough.md describes, in light and dark.
 
 Usage: python tools/draw_walkthrough.py
 
@@ -25,7 +25,7 @@ from assaymark.documents.pdf import find_browser
 from tools.page_blocks import environment, run_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-SIZES = {"light": (1100, 800), "dark": (1100, 800), "phone": (390, 800)}
+SIZE = {"width": 1100, "height": 800}
 COLOURS = 64  # of a picture: pages of text need no more
 
 
@@ -56,14 +56,12 @@ def photograph(browser: Any, url: str, token: str) -> None:
         "trace": f"/trace/{listed[0]['trace_id']}?span={step}",
         "quality": "/traces/quality?days=1&bucket=day",
     }
-    for kind, (width, height) in SIZES.items():
-        scheme = "dark" if kind == "dark" else "light"
-        size = {"width": width, "height": height}
-        context = browser.new_context(viewport=size, color_scheme=scheme, extra_http_headers=headers)
+    for scheme in ("light", "dark"):
+        context = browser.new_context(viewport=SIZE, color_scheme=scheme, extra_http_headers=headers)
         page = context.new_page()
         for name, path in pages.items():
             page.goto(url + path)
-            file = DOCS / "walkthrough" / f"{name}-{kind}.png"
+            file = DOCS / "walkthrough" / f"{name}-{scheme}.png"
             page.screenshot(path=file)
             with Image.open(file) as picture:
                 small = picture.convert("RGB").quantize(COLOURS)
