@@ -36,7 +36,7 @@ from assaymark.applications.traces.trace_log import TraceLog
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.store.conftest import empty_database, running_postgres  # noqa: E402
+from tests.postgres import empty_database, running_postgres  # noqa: E402
 
 from assaymark.store import Store  # noqa: E402
 from benchmarks.traces import AIM, SPANS_PER_TRACE, batches, receiver, run_senders  # noqa: E402

@@ -23,7 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job has Ctrl-C ignored, and every process that a test starts would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.served"]  # a server of boards, its client, and a browser
+# a server of boards with its client and a browser, and a PostgreSQL server
+pytest_plugins = ["tests.served", "tests.postgres"]
 
 ROOT = Path(__file__).resolve().parents[1]
 

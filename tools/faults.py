@@ -80,13 +80,13 @@ FAULTS = (
           "return torch.tanh(score / cap)", COMPILED),
     # checksums
     Fault("rows of outputs are not verified", "store/verify.py", "(attempts, run_leases, run_tasks, outputs, ",
-          "(attempts, run_leases, run_tasks, ", FLIPPED.format("outputs-finish_reason")),
+          "(attempts, run_leases, run_tasks, ", FLIPPED.format("outputs")),
     Fault("the digest of a text is not compared", "store/verify.py", "if derived and derived != row.sha256:",
-          "if not derived and derived != row.sha256:", FLIPPED.format("texts-sha256")),
+          "if not derived and derived != row.sha256:", FLIPPED.format("texts")),
     Fault("a number counts without its sign", "store/schema.py", "float: lambda value: repr(value).encode()",
-          "float: lambda value: repr(abs(value)).encode()", FLIPPED.format("estimates-value or estimates-low")),
+          "float: lambda value: repr(abs(value)).encode()", FLIPPED.format("estimates")),
     Fault("the first byte of bytes does not count", "store/schema.py", "bytes: lambda value: value,",
-          "bytes: lambda value: value[1:],", FLIPPED.format("runs-key or requests-pieces or runs-plan")),
+          "bytes: lambda value: value[1:],", FLIPPED.format("runs or requests")),
     # scorers beside autoevals, RAGAS and DeepEval
     Fault("a distance never shrinks", "applications/scorers/similarity.py", "- bool(shrinks & last)", "", AUTOEVALS),
     Fault("numbers of other signs are alike", "applications/scorers/similarity.py", "(abs(first) + abs(second))",

@@ -1,5 +1,5 @@
 """The stores of these tests, on either database."""
 
-from tests.store.conftest import file_store, path, postgres_server, postgres_url, store, url
+from tests.store.conftest import file_store, path, store, url
 
-__all__ = ["file_store", "path", "postgres_server", "postgres_url", "store", "url"]
+__all__ = ["file_store", "path", "store", "url"]

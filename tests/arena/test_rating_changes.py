@@ -64,7 +64,7 @@ def test_models_that_do_not_change_are_not_named() -> None:
 @pytest.mark.slow
 def test_intervals_and_detection_in_simulated_arenas() -> None:
     """Intervals of all votes hold the average, not the strength at the end; months hold theirs; the change is found."""
-    steady, changed = simulate(8, 3000, 0.0, 30), simulate(8, 3000, 100.0, 30)
+    steady, changed = simulate(8, 3000, 0.0, 12), simulate(8, 3000, 100.0, 12)
     for each in (steady, changed):
         assert 0.92 <= np.mean(each.others) <= 0.985
         assert 0.93 <= np.mean(each.months) <= 0.98

@@ -44,9 +44,9 @@ def test_ties_have_the_credit_of_a_fair_draw() -> None:
 
 @pytest.mark.slow
 def test_random_guesses_meet_the_stated_chance() -> None:
-    """The mean over many random models is the chance in the details (3 options, 40,000 draws, 5 standard errors)."""
+    """The mean over many random models is the chance in the details (3 options, 5,000 draws, 5 standard errors)."""
     draw = random.Random(7)
-    n = 40_000
+    n = 5_000
     right = sum(
         score_rotations([[draw.random() for _ in range(3)] for _ in range(3)], ["A", "B", "C"], 0)[CIRCULAR].value or 0
         for _ in range(n)

@@ -129,30 +129,30 @@ def test_a_clipped_interval_covers_the_clipped_truth() -> None:
     for theta in (0.0, 0.05):
         generator = np.random.default_rng(3)
         held = 0
-        for _ in range(250):
+        for _ in range(120):
             parts = [rescaled(binary(generator, 100, 0.25 + 0.75 * theta, str(i)), 0.25) for i in range(8)]
             result = clipped_interval(average([clipped(part) for part in parts]), average(parts), "composite")
             assert result.low is not None
             assert result.high is not None
             assert 0 <= result.low <= result.value <= result.high
             held += result.low <= theta <= result.high
-        assert held >= 0.93 * 250
+        assert held >= 0.91 * 120
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.25])
 def test_intervals_of_composites_cover(chance: float) -> None:
-    """The 95% interval of a normalised mean of unequal tasks covers the truth in 93 to 98 of 100 runs."""
+    """The 95% interval of a normalised mean of unequal tasks covers the truth in 91 to 99 of 100 runs."""
     truths, sizes = (0.9, 0.55, 0.3, 0.98), (60, 500, 100, 40)
     truth = float(np.mean([(p - chance) / (1 - chance) for p in truths]))
     generator = np.random.default_rng(5)
     held = 0
-    for _ in range(RUNS):
+    for _ in range(200):
         drawn = [binary(generator, n, p, str(p)) for p, n in zip(truths, sizes, strict=True)]
         result = interval_of(average([rescaled(part, chance) for part in drawn]), "composite")
         assert result.low is not None
         assert result.high is not None
         held += result.low <= truth <= result.high
-    assert 0.93 <= held / RUNS <= 0.98
+    assert 0.91 <= held / 200 <= 0.99
 
 
 def test_a_perfect_score_has_an_interval_of_positive_width() -> None:
@@ -205,9 +205,9 @@ def test_the_geometric_mean_has_the_simulated_error() -> None:
     spread, said, parts = simulated(board)
     assert said == pytest.approx(spread, rel=0.05)
     truth = (0.3 * 0.6 * 0.9) ** (1 / 3)
-    result = [interval_of(part, "composite", logarithmic=True) for part in parts]
+    result = [interval_of(part, "composite", logarithmic=True) for part in parts[:150]]
     held = np.mean([f.low is not None and f.high is not None and f.low <= truth <= f.high for f in result])
-    assert 0.93 <= held <= 0.97
+    assert 0.91 <= held <= 0.99
     weighted = geometric([Part(0.5), Part(0.8)], [3, 1])
     assert weighted is not None
     assert weighted.value == pytest.approx(0.5**0.75 * 0.8**0.25)

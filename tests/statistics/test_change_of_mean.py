@@ -16,7 +16,7 @@ from assaymark.statistics.change_of_mean import (
 )
 from assaymark.statistics.e_detector import log_evidence, threshold_of
 
-N, ALPHA, REPETITIONS = 1000, 0.05, 2000
+N, ALPHA, REPETITIONS = 1000, 0.05, 500
 THRESHOLD = threshold_of(N, ALPHA)
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / REPETITIONS)
 
@@ -69,7 +69,7 @@ def peeking_alarms(streams: Floats) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["0.5", "0.9", "0.99", "graded", "dependent"])
 def test_false_alarms_are_as_promised_and_peeking_is_not(kind: str) -> None:
-    """Of 2,000 streams of an unknown mean at most 5% raise an alarm, to three errors; a test at each value is above."""
+    """Of 500 streams of an unknown mean at most 5% raise an alarm, to three errors; a test at each value is above."""
     streams = stationary(kind)
     assert false_alarms(streams) <= MOST
     peeking = peeking_alarms(streams)
@@ -80,9 +80,9 @@ def test_false_alarms_are_as_promised_and_peeking_is_not(kind: str) -> None:
 
 @pytest.mark.slow
 def test_the_true_cell_decides() -> None:
-    """What `false_alarms` leaves out is right: of sixty whole detectors none alarms that it did not look at."""
-    streams = stationary("0.9")[:60]
-    whole = sum(MeanChangeDetector(THRESHOLD).add(stream) is not None for stream in streams) / 60
+    """What `false_alarms` leaves out is right: of twenty whole detectors none alarms that it did not look at."""
+    streams = stationary("0.9")[:20]
+    whole = sum(MeanChangeDetector(THRESHOLD).add(stream) is not None for stream in streams) / 20
     assert whole == false_alarms(streams)
 
 
@@ -108,7 +108,7 @@ def test_delays(before: float, after: float, median: int) -> None:
     """A change after 2,000 values is found after the published median delay, dated, and a drop is told from a rise."""
     generator = np.random.default_rng(5)
     delays, dates = [], []
-    for _ in range(30):
+    for _ in range(12):
         values = np.concatenate([generator.random(2000) < before, generator.random(2000) < after]).astype(float)
         detector = MeanChangeDetector(THRESHOLD)
         position = detector.add(values)

@@ -19,7 +19,7 @@ from assaymark.statistics.clustered_experiment import (
 )
 from assaymark.statistics.estimate import cluster_stderr
 
-N_EXPERIMENTS = 2000
+N_EXPERIMENTS = 600
 
 
 def users(generator: np.random.Generator, n: int, *, shift: float = 0.0, rho: float = 0.0) -> ArmUsers:

@@ -67,9 +67,9 @@ def test_hand_computed() -> None:
 @pytest.mark.slow
 def test_false_alarms_are_fewer_than_promised() -> None:
     """With a mean of exactly .9 about 3% of streams raise an alarm within 1,000 values, at most the promised 5%."""
-    values = (np.random.default_rng(3).random((4000, 1000)) < M0).astype(float)
+    values = (np.random.default_rng(3).random((2000, 1000)) < M0).astype(float)
     share = np.isfinite(first_alarms(values)).mean()
-    stderr = math.sqrt(0.03 * 0.97 / 4000)
+    stderr = math.sqrt(0.03 * 0.97 / 2000)
     assert abs(share - 0.03) < 4 * stderr
     assert share < 1000 / THRESHOLD
 
@@ -91,10 +91,10 @@ def test_the_promise_holds_for_dependent_values() -> None:
 @pytest.mark.parametrize(("mean", "median"), [(0.8, 157), (0.85, 438)])
 def test_delays(mean: float, median: int) -> None:
     """A drop from .9 is found after the published median delay."""
-    values = (np.random.default_rng(5).random((3000, 3000)) < mean).astype(float)
+    values = (np.random.default_rng(5).random((600, 3000)) < mean).astype(float)
     alarms = first_alarms(values)
     # standard error of a median: that of a share of 1/2 over the density, by the spread of the middle
-    low, high = np.quantile(alarms, [0.5 - 4 * 0.5 / math.sqrt(3000), 0.5 + 4 * 0.5 / math.sqrt(3000)])
+    low, high = np.quantile(alarms, [0.5 - 4 * 0.5 / math.sqrt(600), 0.5 + 4 * 0.5 / math.sqrt(600)])
     assert low - 2 <= median <= high + 2
     assert np.isfinite(alarms).all()
 
@@ -191,7 +191,7 @@ def test_baseline_of_zeros_and_ones_is_exact() -> None:
 def test_baseline_of_graded_scores_covers() -> None:
     """The bounds of a mean of graded scores miss it in less than 5% of windows, and are not as wide as Hoeffding's."""
     generator = np.random.default_rng(9)
-    windows = generator.beta(8, 2, size=(200, 200))
+    windows = generator.beta(8, 2, size=(80, 200))
     bounds = [baseline_of(window) for window in windows]
     missed = np.mean([not bound.low <= 0.8 <= bound.high for bound in bounds])
     assert missed < 0.05
@@ -204,10 +204,10 @@ def test_quantile_baseline_covers() -> None:
     """The share of later latencies up to the window's own 90% quantile lies in the interval in 95% of windows."""
     generator = np.random.default_rng(10)
     missed = 0
-    for _ in range(2000):
+    for _ in range(600):
         quantile, bounds = quantile_baseline(generator.lognormal(size=150))
         missed += not bounds.low <= stats.lognorm.cdf(quantile, 1.0) <= bounds.high
-    assert abs(missed / 2000 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 2000)
+    assert abs(missed / 600 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 600)
 
 
 @pytest.mark.parametrize("values", [[1.2], [-0.1, 0.5], [math.nan]])

@@ -72,10 +72,10 @@ def test_order_does_not_matter() -> None:
 
 
 SCORES: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float, float]] = {
-    "even": (lambda rng, n: rng.random(n), 0.5, 0.93),
-    "f1-like": (lambda rng, n: np.where(rng.random(n) < 0.6, 0.0, rng.beta(2, 1, n)), 0.4 * 2 / 3, 0.92),
-    "skewed": (lambda rng, n: rng.beta(0.3, 3, n), 0.1 / 1.1, 0.90),
-    "nearly all right": (lambda rng, n: (rng.random(n) < 0.97).astype(float), 0.97, 0.92),
+    "even": (lambda rng, n: rng.random(n), 0.5, 0.91),
+    "f1-like": (lambda rng, n: np.where(rng.random(n) < 0.6, 0.0, rng.beta(2, 1, n)), 0.4 * 2 / 3, 0.9),
+    "skewed": (lambda rng, n: rng.beta(0.3, 3, n), 0.1 / 1.1, 0.88),
+    "nearly all right": (lambda rng, n: (rng.random(n) < 0.97).astype(float), 0.97, 0.9),
 }
 
 
@@ -83,16 +83,16 @@ SCORES: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float, flo
 @pytest.mark.parametrize("kind", sorted(SCORES))
 @pytest.mark.parametrize("n", [10, 40, 150])
 def test_intervals_cover_the_truth(kind: str, n: int) -> None:
-    """In 300 seeded repetitions the 95% interval covers the true mean about 95% of the time, at small n too."""
+    """In 150 seeded repetitions the 95% interval covers the true mean about 95% of the time, at small n too."""
     draw, truth, least = SCORES[kind]
     rng = np.random.default_rng(n)
     covered = 0
-    for _ in range(300):
+    for _ in range(150):
         estimate = estimate_mean(draw(rng, n))
         assert estimate.low is not None
         assert estimate.high is not None
         covered += estimate.low <= truth <= estimate.high
-    assert least <= covered / 300
+    assert least <= covered / 150
 
 
 def test_singleton_clusters_give_the_ordinary_error_exactly() -> None:

@@ -77,7 +77,7 @@ def test_group_intervals_cover_the_truth(share: float) -> None:
     sizes = rng.integers(10, 60, 57)
     shares = np.clip(rng.normal(share, (1 - share) / 3, 57), 0, 1)
     covered = {"micro": 0, "macro": 0}
-    for _ in range(300):
+    for _ in range(100):
         parts = [estimate_mean((rng.random(n) < p).astype(float)) for n, p in zip(sizes, shares, strict=True)]
         micro, macro = micro_of(parts), macro_of(parts)
         for name, estimate, truth in (
@@ -87,8 +87,8 @@ def test_group_intervals_cover_the_truth(share: float) -> None:
             assert estimate.low is not None
             assert estimate.high is not None
             covered[name] += estimate.low <= truth <= estimate.high
-    assert covered["micro"] >= 0.92 * 300
-    assert covered["macro"] >= 0.92 * 300
+    assert covered["micro"] >= 90
+    assert covered["macro"] >= 90
 
 
 def test_a_group_at_100_percent_is_not_a_point() -> None:

@@ -1,90 +1,11 @@
-"""The stores of these tests: a file for each, and a temporary PostgreSQL server if one can be started."""
+"""The stores of these tests: each a file, or a database of the session's PostgreSQL server."""
 
-import os
-import shutil
-import subprocess
-import tempfile
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from assaymark.store import Store
-
-DEBIAN = Path("/usr/lib/postgresql")
-
-
-def _programs() -> Path:
-    """Return the folder of PostgreSQL's programs, or skip."""
-    result = shutil.which("initdb")
-    if result:
-        return Path(result).resolve().parent
-    folders = sorted(DEBIAN.glob("*/bin/initdb")) if DEBIAN.is_dir() else []
-    if not folders:
-        pytest.skip("no initdb: PostgreSQL is not installed on this machine")
-    return folders[-1].parent
-
-
-def _as_user() -> list[str]:
-    """Return the beginning of a command that does not run as root, which PostgreSQL refuses."""
-    if os.geteuid() != 0:
-        return []
-    if (
-        shutil.which("runuser") is None
-        or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' to run it as")
-    return ["runuser", "-u", "postgres", "--"]
-
-
-@contextmanager
-def running_postgres(*, fsync: bool) -> Iterator[str]:
-    """Start a server in a temporary folder, reached through a socket there; give the folder. Skips where it cannot."""
-    pytest.importorskip("psycopg")
-    programs, prefix = _programs(), _as_user()
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    if prefix:
-        shutil.chown(folder, "postgres")
-    data = folder / "data"
-    initdb = [*prefix, str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-    made = subprocess.run([*initdb, "--no-sync"], capture_output=True, text=True, cwd=folder, check=False)
-    if made.returncode:
-        shutil.rmtree(folder, ignore_errors=True)
-        pytest.skip(f"initdb failed: {made.stderr.strip()[-200:]}")
-    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync={'on' if fsync else 'off'}"
-    control = [*prefix, str(programs / "pg_ctl"), "-D", str(data), "-w"]
-    log = ["-l", str(folder / "log")]
-    subprocess.run([*control, *log, "-o", options, "start"], check=True, capture_output=True, cwd=folder)
-    try:
-        yield str(folder)
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd=folder, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def empty_database(folder: str) -> str:
-    """Return the URL of an empty database of the server in a folder."""
-    import psycopg
-
-    name = f"t{uuid.uuid4().hex}"
-    with psycopg.connect(host=folder, user="postgres", dbname="postgres", autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"'.encode())
-    return f"postgresql://postgres@/{name}?host={folder}"
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """Start a server that need not survive a loss of power; return its folder."""
-    with running_postgres(fsync=False) as folder:
-        yield folder
-
-
-@pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """Return the URL of an empty database."""
-    return empty_database(postgres_server)
 
 
 @pytest.fixture
@@ -95,10 +16,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a store that does not exist yet, on either database."""
+    """Return the URL of a new store: a file that does not exist yet, or a database with empty tables."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("path"))
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("postgres_store"))
 
 
 @pytest.fixture

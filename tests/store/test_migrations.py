@@ -38,6 +38,12 @@ def upgrade() -> None:
 NEXT = f"{int(HEAD) + 1:04}"
 
 
+@pytest.fixture
+def postgres_store(postgres_url: str) -> str:
+    """Return a database without tables, which migrations make here."""
+    return postgres_url
+
+
 def test_the_migrations_make_the_schema(store: Store) -> None:
     """The migrations create the schema of schema.py, on either database."""
     feature_tables()  # theirs are on the same metadata

@@ -12,17 +12,14 @@ from assaymark.errors import HashMismatch
 from assaymark.store import Store
 from assaymark.swe.grading_log import Check, Grading, GradingLog, StoredAttempt
 from assaymark.swe.tables import SWE_TABLES
-from tests.store.conftest import empty_database, postgres_server
 from tests.store.test_verify import flipped
-
-__all__ = ["postgres_server"]  # a fixture
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GradingLog]:
     """Return the log of an empty store."""
     is_file = request.param == "sqlite"
-    url = str(tmp_path / "s.sqlite") if is_file else empty_database(request.getfixturevalue("postgres_server"))
+    url = str(tmp_path / "s.sqlite") if is_file else request.getfixturevalue("postgres_store")
     with Store.open(url) as store:
         yield GradingLog(store)
         assert store.verify() == []

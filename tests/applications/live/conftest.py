@@ -1,4 +1,4 @@
-"""A store with a project for tests of live monitoring, a server over it, and a PostgreSQL server."""
+"""A store with a project for tests of live monitoring, and a server over it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,6 @@ import pytest
 pytest.importorskip("opentelemetry.proto", reason="the extra `traces` is not installed")
 
 from tests.applications.live.live_traces import Live
-from tests.store.conftest import postgres_server, postgres_url
-
-__all__ = ["postgres_server", "postgres_url"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A receiver for tests of traces, and a PostgreSQL server for those that need one."""
+"""A receiver for tests of traces, and stores on either database."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +9,9 @@ pytest.importorskip("opentelemetry.proto", reason="the extra `traces` is not ins
 pytest.importorskip("uvicorn")
 
 from tests.applications.traces.sending import Receiver, receiving
-from tests.store.conftest import path, postgres_server, postgres_url, url
+from tests.store.conftest import path, url
 
-__all__ = ["path", "postgres_server", "postgres_url", "url"]
+__all__ = ["path", "url"]
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""A receiver for tests of watching, and a PostgreSQL server for those that need one."""
+"""A receiver for tests of watching."""
 
-from tests.applications.traces.conftest import postgres_server, postgres_url, receiver
+from tests.applications.traces.conftest import receiver
 
-__all__ = ["postgres_server", "postgres_url", "receiver"]
+__all__ = ["receiver"]
