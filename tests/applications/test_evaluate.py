@@ -647,3 +647,12 @@ def test_options_that_do_not_go_together_are_refused(app: Path, words: list[str]
     assert message in text
     assert len(text.strip().splitlines()) == 1
     assert not (app / "calls.log").exists()
+
+
+def test_a_run_without_scorers_says_so(tmp_path: Path) -> None:
+    """Where only the latency was measured, a line names the option that judges the answers."""
+    rows = [{"question": "2+2?", "answer": "4"}]
+    unjudged = assaymark.evaluate(answer, rows, scorers=[], store=tmp_path / "store.sqlite")
+    judged = assaymark.evaluate(answer, rows, scorers=["exact"], store=tmp_path / "store.sqlite")
+    told = [any("no scorer judged the answers" in line for line in run.remarks()) for run in (unjudged, judged)]
+    assert told == [True, False]

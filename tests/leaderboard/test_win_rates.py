@@ -168,4 +168,4 @@ def test_a_board_of_one_model_says_why_it_has_no_rates(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("title: One\ntable: {file: t.csv, columns: {Law: Law}}\nwin_rates: true\n")
     app = create_app([board_feature(Site([read_board(tmp_path / "one.yaml")]))])
     with running(app) as url, httpx.Client(base_url=url) as client:
-        assert "The board has 1 model(s); win rates need at least two." in client.get("/board/one/win-rates").text
+        assert "The board has 1 model; win rates need at least two." in client.get("/board/one/win-rates").text

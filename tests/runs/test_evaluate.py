@@ -137,7 +137,7 @@ def test_failed_outputs_are_explained() -> None:
     """If outputs failed, the table has the error of the first one."""
     run = assaymark.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
     result = run.remarks()
-    assert any("2 output(s) failed and count as missing" in line for line in result)
+    assert any("2 outputs failed: missing, not wrong" in line for line in result)
     assert re.search(
         r"all requests failed, so there is no result: 100000 new tokens are allowed", " ".join(str(run).split())
     )

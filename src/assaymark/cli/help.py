@@ -9,7 +9,15 @@ def examples(*lines: str) -> str:
 
 
 class Command(click.Command):
-    """A command whose help begins with its examples."""
+    """A command whose help begins with its examples, and whose errors name that help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments. Raises: click.UsageError, with the context that click's parser leaves out."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help into the formatter."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from assaymark.documents.blocks import Paragraph, table
 from assaymark.documents.document import Document, document
-from assaymark.documents.numbers import NOTHING, shown_interval, shown_value
+from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_value
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board import column_keys
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
@@ -116,7 +116,7 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
     """
     rows = [row for row in table.rows if not row.is_baseline and not row.is_upload]
     if len(rows) < 2:
-        raise UsageError(f"the board has {len(rows)} model(s); win rates need at least two")
+        raise UsageError(f"the board has {counted(len(rows), 'model')}; win rates need at least two")
     added = {(WIN_RATES, TITLE), (WIN_RATES, MEAN_TITLE)}
     columns = [
         column for column in table.columns if (column.category, column.title) not in added and not column.is_neutral

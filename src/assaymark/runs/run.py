@@ -237,16 +237,18 @@ class Run:
             lines += self._lines_on_reports()
         if self.result is not None and self.result.n_failed:
             lines.append(
-                f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
+                f"{counted(self.result.n_failed, 'output')} failed: missing, not wrong; "
                 f"see: assaymark show {row.short_id} --samples {self._task_with_failures()} --wrong"
             )
             has_reason = any("first_error" in estimate.details for estimate in self.estimates)
             if not has_reason and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
+        if self.estimates and {estimate.metric for estimate in self.estimates} == {"latency_s"}:
+            lines.append("no scorer judged the answers; name one, as --scorers exact: no call is made again")
         lines += _how_run(attempts, details=details)
         for task, numbers in (self._statistics() if details else {}).items():
-            counted = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
-            lines.append(f"{task}, as the log counts: {counted}")
+            shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
+            lines.append(f"{task}, as the log counts: {shown}")
         if (cost := self.cost) is not None:
             lines.append(cost_line(cost))
         if self.result is not None and self.result.was_stored:

@@ -6,6 +6,7 @@ import click
 
 from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
+from assaymark.documents.numbers import counted
 
 
 @click.command(cls=Command, epilog=examples("worker board.yaml --once"))
@@ -58,4 +59,4 @@ def worker(
     with Store.open(store) as opened:
         echo(f"worker on {opened.url}; boards {', '.join(sorted(host.boards))}", err=True)
         n_done = Worker(opened, host, lambda line: echo(line, err=True)).work(once=once)
-    echo(f"{n_done} job(s) done", err=True)
+    echo(f"{counted(n_done, 'job')} done", err=True)

@@ -72,12 +72,10 @@ class ConfiguredCommand(Command):
         typed = list(args)
         try:
             return super().parse_args(ctx, args)
-        except click.NoSuchOption:
-            raise
         except click.UsageError as error:
-            _, words, _ = self.make_parser(ctx).parse_args(list(typed))
-            if not words or not error.message.startswith("Got unexpected extra"):
+            if not error.message.startswith("Got unexpected extra"):
                 raise
+            _, words, _ = self.make_parser(ctx).parse_args(list(typed))
             raise UsageError(f"{', '.join(words)}: belongs to no option; write {_meant(typed, words)}") from None
 
 

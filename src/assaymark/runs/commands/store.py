@@ -12,6 +12,7 @@ import click
 
 from assaymark.cli.help import Command, Group, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError
 
 
@@ -32,7 +33,7 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
     elif problems:
         for problem in problems:
             echo(str(problem))
-        echo(f"{len(problems)} problem(s)", err=True)
+        echo(counted(len(problems), "problem"), err=True)
     else:
         echo("no problems in texts, requests, outputs, scores and run keys")
     sys.stdout.flush()
@@ -52,7 +53,7 @@ def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
         echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
     if not yes:
         try:
-            is_agreed = click.confirm(f"Remove {len(run_rows)} run(s) with all their outputs?")
+            is_agreed = click.confirm(f"Remove {counted(len(run_rows), 'run')} with all outputs?")
         except click.exceptions.Abort as error:  # the end of the input, or Ctrl-C
             raise UsageError("nothing was removed: the question was not answered; answer y, or give --yes") from error
         if not is_agreed:
