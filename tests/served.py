@@ -140,19 +140,27 @@ def client(served: Served) -> Iterator[httpx.Client]:
 
 
 AXE = Path(__file__).resolve().parents[1] / "node_modules" / "axe-core" / "axe.min.js"
-FINDINGS = """axe.run({rules: {'target-size': {enabled: true}}}).then(r => r.violations
+FINDINGS = """is_dark => axe.run(is_dark ? {runOnly: ['color-contrast', 'link-in-text-block']}
+    : {rules: {'target-size': {enabled: true}}}).then(r => r.violations
     .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ').slice(0, 300)))"""
 
 
 @pytest.fixture
 def axe() -> Callable[[Any], list[str]]:
-    """Return a function that gives axe-core's findings on a page in a context with bypass_csp, or skip by name."""
+    """Return a function that gives axe-core's findings on a page in a light context with bypass_csp, or skip by name.
+
+    Of its rules two depend on colours; these are tried in the dark too.
+    """
     if not AXE.is_file():
         pytest.skip(f"no {AXE}; install it with: npm install --no-save axe-core")
 
     def findings(page: Any) -> list[str]:
-        page.add_script_tag(path=str(AXE))
-        result: list[str] = page.evaluate(FINDINGS)
+        if not page.evaluate("'axe' in window"):
+            page.add_script_tag(path=str(AXE))
+        result: list[str] = page.evaluate(FINDINGS, False)
+        page.emulate_media(color_scheme="dark", reduced_motion="reduce")  # without a transition between the colours
+        result += page.evaluate(FINDINGS, True)
+        page.emulate_media(color_scheme="light")
         return result
 
     return findings

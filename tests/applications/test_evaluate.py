@@ -17,6 +17,7 @@ import pytest
 
 import assaymark
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
+from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import ScoreStatus
 from assaymark.results.comparison.compare import compare_runs
@@ -588,13 +589,27 @@ def test_a_killed_command_continues_where_it_was(app: Path) -> None:
     assert not calls.exists()
 
 
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """Run a command that calls no application, in this process; return what it printed."""
+    assert main(list(words)) == code
+    output = capsys.readouterr()
+    return output.out + output.err
+
+
 @pytest.mark.slow
-def test_show_and_compare_work_as_for_any_run(app: Path) -> None:
-    """Samples show inputs and answers; a changed source is another run, compared with the first row by row."""
+def test_other_commands_work_as_for_any_run(
+    app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Samples show inputs and answers; a changed source is another run, compared with the first row by row.
+
+    A stored plan does not hold the application: where it would be called, the error says that the same command is run
+    again.
+    """
+    monkeypatch.chdir(app)
     printed(app, "run", *COMMAND, "--quiet")
-    runs = json.loads(printed(app, "ls", "runs", "--json"))
-    first = str((runs["runs"] if isinstance(runs, dict) else runs)[0]["run_id"])
-    result = printed(app, "show", first, "--samples", "questions", "--limit", "2")
+    (run,) = json.loads(said(capsys, "ls", "runs", "--json"))
+    first = str(run["run_id"])
+    result = said(capsys, "show", first, "--samples", "questions", "--limit", "2")
     assert "say 0" in result
     assert "right" in result
     source = (app / "app.py").read_text()
@@ -602,21 +617,13 @@ def test_show_and_compare_work_as_for_any_run(app: Path) -> None:
     text = printed(app, "run", *COMMAND, "--quiet", "--json")
     second = json.loads(text[text.index("{") :])["run_id"]
     assert second != first
-    compared = printed(app, "compare", first, second)
+    compared = said(capsys, "compare", first, second)
     assert "exact" in compared
     assert "40" in compared
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["rescore", "reproduce"])
-def test_commands_that_cannot_call_an_application_say_so(app: Path, command: str) -> None:
-    """A stored plan does not hold the application: the error says that the same command is run again."""
-    printed(app, "run", *COMMAND, "--quiet")
-    runs = json.loads(printed(app, "ls", "runs", "--json"))
-    run_id = str((runs["runs"] if isinstance(runs, dict) else runs)[0]["run_id"])
-    text = printed(app, command, run_id, code=2)
-    assert "is of the application app.py:answer" in text
-    assert "run the same command again" in text
+    for command in ("rescore", "reproduce"):
+        text = said(capsys, command, first, code=2)
+        assert "is of the application app.py:answer" in text
+        assert "run the same command again" in text
 
 
 def test_a_scorer_changed_in_the_same_file_calls_nothing_again(app: Path) -> None:

@@ -110,17 +110,15 @@ WALKS = pytest.mark.parametrize(
 
 
 @WALKS
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_finding_of_axe(
     browser: Any,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     axe: Callable[[Any], list[str]],
     walk: Walk,
-    scheme: str,
 ) -> None:
     """axe-core finds nothing in any state."""
-    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(bypass_csp=True)
     page = context.new_page()
     page.set_default_timeout(15_000)
     findings = {state: axe(page) for state in walk(page, request, tmp_path)}

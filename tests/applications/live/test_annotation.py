@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,6 @@ from tests.applications.live.live_traces import Live, conversation, trace_id
 from tests.applications.live.serving_live import serving_live
 from tests.applications.traces.sending import Receiver
 from tests.cli.test_hostile_text import CORPUS
-from tests.served import AXE, FINDINGS, browser
-
-__all__ = ["browser"]
 
 
 def key(number: int) -> bytes:
@@ -320,32 +317,25 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(served: Receiver, browser: Any, scheme: str) -> None:
+def test_axe_finds_nothing(served: Receiver, browser: Any, axe: Callable[[Any], list[str]]) -> None:
     """The form, the queues, a trace to rate and the form of rows have no fault that axe-core knows."""
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed (npm ci)")
-    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(bypass_csp=True)
     page = context.new_page()
     key_ = hashlib.sha256(served.token.encode()).digest()
     results = {}
 
-    def look(name: str) -> None:
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        results[name] = page.evaluate(FINDINGS)
-
     page.goto(signed_link(served.url, trace_id(1), key_))
-    look("form")
+    results["form"] = axe(page)
     page.goto(f"{served.url}/traces/annotate")
     page.get_by_label("Token").fill(served.token)
     page.get_by_role("button", name="Read").click()
     page.goto(f"{served.url}/traces/annotate")
-    look("queues")
+    results["queues"] = axe(page)
     page.get_by_label("You rate as").fill("ada")
     page.get_by_role("button", name="Rate review").click()
-    look("annotate")
+    results["annotate"] = axe(page)
     page.goto(f"{served.url}/trace/{trace_id(1)}")
     page.get_by_text("Add to a data set").click()
-    look("row")
+    results["row"] = axe(page)
     context.close()
     assert results == {"form": [], "queues": [], "annotate": [], "row": []}

@@ -94,7 +94,7 @@ def test_a_killed_receiver_loses_and_doubles_nothing(url: str) -> None:
                     unanswered.add(number)
 
     n_unanswered = 0
-    for attempt in range(1, 4):
+    for attempt in range(1, 3):
         with served("--store", url) as (address, token, process):
             headers.setdefault("authorization", f"Bearer {token}")
             n_before = len(acknowledged)

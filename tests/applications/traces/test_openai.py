@@ -1,8 +1,8 @@
 """Plain `openai` against our host, recorded by four packages, is shown alike whichever of them wrote the spans."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,12 +42,11 @@ APPLICATION = """
 """
 
 
-def asked(receiver: Receiver, tmp_path: Path, **environment: str) -> list[dict[str, Any]]:
-    """Run the application against a host; return the steps of its trace."""
-    with host_command(tmp_path / "host.txt", 2) as url:
-        own = {"RECEIVER": receiver.url, "TOKEN": receiver.token, "HOST": url}
-        run(APPLICATION, tmp_path, **own, **environment)
-    return steps(receiver, "answer")
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a host of the small model."""
+    with host_command(tmp_path_factory.mktemp("host") / "host.txt", 2) as url:
+        yield url
 
 
 SOURCES = {
@@ -69,11 +68,13 @@ SOURCES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
-def test_calls_of_openai(receiver: Receiver, tmp_path: Path, source: str) -> None:
+def test_calls_of_openai(receiver: Receiver, host: str, tmp_path: Path, source: str) -> None:
     """A whole answer, a stream and a refused call are three steps with messages, tokens, model and error."""
     package, variables = SOURCES[source]
     pytest.importorskip(package)
-    agent, whole, stream, refused = asked(receiver, tmp_path, PACKAGE=package, **variables)
+    own = {"RECEIVER": receiver.url, "TOKEN": receiver.token, "HOST": host, "PACKAGE": package}
+    run(APPLICATION, tmp_path, **own, **variables)
+    agent, whole, stream, refused = steps(receiver, "answer")
     assert (agent["kind"], agent["depth"]) == ("agent", 0)
     for step in (whole, stream, refused):
         assert (step["kind"], step["depth"]) == ("llm", 1), step["name"]

@@ -1,6 +1,7 @@
 """The page of quality in a browser: signing in, what axe-core finds, narrow screens, and points that are followed."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,7 @@ from assaymark.applications.watch.alarms import new_alarm, watch_once
 from tests.applications.traces.sending import Receiver
 from tests.applications.watch.filling import fill
 from tests.applications.watch.test_alarms import BEGAN, N_BASELINE, RATE, drop, helpful
-from tests.served import AXE, FINDINGS, browser
 from tests.web.test_browser import SMALL_TARGETS
-
-__all__ = ["browser"]
 
 pytestmark = pytest.mark.slow
 
@@ -31,12 +29,9 @@ def alarmed(receiver: Receiver) -> Receiver:
     return receiver
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(alarmed: Receiver, browser: Any, scheme: str) -> None:
+def test_axe_finds_nothing(alarmed: Receiver, browser: Any, axe: Callable[[Any], list[str]]) -> None:
     """axe-core finds nothing on the page with charts, alarms and opened tables, and what is pressed is large enough."""
-    if not AXE.is_file():
-        pytest.skip(f"no {AXE}; install it with: npm install --no-save axe-core")
-    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(bypass_csp=True)
     page = context.new_page()
     page.goto(f"{alarmed.url}/traces/quality?days=1")
     page.get_by_label("Token").fill(alarmed.token)
@@ -44,8 +39,7 @@ def test_axe_finds_nothing(alarmed: Receiver, browser: Any, scheme: str) -> None
     assert page.get_by_role("heading", name="Quality over time").is_visible()
     for summary in page.locator("details > summary").all():
         summary.click()
-    page.add_script_tag(path=str(AXE))
-    assert page.evaluate(FINDINGS) == []
+    assert axe(page) == []
     assert page.evaluate(SMALL_TARGETS) == []
     context.close()
 
