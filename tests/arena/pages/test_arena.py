@@ -276,8 +276,7 @@ def write_answers(path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [60, 2000])
-def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: int) -> None:
+def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path) -> None:
     """Voters repeat what was not acknowledged while the server is killed with SIGKILL: each vote is stored once."""
     port, file = free_port(), write_answers(tmp_path / "answers.jsonl")
     url, stop = f"http://127.0.0.1:{port}", threading.Event()
@@ -293,14 +292,14 @@ def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: 
                 time.sleep(0.1)
 
     threads = [threading.Thread(target=voters, args=(name,)) for name in range(3)]
-    started = time.monotonic()
-    for share in (0.5, 1.0) if n < 100 else (0.3, 0.6, 1.0):
+    deadline = time.monotonic() + 600
+    for n in (80, 160, 240):
         with served_by_a_process(tmp_path, port, file) as process:
             if not threads[0].is_alive():
                 for thread in threads:
                     thread.start()
-            while len(acknowledged) < n * share:
-                assert time.monotonic() - started < 60 + n / 4
+            while len(acknowledged) < n:
+                assert time.monotonic() < deadline
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
     stop.set()
