@@ -8,6 +8,8 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.leaderboard import stored
 from assaymark.leaderboard.stored import Relatives, StoredRuns
+from assaymark.results.comparison.compare import compare_runs
+from assaymark.results.evidence.from_store import run_evidence
 from assaymark.store import Store
 
 
@@ -69,3 +71,25 @@ def test_held_runs_stay_as_they_were(runs: StoredRuns, made_once: Path, monkeypa
     words = ["--model_args", "seed=4", "--tasks", f"{place.parent}/other.csv", "--store", str(place)]
     assert main(["run", "--model", "fake", *words]) == 0
     assert (len(held.runs()), len(runs.runs())) == (3, 4)
+
+
+@pytest.mark.parametrize("shots", ["0", "1"])
+def test_texts_that_are_not_read_change_nothing(
+    runs: StoredRuns, made_once: Path, monkeypatch: pytest.MonkeyPatch, shots: str
+) -> None:
+    """Of equal requests only the changed answers' texts are read: the comparison is that of all texts, as of others."""
+    place = Path(runs.url.removeprefix("sqlite:"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(place.parent / "home"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
+    words = ["--model_args", "seed=5", "--tasks", f"{place.parent}/one.csv", "--store", str(place)]
+    assert main(["run", "--model", "fake", "--num_fewshot", shots, *words]) == 0
+    store = Store.open_to_read(str(place))
+    *_, first = rows = list(store.runs())
+    (other,) = (
+        row for row in rows if row.plan.model.name == "fake-random-5" and row.plan.tasks[0].num_fewshot == int(shots)
+    )
+    compared = runs.comparison([first.run_id, other.run_id])
+    assert compared == compare_runs([run_evidence(store, row.run_id) for row in (first, other)])
+    assert compared.pairs[0].flips
+    assert {flip.first_answer for flip in compared.pairs[0].flips} <= {"A", "B", "C"}
+    assert any("prompts: different" in line for line in compared.pairs[0].set_up) == (shots == "1")

@@ -295,11 +295,17 @@ class PublicStore(Store):
         return (withheld_record(record, how, categories) for record in records)
 
     def scores(
-        self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
+        self,
+        run_id: str,
+        task: str | None = None,
+        *,
+        details: bool = True,
+        indices: Sequence[int] | None = None,
+        of_metrics: Callable[[str], bool] | None = None,
     ) -> Iterator[SampleScoreRow]:
         """As `Store.scores`, without texts extracted from withheld answers."""
         withheld: dict[str, WhyWithheld | None] = {}
-        for score in super().scores(run_id, task, details=details, indices=indices):
+        for score in super().scores(run_id, task, details=details, indices=indices, of_metrics=of_metrics):
             if score.task not in withheld:
                 withheld[score.task] = self.why_withheld(run_id, score.task)
             how = withheld[score.task]

@@ -3,7 +3,7 @@
 Also the look-ups while a run is written: outputs to score, requests without scores, and the cache across runs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
@@ -189,20 +189,37 @@ class StoredResults:
     # ------------------------------------------------------------------------------ scores, samples
 
     def scores(
-        self, run_id: str, task: str | None = None, *, details: bool = True, indices: Sequence[int] | None = None
+        self,
+        run_id: str,
+        task: str | None = None,
+        *,
+        details: bool = True,
+        indices: Sequence[int] | None = None,
+        of_metrics: Callable[[str], bool] | None = None,
     ) -> Iterator[SampleScoreRow]:
         """Yield the current scores: the latest scoring of each task, filter and metric.
 
         They are ordered by task (as in the plan), filter, metric, sample index and turn. Without `details`, the field
-        `detail` is None, which is faster. With `indices`, only the scores of these samples.
+        `detail` is None, which is faster. With `indices`, only the scores of these samples; with `of_metrics`, of the
+        metrics whose names it takes.
         """
         self._writer.flush()
-        return results.scores_of(self._database, run_id, task, details=details, indices=indices)
+        return results.scores_of(self._database, run_id, task, details=details, indices=indices, of_metrics=of_metrics)
 
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
         """Return the hash of each sample of a task by (sample index, turn); no text is read."""
         self._writer.flush()
         return results.sample_hashes(self._database, run_id, task)
+
+    def content_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], bytes]:
+        """Return the hash of each request's content by (sample index, turn): two runs' are equal if all texts are."""
+        self._writer.flush()
+        return results.content_hashes(self._database, run_id, task)
+
+    def has_cut_prompts(self, run_id: str) -> bool:
+        """Return whether a prompt of a run was truncated."""
+        self._writer.flush()
+        return results.has_cut_prompts(self._database, run_id)
 
     def samples(
         self,

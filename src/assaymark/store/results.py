@@ -6,7 +6,7 @@ stops half-way does not block writers.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import TypeAlias
@@ -74,13 +74,19 @@ _scores_of = (
 
 
 def scores_of(
-    database: Database, run_id: str, task: str | None, *, details: bool, indices: Sequence[int] | None = None
+    database: Database,
+    run_id: str,
+    task: str | None,
+    *,
+    details: bool,
+    indices: Sequence[int] | None = None,
+    of_metrics: Callable[[str], bool] | None = None,
 ) -> Iterator[SampleScoreRow]:
     """Yield the current scores, of these samples or of all, by task, filter, metric, sample index and turn."""
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
-        by_task = {name: _scores_of_task(connection, number_of(tasks, name), indices) for name in names}
+        by_task = {name: _scores_of_task(connection, number_of(tasks, name), indices, of_metrics) for name in names}
     for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
@@ -104,6 +110,27 @@ def sample_hashes(database: Database, run_id: str, task: str) -> dict[tuple[int,
         number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
         rows = connection.execute(select(*columns).where(requests.c.run_task == number)).all()
     return {(index, turn): unpack_hash(packed) for index, turn, packed in rows}
+
+
+def content_hashes(database: Database, run_id: str, task: str) -> dict[tuple[int, int], bytes]:
+    """Return the hash of the content of each request of a task by (sample index, turn): equal if all texts are."""
+    columns = (requests.c.sample_index, requests.c.turn, requests.c.content_hash)
+    with database.reading() as connection:
+        number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        rows = connection.execute(select(*columns).where(requests.c.run_task == number)).all()
+    return {(index, turn): digest for index, turn, digest in rows}
+
+
+def has_cut_prompts(database: Database, run_id: str) -> bool:
+    """Return whether a prompt of a run was truncated."""
+    with database.reading() as connection:
+        numbers = task_numbers(connection, run_number(connection, run_id)).values()
+        cut = (
+            select(outputs.c.request)
+            .join(requests, requests.c.id == outputs.c.request)
+            .where(requests.c.run_task.in_(list(numbers)), outputs.c.n_cut_tokens > 0)
+        )
+        return connection.execute(cut.limit(1)).first() is not None
 
 
 def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, str]]:
@@ -193,9 +220,9 @@ def current_scorings(connection: Connection, task: int) -> list[StoredRow]:
 
 
 def _scores_of_task(
-    connection: Connection, task: int, indices: Sequence[int] | None
+    connection: Connection, task: int, indices: Sequence[int] | None, of_metrics: Callable[[str], bool] | None
 ) -> list[tuple[StoredRow, list[ScoreRow]]]:
-    current = current_scorings(connection, task)
+    current = [row for row in current_scorings(connection, task) if of_metrics is None or of_metrics(row.metric)]
     statement = (
         select(scores, requests.c.sample_index, requests.c.turn)
         .join(requests, requests.c.id == scores.c.request)

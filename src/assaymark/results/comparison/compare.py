@@ -287,6 +287,34 @@ def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Fli
     return flips
 
 
+def with_answers(pair: PairComparison, first: RunEvidence, second: RunEvidence) -> PairComparison:
+    """Return a comparison made without texts with those of the answers that changed.
+
+    Args:
+        pair: the comparison.
+        first: evidence of its first run, with texts, of the samples whose answers changed.
+        second: the same of its second run.
+    """
+    scored = {line.name: (line.metric, line.filter) for line in pair.tasks}
+    ours, theirs = (
+        {(row.task, row.sample_index, (row.metric, row.filter)): row for row in run.rows} for run in (first, second)
+    )
+    flips = []
+    for flip in pair.flips:
+        one = ours[flip.task, flip.first_index, scored[flip.task]]
+        other = theirs[flip.task, flip.second_index, scored[flip.task]]
+        flips.append(
+            replace(
+                flip,
+                first_picked=_picked(one.detail),
+                second_picked=_picked(other.detail),
+                first_answer=_answer(first, one),
+                second_answer=_answer(second, other),
+            )
+        )
+    return replace(pair, flips=tuple(flips))
+
+
 def _picked(detail: object) -> int | None:
     picked = detail.get("picked") if isinstance(detail, dict) else None
     return picked if isinstance(picked, int) else None

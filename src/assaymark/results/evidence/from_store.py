@@ -270,20 +270,30 @@ def run_view(store: Store, run_id: str) -> RunView:
     )
 
 
-def run_evidence(store: Store, run_id: str, *, with_texts: bool = True) -> RunEvidence:
+def run_evidence(
+    store: Store, run_id: str, *, with_texts: bool = True, indices: Mapping[str, Sequence[int]] | None = None
+) -> RunEvidence:
     """Return a run's scores and settings, for comparisons.
 
     Without `with_texts` no prompt is read, which takes a tenth of the time: the numbers of a comparison are the same,
-    but it does not know the prompts' hashes, the choices and the scores' details.
+    but it does not know the prompts' hashes, the choices and the scores' details. With `indices` it is of these samples
+    of each task.
     """
     row = store.run(run_id)
     rows: list[ScoreRow] = []
     prompts: dict[tuple[str, int], str] = {}
     choices: dict[tuple[str, int], tuple[str, ...]] = {}
     for task in row.tasks:
-        facts = _facts_by_request(store, run_id, task) if with_texts else _hashes_by_request(store, run_id, task)
-        scores = store.scores(run_id, task, details=with_texts)
-        rows += [_row(score, facts) for score in scores if not is_auxiliary(score.metric)]
+        if indices is not None and not indices.get(task):
+            continue
+        of_task = None if indices is None else indices[task]
+        facts = (
+            _facts_by_request(store, run_id, task, indices=of_task)
+            if with_texts
+            else _hashes_by_request(store, run_id, task)
+        )
+        scores = store.scores(run_id, task, details=with_texts, indices=of_task, of_metrics=_has_a_row)
+        rows += [_row(score, facts) for score in scores]
         prompts |= {
             (task, at): request_facts.prompt_hash
             for (at, turn), request_facts in facts.items()
@@ -387,13 +397,17 @@ def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> 
     )
 
 
+def _has_a_row(metric: str) -> bool:
+    return not is_auxiliary(metric)
+
+
 def _facts_by_request(
-    store: Store, run_id: str, task: str, *, subjects: bool = False
+    store: Store, run_id: str, task: str, *, subjects: bool = False, indices: Sequence[int] | None = None
 ) -> dict[tuple[int, int], _RequestFacts]:
     """Return the facts of a task's requests by (sample index, turn)."""
     return {
         (record.request.sample_index, record.request.turn): _request_facts(record, subjects)
-        for record in store.samples(run_id, task)
+        for record in store.samples(run_id, task, indices=indices)
     }
 
 
