@@ -355,7 +355,7 @@ class StoredRuns:
         """
         if not re.fullmatch(r"[0-9A-Za-z._-]{4,64}", name):
             raise UnknownName("run", name[:80], remedy="a run's id has at least four letters and digits")
-        if self._shows is None:
+        if self._shows is None and self._held is None:
             runs = self._visible([self._with_estimates(self._store.run(name))])
         else:  # names of runs that are not shown must not be among the suggestions
             runs = [run for run in self.runs() if run.run_id.startswith(name)]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
@@ -219,9 +220,8 @@ def _neighbours(run: StoredRun, task: str, index: int) -> tuple[int | None, int 
     if plan is None:
         return None, None
     listed = sorted(plan.sample_indices) if plan.sample_indices is not None else range(plan.n_samples)
-    before = [at for at in listed if at < index]
-    after = [at for at in listed if at > index]
-    return (before[-1] if before else None), (after[0] if after else None)
+    first, end = bisect_left(listed, index), bisect_right(listed, index)
+    return (listed[first - 1] if first else None), (listed[end] if end < len(listed) else None)
 
 
 def _beside_in(
