@@ -66,6 +66,7 @@ KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
 MOST_ANSWERS = 40  # runs that are looked at for other answers to a sample
+READ_AHEAD = 20  # samples of held runs that are read at once
 MOST_SEARCHED = 5000  # samples of a task whose texts are read for a search without an index
 MOST_KEPT = 10_000_000  # characters of a task's texts that are kept for the next search
 LISTED = 50  # samples that are searched for one that is also found by its number
@@ -226,6 +227,7 @@ class StoredRuns:
         self._seals: list[SealedTask] = []
         self._questions: dict[str, tuple[str, Questions]] = {}
         self._held: list[StoredRun] | None = None
+        self._ahead: dict[tuple[str, str, int], dict[int, list[SampleRecord]]] = {}  # by run, task, and part of it
 
     @property
     def _store(self) -> PublicStore:
@@ -576,7 +578,7 @@ class StoredRuns:
 
         Raises: UnknownName for a task or a sample that the run does not have; TextsWithheld.
         """
-        records = list(self._store.samples(run_id, task, indices=[index]))
+        records = self._of_sample(run_id, task, index)
         if not records:
             raise UnknownName("sample", f"{task} {index}", remedy="the run did not evaluate it")
         if any(record.is_withheld for record in records):
@@ -587,6 +589,21 @@ class StoredRuns:
             )
         return records
 
+    def _of_sample(self, run_id: str, task: str, index: int) -> list[SampleRecord]:
+        """Return all turns of one sample; of held runs, whose samples are all asked for, many are read at once."""
+        if self._held is None:
+            return list(self._store.samples(run_id, task, indices=[index]))
+        key = (run_id, task, index // READ_AHEAD)
+        if key not in self._ahead:
+            first = key[2] * READ_AHEAD
+            by_index: dict[int, list[SampleRecord]] = {}
+            for record in self._store.samples(run_id, task, indices=range(first, first + READ_AHEAD)):
+                by_index.setdefault(record.request.sample_index, []).append(record)
+            while len(self._ahead) > MOST_ANSWERS:  # this run's, and those of the runs beside it
+                self._ahead.pop(next(iter(self._ahead)))
+            self._ahead[key] = by_index
+        return self._ahead[key].get(index, [])
+
     def samples(self, run_id: str, task: str, indices: Sequence[int]) -> list[SampleRecord]:
         """Return all turns of some samples, in order, without those that are withheld."""
         return [record for record in self._store.samples(run_id, task, indices=indices) if not record.is_withheld]
@@ -596,7 +613,7 @@ class StoredRuns:
         request = of.request
         runs = [run.row for run in self.runs() if run.run_id != besides and request.task in run.row.tasks]
         for row in runs[:MOST_ANSWERS]:
-            for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
+            for record in self._of_sample(row.run_id, request.task, request.sample_index):
                 is_same = record.request.sample_sha256 == request.sample_sha256
                 if is_same and record.request.turn == request.turn and not record.is_withheld:
                     yield row, record
