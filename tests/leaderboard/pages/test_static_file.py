@@ -127,11 +127,13 @@ def test_the_guide_and_recommendations_are_part_of_it(page: Any, site: Path) -> 
     assert "Samples" in page.inner_text("dl.facts")
 
 
-def test_every_page_opens_without_a_complaint(page: Any, site: Path) -> None:
-    """No page of the site logs an error or asks for anything that is not in it."""
-    pages = sorted(site.rglob("*.html"))
-    assert len(pages) > 60
-    for path in pages:
+def test_every_kind_of_page_opens_without_a_complaint(page: Any, site: Path) -> None:
+    """The first and the last page of each folder log no error and ask for nothing that is not in the site."""
+    by_folder: dict[Path, list[Path]] = {}
+    for path in sorted(site.rglob("*.html")):
+        by_folder.setdefault(path.parent, []).append(path)
+    assert len(by_folder) > 10
+    for path in {path for paths in by_folder.values() for path in (paths[0], paths[-1])}:
         page.goto(path.as_uri())
         assert page.locator("main h1").count() == 1, path
 
