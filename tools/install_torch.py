@@ -38,7 +38,9 @@ def main(requirement: str) -> int:
         quick = ["--index-url", CPU_INDEX, "--timeout", "20", "--retries", "1"]
         if subprocess.run([*pip, *quick], check=False).returncode == 0:
             return 0
-    return subprocess.run(pip, check=False).returncode
+    if sys.platform == "linux":
+        print(f"{CPU_INDEX} does not answer: pip's own index is asked, whose torch may hold CUDA (some GB)", flush=True)
+    return subprocess.run([part for part in pip if part != "--quiet"], check=False).returncode
 
 
 if __name__ == "__main__":

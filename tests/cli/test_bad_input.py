@@ -150,7 +150,7 @@ def test_a_run_without_any_response_is_a_failure(capsys: pytest.CaptureFixture[s
     words = [*FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0"]
     assert run_command(capsys, *words)[0] == 5
     assert main(words) == 5
-    assert "3 outputs failed" in capsys.readouterr().out
+    assert "6 outputs failed" in capsys.readouterr().out
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

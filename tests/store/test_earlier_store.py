@@ -27,6 +27,12 @@ def earlier(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def postgres_store(postgres_url: str) -> str:
+    """Return a database without tables, which migrations make here."""
+    return postgres_url
+
+
+@pytest.fixture
 def migrated(url: str, earlier: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the URL of a store of the earlier schema with those rows, on either database."""
     if not url.startswith("postgresql"):

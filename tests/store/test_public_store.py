@@ -17,7 +17,7 @@ from tests.store import examples
 SHOW_NO_ROWS = {
     "open", "exists", "open_to_read", "is_in_place", "url", "close", "notices", "estimates_of_runs", "audit_states",
     "score_names", "generated", "is_indexed", "verify", "is_complete", "complete_run", "writer",
-    "stored_progress", "unscored", "seals",
+    "stored_progress", "unscored", "seals", "content_hashes", "has_cut_prompts",
 }  # fmt: skip
 WRITE = {
     "open_run", "add_requests", "add", "add_scores", "flush", "save_estimates", "close_run", "close_rescoring",

@@ -629,3 +629,18 @@ def test_excels_line_that_states_the_delimiter_is_no_row(tmp_path: Path, line: s
     assert [request.prompt for request in task.requests()] == ["Question: One, two, three?\nAnswer:"]
     with pytest.raises(DataError, match="line 4 has nothing in column 'answer'"):
         opened(tmp_path, "bad.csv", f"{line}question;answer\n1+1?;2\n2+2?;\n")
+
+
+@pytest.mark.parametrize(
+    "cells", [("02139", "501"), ("08:30", "9:15"), ("1E3", "7"), ("+1", "2"), ("TRUE", "FALSE"), ("7", "7.5"),
+              ("25852016738884976640001", "1"), ("9007199254740993", "0.1"), ("1.50", "1.5")],
+)  # fmt: skip
+def test_cells_of_a_csv_file_stay_as_they_are_written(tmp_path: Path, cells: tuple[str, str]) -> None:
+    """What would change as a number, a time or a truth value is a text, in questions, options and references."""
+    text = "question,answer\n" + "".join(f"{cell} is?,{cell}\n" for cell in cells)
+    bound, _ = opened(tmp_path, "asked.csv", text)
+    assert [request.target for request in bound.requests()] == list(cells)
+    (tmp_path / "chosen.csv").write_text(f"question,A,B,answer\nWhich?,{cells[0]},{cells[1]},A\n", encoding="utf-8")
+    selection = Catalog.open(lm_eval=False).select([str(tmp_path / "chosen.csv")])
+    [request] = bind(selection.tasks[0], BindOptions()).requests()
+    assert f"A. {cells[0]}\nB. {cells[1]}\n" in request.prompt

@@ -397,19 +397,26 @@ def check_task(
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
     answers: str | None = None,
+    skip_bad_rows: bool = False,
     store: str | None = None,
 ) -> TaskCheck:
     """Render up to 2,000 samples of every task that `name` selects, and return facts and findings.
 
-    `answers` is how the answers in a file of rows name an option, as in `evaluate`. Runs in `store`, of five models
+    `answers` is how the answers in a file of rows name an option, and `skip_bad_rows` leaves out rows that cannot be
+    read, as in `evaluate`. Runs in `store`, of five models
     or more that answered this very data, say which questions are suspicious.
 
     Raises: UnknownName for an unknown task; DataError if a task file cannot be read.
     """
     check = TaskCheck()
-    own = OwnData(data_folder(data_dir), answers=answers)
+    own = OwnData(data_folder(data_dir), answers=answers, skip_bad_rows=skip_bad_rows)
     selection = Catalog.open([Path(folder) for folder in include_path]).select(split_names(name), own=own)
-    options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir), limit=float(CHECKED_SAMPLES))
+    options = BindOptions(
+        num_fewshot=num_fewshot,
+        data_dir=data_folder(data_dir),
+        limit=float(CHECKED_SAMPLES),
+        skip_bad_rows=skip_bad_rows,
+    )
     check.findings += [Finding("note", note) for note in selection.notes]
     model = create_model("hf", model_args) if model_args else None
     for task in selection.tasks:

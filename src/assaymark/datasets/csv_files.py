@@ -149,7 +149,8 @@ def read_csv(
 
     Args:
         paths: the files.
-        options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`.
+        options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`; of `dtype`, `str`: cells
+            stay texts, where 02139 would be read as a number.
         separator: the default delimiter.
         skip_bad_rows: leave out lines with another number of cells than the header; they are in `Rows.skipped`.
 
@@ -168,12 +169,13 @@ def read_csv(
         read_options["skip_rows"] = 1 + int(str(read_options["skip_rows"]))
     faults = _line_faults(paths, delimiter) if skip_bad_rows else Skipped()
     rejected = _Rejected()
-    made_options = _csv_options(delimiter, read_options, rejected if skip_bad_rows else None)
+    texts = _text_columns(paths, options, delimiter)
+    made_options = _csv_options(delimiter, read_options, rejected if skip_bad_rows else None, texts)
     stored = None
     if len(paths) == 1 and paths[0].stat().st_size > (LARGE_PACKED if paths[0].suffix == ".gz" else LARGE):
         status = paths[0].stat()
         stored = _stored(
-            paths[0], (status.st_mtime_ns, status.st_size), delimiter, tuple(read_options.items()), skip_bad_rows
+            paths[0], (status.st_mtime_ns, status.st_size), delimiter, tuple(read_options.items()), skip_bad_rows, texts
         )
         rejected.n = faults.n  # blocks are read again where types change, so the rejected lines cannot be counted
     if stored is not None:
@@ -191,11 +193,29 @@ def read_csv(
     return rows
 
 
-@lru_cache(maxsize=2)  # a file is read to choose its columns, and again when it is evaluated
+@lru_cache(maxsize=4)  # a file is read to choose its columns, with types and as texts, and again when it is evaluated
 def _stored(
-    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, object], ...], skip_bad_rows: bool
+    path: Path,
+    _stamp: tuple[int, int],
+    delimiter: str,
+    read: tuple[tuple[str, object], ...],
+    skip_bad_rows: bool,
+    texts: tuple[str, ...],
 ) -> BatchFile | None:
-    return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None))
+    return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None, texts))
+
+
+def _text_columns(paths: Sequence[Path], options: Mapping[str, object], delimiter: str) -> tuple[str, ...]:
+    """Return the columns that stay texts: all or none. Raises: ValueError for another type than `str`."""
+    wanted, names = options.get("dtype"), options.get("column_names")
+    if wanted is None:
+        return ()
+    if wanted != "str":
+        raise ValueError(f"dtype is {wanted!r:.80}; expected str, which leaves all cells texts")
+    if isinstance(names, list):
+        return tuple(names)
+    headers = [next(csv_lines(path, delimiter), None) for path in paths]
+    return tuple(dict.fromkeys(name for header in headers if header is not None for name in header.cells))
 
 
 @dataclass(slots=True)
@@ -224,12 +244,16 @@ def _options(options: Mapping[str, object], separator: str) -> tuple[str, dict[s
     }
 
 
-def _csv_options(delimiter: str, read: Mapping[str, object], handler: object) -> CsvOptions:
+def _csv_options(delimiter: str, read: Mapping[str, object], handler: object, texts: Sequence[str]) -> CsvOptions:
+    import pyarrow as pa
     from pyarrow import csv as arrow_csv
+
+    types = dict.fromkeys(texts, pa.string())
 
     return CsvOptions(
         arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler),
-        arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),  # "N/A" and "null" are texts
+        # "N/A" and "null" are texts
+        arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""], column_types=types),
         lambda block_size: arrow_csv.ReadOptions(block_size=block_size, **read),
     )
 

@@ -109,7 +109,6 @@ COLUMNS = (
 def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
     """Return one flat row per estimate of a run, in its order: COLUMNS, and whether it is shown as per cent."""
     row = store.run(run_id)
-    limit = row.plan.limit
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
     return [
         {
@@ -117,7 +116,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
             "model": row.model,
             "profile": row.plan.profile,
             "dtype": row.plan.model.dtype,
-            "limit": int(limit) if limit is not None and limit >= 1 else limit,  # 200, where a plan has 200.0
+            "limit": row.plan.limit,
             "num_fewshot": shots.get(estimate.task, estimate.details.get("n_shots")),
             "is_share": is_proportion(estimate),
             "note": truncation_of(estimate),

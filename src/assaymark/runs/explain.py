@@ -209,8 +209,11 @@ def _sample_json(worked: WorkedSample | None, model_args: str) -> _SampleFacts:
 def _answer(request: Request, output: Output) -> MadeUpAnswer:
     """Return a made-up output with the continuation of its query."""
     query = request.queries[output.ask_index]
-    continuation = query.continuation if isinstance(query, LoglikelihoodQuery) else None
-    return {"asked": continuation, "total_nats": output.total_nats, "text": output.text}
+    asked = query.continuation if isinstance(query, LoglikelihoodQuery) else None
+    ends = {each.continuation for each in request.queries if isinstance(each, LoglikelihoodQuery)}
+    if isinstance(query, LoglikelihoodQuery) and len(ends) == 1 < len(request.queries):  # contexts differ (WinoGrande)
+        asked = "".join(query.segments or ()) + query.continuation
+    return {"asked": asked, "total_nats": output.total_nats, "text": output.text}
 
 
 def _tokens(request: Request, model_args: str) -> PromptTokens | None:

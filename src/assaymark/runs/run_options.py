@@ -215,6 +215,8 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, object]:
     from assaymark.limits.yaml_documents import load_yaml
     from assaymark.registry import nearest
 
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--config {path}: is no regular file; expected YAML with options")
     try:
         content = load_yaml(path.read_bytes())
     except (OSError, DataError) as error:

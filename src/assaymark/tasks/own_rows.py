@@ -160,6 +160,10 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
             refuse_faulty_lines(path, delimiter, data.reading)
         options = {"delimiter": delimiter} if delimiter != "," else {}
     rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
+    if is_csv and rows:
+        texts = read_files([path], options | {"dtype": "str"}, skip_bad_rows=skip_bad_rows)
+        if not _are_as_written(rows, texts):
+            rows, options = texts, options | {"dtype": "str"}
     if not rows:
         raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
     refuse_other_media(path, rows)
@@ -177,6 +181,15 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     if shape.tools is None and not skip_bad_rows and (check := check_of(shape)) is not None:
         refuse_faulty_rows(path, rows, check)
     return OwnRows(rows, shape, builder, options, renamed)
+
+
+def _are_as_written(rows: Rows, texts: Rows) -> bool:
+    """Return whether numbers and other values of a CSV file read as its cells: 7 does, and 007, 1E3 and TRUE do not."""
+    return all(
+        value is None or isinstance(value, str) or str(value) == text
+        for name in rows.column_names
+        for value, text in zip(rows.values(name), texts.values(name), strict=True)
+    )
 
 
 def with_plain_names(rows: Rows) -> tuple[Rows, dict[str, str]]:

@@ -24,6 +24,7 @@ def task() -> None:
 @declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer checks the choices.")
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files, as in `run`.")
+@declared_option("skip_bad_rows", help="Leave out rows that cannot be read, as in `run`.")
 @declared_option("answers")
 @store_option
 @json_option
@@ -33,6 +34,7 @@ def check(
     model_args: str,
     data_dir: str | None,
     include_path: tuple[str, ...],
+    skip_bad_rows: bool,
     answers: str | None,
     store: str | None,
     as_json: bool,
@@ -46,8 +48,9 @@ def check(
     from assaymark.audit.task_check import check_task
 
     checked = check_task(
-        name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers, store=store
-    )
+        name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers,
+        skip_bad_rows=skip_bad_rows, store=store,
+    )  # fmt: skip
     if as_json:
         print_json(checked)
     else:

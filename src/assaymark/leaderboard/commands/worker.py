@@ -1,5 +1,6 @@
 """`assaymark worker [BOARD.yaml ...]`: take jobs from the queue and evaluate them."""
 
+import math
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
 from assaymark.documents.numbers import counted
+from assaymark.errors import UsageError
 
 
 @click.command(cls=Command, epilog=examples("worker board.yaml --once"))
@@ -21,7 +23,7 @@ from assaymark.documents.numbers import counted
 @click.option("--work_dir", metavar="DIR", help="Folder for jobs in progress (default: work in your data folder).")
 @click.option("--limit", "-L", type=click.IntRange(1), metavar="N", help="Evaluate only the first N samples per task.")
 @click.option("--job_hours", type=click.FloatRange(0.001), default=24.0, show_default=True, help="Time limit of a job.")
-@click.option("--memory_gb", type=click.FloatRange(1), help="Memory of a job (default: 80% of this machine's).")
+@click.option("--memory_gb", type=click.FloatRange(1, 1e6), help="Memory of a job (default: 80% of this machine's).")
 @store_option
 def worker(
     boards: tuple[str, ...],
@@ -46,6 +48,8 @@ def worker(
     from assaymark.limits.resources import Resources, memory_here
     from assaymark.store import Store
 
+    if memory_gb is not None and math.isnan(memory_gb):
+        raise UsageError("--memory_gb is nan; expected a number of gigabytes")
     work = Path(work_dir).expanduser() if work_dir else settings.home_folder() / "work"
     host = Host(
         boards=boards_of(boards),

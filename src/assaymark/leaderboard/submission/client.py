@@ -37,6 +37,10 @@ def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Se
     if address.scheme == "http" and not is_local:
         raise UsageError(f"'{server}' is not encrypted, and the token would be readable on the way; use https://")
     root = f"{address.scheme}://{address.netloc}"
+    try:
+        json.dumps(values, allow_nan=False)
+    except ValueError:
+        raise UsageError("what is sent has a number that is NaN or infinite; correct the results file") from None
     headers = {"authorization": f"Bearer {token}"}
     try:  # no redirect is followed, which would send the token to another server
         with httpx.stream("POST", root + path, json=dict(values), headers=headers, timeout=SECONDS) as response:
