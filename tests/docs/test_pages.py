@@ -27,7 +27,6 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 CODE = [block for page in PAGES for block in blocks_of(page) if block.language in LANGUAGES]
 NOT_RUN = {
-    "architecture.md": 1,
     "arena.md": 6,
     "extending.md": 5,  # tests/plugins runs them
     "fine_tuning.md": 2,
