@@ -221,6 +221,7 @@ class Run:
         """
         from assaymark.models.cost.bill import cost_line
         from assaymark.results.evidence.rescoring import rescored_lines
+        from assaymark.results.evidence.task_facts import tasks_from
 
         row = self.row  # read once, since each read counts the outputs of an unfinished run
         unanswered = not row.n_outputs and row.status != "finished"
@@ -243,7 +244,7 @@ class Run:
             has_reason = any("first_error" in estimate.details for estimate in self.estimates)
             if not has_reason and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
-        if self.estimates and {estimate.metric for estimate in self.estimates} == {"latency_s"}:
+        if {metric.name for task in tasks_from(row.extra) for metric in task.metrics} == {"latency_s"}:
             lines.append("no scorer judged the answers; name one, as --scorers exact: no call is made again")
         lines += _how_run(attempts, details=details)
         for task, numbers in (self._statistics() if details else {}).items():
