@@ -644,3 +644,15 @@ def test_cells_of_a_csv_file_stay_as_they_are_written(tmp_path: Path, cells: tup
     selection = Catalog.open(lm_eval=False).select([str(tmp_path / "chosen.csv")])
     [request] = bind(selection.tasks[0], BindOptions()).requests()
     assert f"A. {cells[0]}\nB. {cells[1]}\n" in request.prompt
+
+
+@pytest.mark.parametrize("odd", ["test", "train"])
+def test_cells_of_a_folder_of_csv_files_stay_as_they_are_written(tmp_path: Path, odd: str) -> None:
+    """Also where the rows that are evaluated, or the shots alone, would change; a task file from `init` says so."""
+    for split, number in (("test", "501"), ("train", "502")):
+        code = f"00{number}" if split == odd else number
+        (tmp_path / f"{split}.csv").write_text(f"question,answer\nCode of {split}?,{code}\n", encoding="utf-8")
+    [task] = Catalog.open(lm_eval=False).select([str(tmp_path)]).tasks
+    [request] = bind(task, BindOptions(num_fewshot=1)).requests()
+    assert (request.target, "Answer: 00502" in request.prompt) == (("00501", False) if odd == "test" else ("501", True))
+    assert task.spec["dataset_kwargs"] == {"dtype": "str"}

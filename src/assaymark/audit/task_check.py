@@ -403,8 +403,8 @@ def check_task(
     """Render up to 2,000 samples of every task that `name` selects, and return facts and findings.
 
     `answers` is how the answers in a file of rows name an option, and `skip_bad_rows` leaves out rows that cannot be
-    read, as in `evaluate`. Runs in `store`, of five models
-    or more that answered this very data, say which questions are suspicious.
+    read, as in `evaluate`. Runs in `store`, of five models or more that answered this very data, say which questions
+    are suspicious.
 
     Raises: UnknownName for an unknown task; DataError if a task file cannot be read.
     """

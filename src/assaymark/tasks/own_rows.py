@@ -12,15 +12,17 @@ guessed, and one line says what was guessed and how to change it.
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from assaymark.datasets import DatasetSpec, Rows, load_dataset
+from assaymark.datasets import DatasetSpec, LoadedDataset, Rows, load_dataset
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE, at_most, read_files, split_files
 from assaymark.datasets.load import configurations_of
 from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.dialect import task_from_spec
@@ -32,6 +34,7 @@ from assaymark.tasks.tool_use import faults_of_rows
 
 SUBJECT_COLUMNS = ("subject", "category", "topic")  # each of their values has a score of its own
 _SUBJECT_LENGTH = 80
+AS_TEXTS: dict[str, JsonValue] = {"dtype": "str"}  # of dataset_kwargs: cells of CSV files stay as they are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class OwnRows:
     rows: Rows
     shape: Shape
     builder: str  # dataset_path of a task file: csv, json or parquet
-    options: dict[str, object]  # of dataset_kwargs: the delimiter, where it is not a comma
+    options: dict[str, JsonValue]  # of dataset_kwargs: the delimiter where it is no comma, and `AS_TEXTS`
     renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
 
 
@@ -153,17 +156,18 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     skip_bad_rows = data.skip_bad_rows
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
     builder = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
-    options: dict[str, object] = {}
+    options: dict[str, JsonValue] = {}
     if is_csv and path.stat().st_size:
         delimiter = sniff_delimiter(path)
         if not skip_bad_rows:
             refuse_faulty_lines(path, delimiter, data.reading)
         options = {"delimiter": delimiter} if delimiter != "," else {}
     rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
-    if is_csv and rows:
-        texts = read_files([path], options | {"dtype": "str"}, skip_bad_rows=skip_bad_rows)
-        if not _are_as_written(rows, texts):
-            rows, options = texts, options | {"dtype": "str"}
+    if is_csv and not _are_as_written(
+        rows, lambda: read_files([path], options | AS_TEXTS, skip_bad_rows=skip_bad_rows)
+    ):
+        options |= AS_TEXTS
+        rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
     if not rows:
         raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
     refuse_other_media(path, rows)
@@ -183,12 +187,20 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     return OwnRows(rows, shape, builder, options, renamed)
 
 
-def _are_as_written(rows: Rows, texts: Rows) -> bool:
-    """Return whether numbers and other values of a CSV file read as its cells: 7 does, and 007, 1E3 and TRUE do not."""
+def _are_as_written(rows: Rows, texts: Callable[[], Rows]) -> bool:
+    """Return whether numbers and other values of a CSV file read as its cells: 7 does, and 007, 1E3 and TRUE do not.
+
+    texts: reads the same cells as texts; only where a column is of another type.
+    """
+    first = {name: next((value for value in rows.values(name) if value is not None), "") for name in rows.column_names}
+    typed = [name for name, value in first.items() if not isinstance(value, str)]
+    if not typed:
+        return True
+    cells = texts()
     return all(
-        value is None or isinstance(value, str) or str(value) == text
-        for name in rows.column_names
-        for value, text in zip(rows.values(name), texts.values(name), strict=True)
+        value is None or str(value) == text
+        for name in typed
+        for value, text in zip(rows.values(name), cells.values(name), strict=True)
     )
 
 
@@ -238,6 +250,7 @@ class OwnDataset:
     rows: Rows
     shape: Shape
     renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
+    options: dict[str, JsonValue]  # of dataset_kwargs: `AS_TEXTS`, where it is needed
 
 
 def dataset_name(text: str) -> DatasetName | None:
@@ -279,6 +292,7 @@ def spec_of_dataset(dataset: OwnDataset) -> dict[str, object]:
         "task": bare if config in {None, "default"} else f"{bare}_{config}",
         "dataset_path": dataset.name.path,
         **({} if config is None else {"dataset_name": config}),
+        **({"dataset_kwargs": dataset.options} if dataset.options else {}),
         "test_split": dataset.name.split,
         "fewshot_split": dataset.fewshot_split,
         **({"rename_columns": dataset.renamed} if dataset.renamed else {}),
@@ -295,8 +309,17 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
         skipped; MissingExtra without the library `datasets`, where it is needed.
     """
     config = _config_of(name, own.data_dir)
-    loaded = load_dataset(DatasetSpec(name.path, config, skip_bad_rows=own.skip_bad_rows), own.data_dir)
+    spec = DatasetSpec(name.path, config, skip_bad_rows=own.skip_bad_rows)
+    loaded = load_dataset(spec, own.data_dir)
     split = _split_of(name, list(loaded.splits))
+    fewshot = next((candidate for candidate in FEWSHOT if candidate in loaded.splits and candidate != split), split)
+    options: dict[str, JsonValue] = {}
+    if _is_folder_of_csv(loaded):
+        as_texts = load_dataset(replace(spec, kwargs=tuple(AS_TEXTS.items())), own.data_dir)
+        for each in {split, fewshot}:
+            if not _are_as_written(loaded.splits[each], partial(as_texts.splits.__getitem__, each)):
+                options = dict(AS_TEXTS)
+        loaded = as_texts if options else loaded
     rows = loaded.splits[split]
     where = f"{name.path}, split '{split}'"
     if not rows:
@@ -311,8 +334,14 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
         )
     if shape.tools is None and not own.skip_bad_rows and (check := check_of(shape)) is not None:
         refuse_faulty_rows(Path(str(replace(name, split=split))), rows, check)
-    fewshot = next((candidate for candidate in FEWSHOT if candidate in loaded.splits and candidate != split), split)
-    return OwnDataset(DatasetName(name.path, config, split), tuple(loaded.splits), fewshot, rows, shape, renamed)
+    named = DatasetName(name.path, config, split)
+    return OwnDataset(named, tuple(loaded.splits), fewshot, rows, shape, renamed, options)
+
+
+def _is_folder_of_csv(loaded: LoadedDataset) -> bool:
+    """Return whether a data set is a folder of the user's with CSV files."""
+    files = loaded.folder.iterdir() if loaded.origin == "files" and loaded.folder is not None else ()
+    return any({".csv", ".tsv"} & set(path.suffixes) for path in files)
 
 
 def _config_of(name: DatasetName, data_dir: Path | None) -> str | None:

@@ -136,6 +136,9 @@ def test_what_was_removed_is_named_in_place() -> None:
     too_many = f"{REDACTED}: a text with too many names of secrets]"
     assert redaction.text("key=1 " * (MOST_NAMES + 1)) == too_many
     assert redaction.text("key " * (MOST_NAMES + 1)) == "key " * (MOST_NAMES + 1)
+    of_request = redaction.of_request()
+    assert of_request.text("password=x1 " * (MOST_NAMES // 2)).startswith("password=[redacted")
+    assert [of_request.text(text) for text in ("password=x1", "a river")] == [too_many, "a river"]
 
 
 def test_counts_of_tokens_are_no_secrets() -> None:

@@ -226,10 +226,11 @@ class Redaction:
     def _without_named(self, text: str) -> str:
         """Return a text without the values that follow names of secrets."""
         names = self.names or _Names()
-        places = self._places(in_lower_case(text), max(0, names.left)) if self.stems or self.keys else []
-        names.left -= len(places)
-        if names.left < 0:
+        left = max(0, names.left)
+        places = self._places(in_lower_case(text), left) if self.stems or self.keys else []
+        if len(places) > left:  # a text without such a name stays
             return _TOO_MANY
+        names.left -= len(places)
         pieces: list[str] = []
         done = looked = n_read = 0
         for place in sorted(places):
