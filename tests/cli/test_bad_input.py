@@ -153,6 +153,12 @@ def test_a_run_without_any_response_is_a_failure(capsys: pytest.CaptureFixture[s
     assert "6 outputs failed" in capsys.readouterr().out
 
 
+def test_a_config_without_an_end_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A device is read up to a bound; a pipe may be one (`-C <(...)`), so that what is no regular file is accepted."""
+    code, said = run_command(capsys, *FAKE, "--tasks", "demo_who", "--config", "/dev/zero")
+    assert (code, "has more than 1 MiB" in said) == (2, True)
+
+
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """With --json stdout is one JSON document: --write_out goes to stderr, --show_config into the document."""
     assert main([*FAKE, "--tasks", "demo_who", "--limit", "2", "--json", "--write_out", "--show_config"]) == 0

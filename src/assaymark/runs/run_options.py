@@ -45,6 +45,7 @@ class WandbParameters(TypedDict):
     wandb_config_args: str | None
 
 
+LARGEST_CONFIG = 1 << 20  # bytes of a --config file
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -215,10 +216,12 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, object]:
     from assaymark.limits.yaml_documents import load_yaml
     from assaymark.registry import nearest
 
-    if path.exists() and not path.is_file():
-        raise UsageError(f"--config {path}: is no regular file; expected YAML with options")
     try:
-        content = load_yaml(path.read_bytes())
+        with path.open("rb") as file:  # which may be a pipe, as -C <(...) is
+            text = file.read(LARGEST_CONFIG + 1)
+        if len(text) > LARGEST_CONFIG:
+            raise UsageError(f"--config {path}: has more than {LARGEST_CONFIG >> 20} MiB; expected YAML with options")
+        content = load_yaml(text)
     except (OSError, DataError) as error:
         raise UsageError(f"--config {path}: cannot be read ({error})") from None
     if not isinstance(content, dict):
