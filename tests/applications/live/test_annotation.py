@@ -296,7 +296,8 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
     page.goto(f"{served.url}/traces/annotate")
     assert not page.evaluate(overflows)
     page.get_by_label("You rate as").fill("ada")
-    page.get_by_role("button", name="Rate review").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Rate review").click()
     page.wait_for_url("**/annotate?queue=review*")
     page.keyboard.press("2")
     assert page.get_by_label("wrong").is_checked()
@@ -332,7 +333,8 @@ def test_axe_finds_nothing(served: Receiver, browser: Any, axe: Callable[[Any], 
     page.goto(f"{served.url}/traces/annotate")
     results["queues"] = axe(page)
     page.get_by_label("You rate as").fill("ada")
-    page.get_by_role("button", name="Rate review").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Rate review").click()
     results["annotate"] = axe(page)
     page.goto(f"{served.url}/trace/{trace_id(1)}")
     page.get_by_text("Add to a data set").click()

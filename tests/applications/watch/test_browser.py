@@ -35,7 +35,8 @@ def test_axe_finds_nothing(alarmed: Receiver, browser: Any, axe: Callable[[Any],
     page = context.new_page()
     page.goto(f"{alarmed.url}/traces/quality?days=1")
     page.get_by_label("Token").fill(alarmed.token)
-    page.get_by_role("button", name="Read").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Read").click()
     assert page.get_by_role("heading", name="Quality over time").is_visible()
     for summary in page.locator("details > summary").all():
         summary.click()

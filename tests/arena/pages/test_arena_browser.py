@@ -89,7 +89,8 @@ def test_two_tabs_show_one_vote(browser: Any, url: str, arena: Arena) -> None:
     other.goto(first.url)
     first.get_by_role("button", name="A is better").click()
     first.get_by_role("status").wait_for()
-    other.get_by_role("button", name="B is better").click()
+    with other.expect_navigation():
+        other.get_by_role("button", name="B is better").click()
     assert "has a vote already" in other.inner_text("main")
     other.goto(first.url)
     assert "A is better" in other.get_by_role("status").inner_text()

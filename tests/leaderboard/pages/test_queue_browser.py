@@ -148,7 +148,8 @@ def report_and_answer(page: Any, other: Any, url: str, shots: Path) -> str:
     other.wait_for_url("**/flag/*")
     page.goto(other.url)
     page.fill("#text", "It was trained on stories only; see the card.")
-    page.get_by_role("button", name="Reply").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Reply").click()
     page.wait_for_selector("article")
     assert "submitter of the model" in page.inner_text("article")
     page.screenshot(path=shots / "7_flag.png")

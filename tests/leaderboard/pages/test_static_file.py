@@ -63,7 +63,8 @@ def test_a_board_sorts_and_filters_without_a_server(page: Any, site: Path) -> No
     page.goto((site / "index.html").as_uri())
     page.click("text=Wide")
     assert len(models(page)) == 50
-    page.click("nav.pager a[rel=next]")
+    with page.expect_navigation():
+        page.click("nav.pager a[rel=next]")
     page.locator("nav.pager", has_text="page 2 of 3").wait_for()
     page.goto((site / "board/wide.html").as_uri())
     page.fill("#q", "Model-12")
@@ -85,19 +86,25 @@ def test_a_board_sorts_and_filters_without_a_server(page: Any, site: Path) -> No
 def test_a_run_its_samples_and_a_comparison_can_be_read(page: Any, site: Path) -> None:
     """From the board to a model, a run, a sample and a comparison of two models, by links alone."""
     page.goto((site / "board/exam.html").as_uri())
-    page.click("table.board tbody a.name >> text=fake-random-2")
+    with page.expect_navigation():
+        page.click("table.board tbody a.name >> text=fake-random-2")
     assert page.inner_text("h1") == "fake-random-2"
-    page.click("table[aria-label='Runs'] th a, [aria-label='Runs'] tbody th a")
+    with page.expect_navigation():
+        page.click("table[aria-label='Runs'] th a, [aria-label='Runs'] tbody th a")
     assert page.inner_text("h1").startswith("Run ")
-    page.click("text=compare with another run")
-    page.click("main a:has-text('fake-random-1')")
+    with page.expect_navigation():
+        page.click("text=compare with another run")
+    with page.expect_navigation():
+        page.click("main a:has-text('fake-random-1')")
     assert "fake-random-2" in page.inner_text("main")
     assert "Answers that changed" in page.inner_text("main")
     page.click("[aria-label='Answers that changed'] td a >> nth=0")
     assert "Which letter follows number" in page.inner_text("article:target")
-    page.click("text=All samples")
+    with page.expect_navigation():
+        page.click("text=All samples")
     assert page.locator("table.samples tbody tr").count() == 50
-    page.click("nav.pager a[rel=next]")
+    with page.expect_navigation():
+        page.click("nav.pager a[rel=next]")
     assert page.locator("table.samples tbody tr").count() == N_PLAIN - 50
     assert page.locator("form").count() == 0
 
@@ -105,13 +112,15 @@ def test_a_run_its_samples_and_a_comparison_can_be_read(page: Any, site: Path) -
 def test_charts_are_drawn_and_name_the_nearest_point(page: Any, site: Path) -> None:
     """Each chart of the board has its marks, other columns are links, and the script names what a pointer is at."""
     page.goto((site / "board/wide.html").as_uri())
-    page.click("nav.tabs >> text=Charts")
+    with page.expect_navigation():
+        page.click("nav.tabs >> text=Charts")
     assert page.locator("svg.chart").count() >= 3
     assert page.locator("svg.chart rect.mark").count() > 5
     assert page.locator("svg.chart circle.mark").count() > 50
     page.hover("svg.chart a >> nth=3")
     assert "Model-" in page.inner_text(".nearest >> nth=0")
-    page.get_by_role("link", name="B", exact=True).click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="B", exact=True).click()
     assert page.inner_text("main h2 >> nth=0") == "B"
 
 
@@ -119,7 +128,8 @@ def test_the_guide_and_recommendations_are_part_of_it(page: Any, site: Path) -> 
     """The guide leads to a capability's recommendation and to a benchmark; conditions are said to need a server."""
     page.goto((site / "index.html").as_uri())
     page.click("header >> text=Guide")
-    page.click("text=Models for it >> nth=0")
+    with page.expect_navigation():
+        page.click("text=Models for it >> nth=0")
     assert page.inner_text("h1") == "Recommend a model"
     assert "A copy in files has one page for each capability" in page.inner_text("main")
     page.go_back()
