@@ -11,6 +11,9 @@ from assaymark.scoring.typography import equal_by, number_of
     [
         ("Paris", "Paris", "text"),
         ("PARIS", "paris", "case"),
+        ("5 mb", "5 MB", "case"),
+        ("5 KM", "5 km", "case"),
+        ("5 MG", "5 mg", "case"),
         ("STRASSE", "Straße", "case"),
         ("οδός", "ΟΔΌΣ", "case"),
         ("istanbul", "İstanbul", "case"),
@@ -70,6 +73,7 @@ def test_what_cannot_carry_meaning_is_ignored(answer: str, reference: str, by: s
     ("answer", "reference"),
     [
         ("1" * 30, "1" * 29 + "2"), ("1." + "0" * 30 + "1", "1"), ("5 ㎡", "5 m2"), ("2⅓", "21/3"), ("5‼", "5!"),
+        ("5 mW", "5 MW"), ("5㎽", "5 MW"), ("10 Mb", "10 MB"), ("1 Gbps", "1 GBps"), ("2.4 mHz", "2.4 MHz"),
         ("15", "1.5"), ("15", "1,5"), ("5", "-5"), ("C", "C++"), ("C", "C#"), ("50", "50%"), ("5", "5 °C"),
         ("1.234", "1234"), ("1, 2", "1.2"), ("x²", "x2"), ("10²", "102"), ("5!", "5"), ("n!", "n"), ("007", "7"),
         ("1 5", "15"), ("1 1/2", "11/2"), ("now here", "nowhere"), ("A-", "A"), ("B+", "B"), (".NET", "NET"),

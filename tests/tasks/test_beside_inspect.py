@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import assaymark
 from assaymark.applications.model_graded import ModelGraded
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Result
@@ -22,6 +25,7 @@ from assaymark.tasks.eval_yaml_export import exported
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import MetricSpec
 from tests.applications.oracles.locked import needs_oracle, oracle
+from tests.judges.judge_server import judging_server
 
 
 @dataclass(frozen=True)
@@ -423,7 +427,34 @@ def graded_cases() -> Asked:
     )  # fmt: skip
 
 
-GRADED = {"graded": graded_cases()}
+def graded_conversations() -> Asked:
+    """Return answers that are graded with their conversation, after a critique, or several of them to a question."""
+    draw = random.Random(45)  # one row has two grades of four, one three right ones
+    history = {"include_history": True}
+    speaking = [step("system_message", template="Be brief."), step("user_message", template="And {n}?"), "generate"]
+    given: list[tuple[list[Any], dict[str, Any], dict[str, Any]]] = [
+        (["generate"], history, {}),
+        (speaking, history, {}),
+        (["generate", "self_critique"], {}, {}),
+        ([*speaking, "self_critique"], {**history, "partial_credit": True}, {}),
+        *(
+            (["generate"], {**history, "partial_credit": True}, {"epochs": 4, "epoch_reducer": reducer})
+            for reducer in ("max", "mode", "median", "pass_at_2", "at_least_3")
+        ),
+    ]
+    return Asked(
+        [
+            task_of(number, chain, [step("model_graded_fact", **own)], fields={"metadata": ["n"]}, **more)
+            for number, (chain, own, more) in enumerate(given)
+        ],
+        [{"question": f"[{row}] {_MARKS}", "answer": "Rome", "n": f"[{row}]"} for row in range(4)],
+        [[f"[{row}] says {number} {_MARKS}" for number in range(4)] for row in range(4)],
+        with_prompts=False,
+        grades=[[draw.choice(["GRADE: C", "GRADE: P", "GRADE: I", "Hm."]) for _ in range(4)] for _ in range(4)],
+    )
+
+
+GRADED = {"graded": graded_cases(), "conversations": graded_conversations()}
 CASES = {"solvers": SOLVERS, "no topic": WITHOUT_TOPIC, "scorers": scorer_cases(), "choice": choice_cases(),
          "epochs": epoch_cases(), "images": IMAGES, "literal": LITERAL, "critiques": CRITIQUES, "math": math_cases(),
          **exported_cases()}  # fmt: skip
@@ -444,7 +475,12 @@ def ask_inspect(cases: Mapping[str, Asked], folder: Path) -> dict[str, Any]:
     return dict(zip(cases, oracle("inspect", given, folder), strict=True))
 
 
-GRADES: Mapping[Any, float] = {"C": 1.0, "I": 0.0, "N": 0.0}
+def row_in(text: str) -> int:
+    """Return the row that a prompt is of."""
+    return int(re.findall(r"\[(\d+)\]", text)[0])
+
+
+GRADES: Mapping[Any, float] = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's grade of an answer -> score; its reducers max and mode return grades."""
 
 
@@ -556,7 +592,7 @@ def test_grades_of_a_second_model_are_those_of_inspect(theirs: dict[str, Any], t
                 Row(str(row), request.prompt, request.target, metadata=sample.row), case.answers[row][0]
             )
             prompt, result = graded_by(metric, answered, [case.grades[row][int(grader)] for grader in graders])
-            assert their["asked of graders"][row] == dict.fromkeys(graders, prompt), task
+            assert their["asked of graders"][row] == {grader: [prompt] for grader in graders}, task
             ((grade, _),) = next(iter(their["graded"][row].values()))
             assert (result.metadata["grade"], result.value is None) == (grade, result.value is None), (task, row)
             if grade is not None and result.value is None:
@@ -566,3 +602,51 @@ def test_grades_of_a_second_model_are_those_of_inspect(theirs: dict[str, Any], t
                 assert result.value == (None if grade is None else reduced[row]), (task, row)
             assert (result.comment is None) == (result.value is not None)
     assert strange == 1
+
+
+@needs_oracle("inspect")
+def test_runs_are_graded_as_by_inspect(theirs: dict[str, Any], tmp_path: Path) -> None:
+    """A run asks its grader what inspect asks, conversations included, and reduces several grades alike.
+
+    Where so few replies have a grade that a reducer needs more, inspect counts `at_least` as wrong; it is none here.
+    """
+    case, folder = GRADED["conversations"], tmp_path / "made"
+    case.bound(folder)
+    n_none = 0
+    for task, their in zip(case.tasks, theirs["conversations"], strict=True):
+        assert "error" not in their, (task, their)
+        n_asked, is_repeated = Counter[str](), "epochs" in task
+
+        def answer(text: str, n_asked: Counter[str] = n_asked) -> str:
+            row = row_in(text)
+            n_asked[str(row)] += 1
+            return case.answers[row][n_asked[str(row)] - 1]
+
+        def grade(text: str, *, is_repeated: bool = is_repeated) -> str:
+            which = int(text.rpartition(" says ")[2][0]) if is_repeated else 0
+            return case.grades[row_in(text)][which]
+
+        store = str(tmp_path / f"{task['id']}.sqlite")
+        with judging_server(answer) as model, judging_server(grade) as judge:
+            run = assaymark.evaluate(
+                "local-chat-completions", f"{folder}/{task['id']}", model_args=model.arguments,
+                judge="local-chat-completions", judge_args=judge.arguments, store=store,
+            )  # fmt: skip
+        asked = [text for of_row in their["asked of graders"] for text in of_row["0"]]
+        assert sorted(judge.seen) == sorted(asked), task
+        last = 2 if "self_critique" in str(task["solvers"]) else 0
+        scores = {
+            record.request.sample_index: record.scores[-1].value
+            for record in run.samples(run.row.tasks[0]) if record.request.turn == last
+        }  # fmt: skip
+        ((_, reduced),) = their["reduced"].items()
+        for row, wanted in enumerate(reduced):
+            if scores[row] is None and wanted is not None:
+                n_none += 1
+                assert (wanted, task["epoch_reducer"][:8]) == (0.0, "at_least")
+            else:
+                assert scores[row] == (None if wanted is None else pytest.approx(GRADES.get(wanted, wanted))), (
+                    task,
+                    row,
+                )
+    assert n_none > 0

@@ -15,7 +15,7 @@ from assaymark.applications.returned import answered_of
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, JudgedScorer, PanelScorer, Result
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
-from assaymark.errors import LeaseLost, RunBusy, UsageError
+from assaymark.errors import DataError, LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
 from assaymark.judges.judged_answers import JudgePromptWriter, ask
 from assaymark.limits.characters import exception_text
@@ -44,6 +44,7 @@ from assaymark.runs.attempt import SCORING_HASH
 from assaymark.runs.opening import RunOpener, no_notice
 from assaymark.runs.run import Run
 from assaymark.runs.stored import AuditKind, stored_line
+from assaymark.scoring.inspect_scorers import Graded, reduced
 from assaymark.settings import environment
 from assaymark.store import RunRow, Store
 
@@ -90,6 +91,7 @@ def add_judged_scores(
     wait: bool = True,
     command: str | None = None,
     tasks: Sequence[str] | None = None,
+    turn: int | None = None,
 ) -> Run:
     """Let a judge score a run's stored answers, add the scores to the run, and compute its estimates again.
 
@@ -106,6 +108,7 @@ def add_judged_scores(
         wait: whether to wait while another process asks the same.
         command: the command that was typed, stored with the attempt.
         tasks: of the run; None: all.
+        turn: of conversations, the one whose answer is judged; None: each is.
 
     Raises: UsageError if a scorer needs a part that no row has, the run holds no texts, or several judges are given to
         a scorer that asks one; ModelUnavailable; RunBusy; StoreError.
@@ -125,7 +128,7 @@ def add_judged_scores(
             model = open_judge(judge, model_args, workers)
             if QueryKind.GENERATE not in model.answers:
                 raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
-            work = _Work(run, list(scorers), model, max_tokens, tasks)
+            work = _Work(run, list(scorers), model, max_tokens, tasks, turn)
             if (writer := run.store.writer(run.row.plan)) is not None:
                 raise RunBusy(f"run {run.short_id} is being written by {writer}; wait until that has ended")
             opener = RunOpener(run.store, work.plan, wait, notify)
@@ -162,8 +165,9 @@ class _Work:
     """The judging of one run, ready to be carried out."""
 
     def __init__(
-        self, run: Run, scorers: Sequence[JudgedScorer], model: Model, max_tokens: int, tasks: Sequence[str] | None
-    ) -> None:
+        self, run: Run, scorers: Sequence[JudgedScorer], model: Model, max_tokens: int, tasks: Sequence[str] | None,
+        turn: int | None,
+    ) -> None:  # fmt: skip
         self.run, self.scorers, self.model = run, scorers, model
         self.judges = [model.identity]  # whose verdicts make the scores
         self.settings = GenerationSettings(max_tokens=max_tokens)
@@ -173,7 +177,7 @@ class _Work:
                 f"task {lacking[0][0]} of run {self.row.short_id} aggregates {lacking[0][1]} by a function of its "
                 "file, so scores cannot be added to it here"
             )
-        self.by_task = {task: list(_requests_of(run.store, run.id, task)) for task in tasks or self.row.tasks}
+        self.by_task = {task: list(_requests_of(run.store, run.id, task, turn)) for task in tasks or self.row.tasks}
         self.answers = [each for requests in self.by_task.values() for request in requests for each in request.answers]
         if not self.answers:
             raise UsageError(f"run {self.row.short_id} has no generated answer that a judge could score")
@@ -302,19 +306,21 @@ class _Asked:
     error: str | None
 
 
-def _requests_of(store: Store, run_id: str, task: str) -> Iterator[_Asked]:
-    """Yield a task's complete requests with generated answers."""
+def _requests_of(store: Store, run_id: str, task: str, turn: int | None) -> Iterator[_Asked]:
+    """Yield a task's complete requests with generated answers, of all turns or of one."""
     for record in store.samples(run_id, task):
         outputs, sample = record.outputs, record.sample
-        if len(outputs) != record.request.n_outputs or sample is None:
+        if len(outputs) != record.request.n_outputs or sample is None or turn not in (None, record.request.turn):
             continue
         error = next((each.error for each in outputs if each.error is not None), None)
         row = _row_of(sample, record.request)
         texts = [output for output in outputs if output.text is not None]
         if error is None and not texts:
             continue  # log-likelihoods
+        sent = record.request.messages or ()
         answers = tuple(
-            JudgedAnswer(record.request, sample, output.repeat, answered_of(output, row)) for output in texts
+            JudgedAnswer(record.request, sample, output.repeat, replace(answered_of(output, row), messages=sent))
+            for output in texts
         )
         yield _Asked(record.request, () if error is not None else answers, error)
 
@@ -433,7 +439,7 @@ def judge_rows(
 
 
 def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int) -> list[Score]:
-    """Return the scores of one request: for each name the mean over its repeats; failed if one of them failed."""
+    """Return the scores of one request: for each name one of all repeats; failed if one of them failed."""
     facts = scorer.facts
     if asked.error is not None:
         return [_failed(asked.request.id, facts.name, asked.error)]
@@ -444,7 +450,7 @@ def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int
             return [_failed(asked.request.id, facts.name, outcome)]
         of_repeats.append(outcome)
     names = list(dict.fromkeys(each.name for of_repeat in of_repeats for each in of_repeat)) or [facts.name]
-    return [_score(asked.request.id, name, of_repeats) for name in names]
+    return [_score(asked.request.id, name, of_repeats, facts.reducer) for name in names]
 
 
 def _failed(request_id: str, name: str, error: str) -> Score:
@@ -452,7 +458,7 @@ def _failed(request_id: str, name: str, error: str) -> Score:
     return Score(request_id, name, None, status=ScoreStatus.FAILED, detail=detail)
 
 
-def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]]) -> Score:
+def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]], reducer: str) -> Score:
     own = [next((each for each in of_repeat if each.name == name), Result(name)) for of_repeat in of_repeats]
     values = [each.value if each.value is not None and math.isfinite(each.value) else None for each in own]
     known = [value for value in values if value is not None]
@@ -465,8 +471,14 @@ def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]]) -
         detail["metadata"] = metadata
     if len(own) > 1:
         detail["repeats"] = list(values)
-    status = ScoreStatus.SCORED if known or "label" in detail else ScoreStatus.UNPARSED
-    return Score(request_id, name, sum(known) / len(known) if known else None, status=status, detail=detail or None)
+    value = None
+    if known:
+        try:
+            value = reduced([Graded(each) for each in known], reducer)
+        except DataError as error:  # too few of them have a value
+            detail["comment"] = f"{detail.get('comment', '')}\n{error}".strip()[:LONGEST_DETAIL]
+    status = ScoreStatus.SCORED if value is not None or "label" in detail else ScoreStatus.UNPARSED
+    return Score(request_id, name, value, status=status, detail=detail or None)
 
 
 def _counts(scorer: JudgedScorer, scores: Sequence[Score]) -> JudgedCounts:

@@ -12,12 +12,13 @@ from assaymark.applications.judging_scores import add_judged_scores
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
 from assaymark.errors import DataError
 from assaymark.prompts.templates import RowText, compile_template
-from assaymark.records import JsonValue, content_hash
+from assaymark.records import JsonValue, Message, content_hash
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.run import Run
-from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL, grade_value, panel_grade, read_grade
-from assaymark.scoring.metrics import formula_of
-from assaymark.tasks.model_graded import ANSWER_NAME, CRITERION_NAME
+from assaymark.scoring.inspect_scorers import grade_value, panel_grade, read_grade
+from assaymark.scoring.metrics import formula_of, is_graded_by_model, split_reduced
+from assaymark.tasks.model_graded import ANSWER_NAME, CRITERION_NAME, HISTORY_NAME
+from assaymark.tasks.self_critique import LAST_TURN
 from assaymark.tasks.task import MetricSpec
 
 VERSION = 1  # raise it when the same replies would give another value
@@ -32,7 +33,8 @@ class ModelGraded:
     @property
     def facts(self) -> ScorerFacts:
         """The facts about its values."""
-        return ScorerFacts(self.metric.name, formula_of(self.metric.name, "generate_until") or "")
+        name = self.metric.name
+        return ScorerFacts(name, formula_of(name, "generate_until") or "", reducer=split_reduced(name)[1] or "mean")
 
     @property
     def content_hash(self) -> str:
@@ -46,7 +48,12 @@ class ModelGraded:
 
     def steps(self, answered: Answered) -> Generator[str, str, Sequence[Result]]:
         """Yield the prompt, are sent the grader's reply, and return its grade."""
-        row = {**answered.row.metadata, ANSWER_NAME: answered.output, CRITERION_NAME: answered.row.expected or ""}
+        row = {
+            **answered.row.metadata,
+            ANSWER_NAME: answered.output,
+            CRITERION_NAME: answered.row.expected or "",
+            HISTORY_NAME: _history(answered.messages, str(answered.output)),
+        }
         reply = yield self._prompt(row)
         pattern, offered = self.metric.kwargs.get("grade_pattern"), str(self.metric.kwargs.get("offered") or "")
         try:  # a pattern of the file may take too long
@@ -70,9 +77,15 @@ class ModelGraded:
         return Result(self.metric.name, value, comment=why_none if value is None else None, metadata=known)
 
 
+def _history(messages: Sequence[Message], answer: str) -> str:
+    """Return a conversation with its answer as graders are shown it: the first message bare, no system's."""
+    first, *later = [*(each for each in messages if each.role != "system"), Message.of_text("assistant", answer)]
+    return "\n\n".join([first.text, *(f"{each.role.capitalize()}: {each.text}" for each in later)])
+
+
 def graded_metrics(prepared: PreparedRun) -> dict[str, list[MetricSpec]]:
     """Return the metrics of a run that a second model grades, by task."""
-    every = ((bound.plan.name, [m for m in bound.metrics if m.name in GRADED_BY_MODEL]) for bound in prepared.bound)
+    every = ((bound.plan.name, [m for m in bound.metrics if is_graded_by_model(m.name)]) for bound in prepared.bound)
     return {task: metrics for task, metrics in every if metrics}
 
 
@@ -90,6 +103,7 @@ def add_model_grades(
 
     Raises: as `add_judged_scores`.
     """
+    revised = {bound.plan.name for bound in prepared.bound if bound.task.prompt.critique is not None}
     for task, metrics in graded_metrics(prepared).items():
         for metric in metrics:
             named = metric.kwargs.get("models")
@@ -98,4 +112,5 @@ def add_model_grades(
                 notify(f"{task}: its file names {shown} as grader; what you name is asked instead")
         scorers = [ModelGraded(metric) for metric in metrics]
         arguments = model_args if isinstance(model_args, str | Mapping) else {}
-        add_judged_scores(run, scorers, list(judges), notify, model_args=arguments, tasks=[task])
+        turn = LAST_TURN if task in revised else None
+        add_judged_scores(run, scorers, list(judges), notify, model_args=arguments, tasks=[task], turn=turn)

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from assaymark.applications.rows import Row
 from assaymark.applications.tool_calls import ToolCall, calls_in
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, Message
 from assaymark.scoring.metric import Scale
 
 
@@ -27,6 +27,7 @@ class Answered:
     n_tokens: int | None = None
     trace_id: str | None = None  # 32 hexadecimal digits
     contexts: tuple[str, ...] | None = None  # what the target returned as `contexts`, else the row's
+    messages: tuple[Message, ...] = ()  # that were sent; empty where the call was no chat
     calls: tuple[ToolCall, ...] | None = None  # of tools, from its trace; None: they are read from the output
 
     @property
@@ -58,6 +59,7 @@ class ScorerFacts:
         frozenset()
     )  # of: expected, contexts, expected_tools, tools, assertions, trace, latency, cost, tokens
     packages: tuple[str, ...] = ()
+    reducer: str = "mean"  # of the values of several answers to one row, as `inspect_scorers.reduced`
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
-from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL
+from assaymark.scoring.metrics import is_graded_by_model
 from assaymark.stopping import ServedToTheEnd
 
 BASELINES: Registry[Callable[[Run, Model, PreparedRun, Callable[[str], None]], None]] = Registry(
@@ -96,7 +96,7 @@ def _judges(prepared: PreparedRun, judge: object) -> list[object]:
     Raises: UsageError for a run that needs a judge and has none, or has one that nothing asks.
     """
     graded = [(bound.plan.name, each.name) for bound in prepared.bound for each in bound.metrics]
-    asking = next(((task, name) for task, name in graded if name in GRADED_BY_MODEL), None)
+    asking = next(((task, name) for task, name in graded if is_graded_by_model(name)), None)
     if judge is None and asking is not None:
         raise UsageError(
             f"{asking[0]} is scored by {asking[1].removeprefix('inspect_')}, which asks a second model for grades; "

@@ -17,7 +17,7 @@ from assaymark.runs.prepare import split_names
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 from assaymark.runs.targets import refuse_target
-from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL
+from assaymark.scoring.metrics import is_graded_by_model
 from assaymark.settings import data_folder, environment
 from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.tasks.catalog import Catalog
@@ -280,7 +280,7 @@ def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
         )
     filters = [read_item(text, "--filter") for text in options.filters]
     changed = with_scoring(task, filters, [read_item(text, "--metric") for text in options.metrics])
-    own = tuple(metric for metric in changed.metrics if metric.name not in GRADED_BY_MODEL)  # grades stay as they are
+    own = tuple(metric for metric in changed.metrics if not is_graded_by_model(metric.name))  # grades stay as they are
     if not own:
         raise PlanError(
             f"task {task.name} is scored by a grader alone; the same `assaymark run` with another --judge asks it "

@@ -202,8 +202,6 @@ def math_(answer: str, target: str) -> Graded:
 # ------------------------------------------------------------------------------------------------- a second model
 
 
-GRADED_BY_MODEL = frozenset({"inspect_model_graded_qa", "inspect_model_graded_fact"})
-"""Metrics that a run leaves without a value: a grader is asked about the stored answers."""
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _GRADE_WORDS = {"c": "C", "correct": "C", "i": "I", "incorrect": "I", "p": "P", "partial": "P"}
 _SPACING = r"[\s\u200b\u200c\u200d\u200e\u200f\u2060\u2063\ufeff]*"

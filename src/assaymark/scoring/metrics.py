@@ -121,6 +121,11 @@ def split_reduced(name: str) -> tuple[str, str | None]:
     return (matched[1], matched[2]) if matched is not None and matched[1] in _own() else (name, None)
 
 
+def is_graded_by_model(name: str) -> bool:
+    """Return whether a run leaves a metric without a value, and a grader is asked about the stored answers."""
+    return split_reduced(name)[0] in ("inspect_model_graded_qa", "inspect_model_graded_fact")
+
+
 def declared_for(name: str, kind: str) -> Metric | None:
     """Return the declaration of a metric of this package for a kind of answer; None where it has no such metric."""
     function = computations(kind).get(name)

@@ -49,6 +49,9 @@ _NUMBER = re.compile(
     r"(?:[eE](?P<exponent>[+-]?\d{1,4})(?!\w)|[x×*·⋅]10\^\{?(?P<power>[+-]?\d{1,4})\}?)?(?P<after>(?![\d.,]).*)",
     re.DOTALL,
 )
+_CASE_OF_UNIT = re.compile(
+    r"\d\s*(?:([mM])(?:Wh?|V|Ah?|Hz|J|N|Pa|eV|Ω|bar)|(?:[MGTP]|[KMGT]i)([bB])(?:ps|/s)?)(?![^\W\d])"
+)
 LONGEST_END = 100  # characters of sentence marks
 LONGEST = 1000  # characters of a text that may be a number
 
@@ -95,6 +98,8 @@ def equal_by(answer: str, reference: str, *, ignore_case: bool = True) -> EqualB
     """Return the differences to ignore so that two texts are the same answer; None where they are not."""
     if answer == reference:
         return "text"
+    if ignore_case and _differ_in_unit(answer, reference):
+        return None
     if ignore_case and folded(answer) == folded(reference):
         return "case"
     first, second = (plain_text(text, ignore_case=ignore_case) for text in (answer, reference))
@@ -102,6 +107,14 @@ def equal_by(answer: str, reference: str, *, ignore_case: bool = True) -> EqualB
         return "typography"
     quantity = _quantity(first)
     return "number" if quantity is not None and quantity == _quantity(second) else None
+
+
+def _differ_in_unit(answer: str, reference: str) -> bool:
+    """Return whether two texts have units that case alone tells apart: mW and MW, Mb and MB; "5 mb" may be either."""
+    first, second = (_CASE_OF_UNIT.search(unicodedata.normalize("NFKC", text)) for text in (answer, reference))
+    return first is not None and second is not None and any(
+        one and other and one != other for one, other in zip(first.groups(), second.groups(), strict=True)
+    )  # fmt: skip
 
 
 def is_among_words(reference: str, answer: str, *, ignore_case: bool = True) -> bool:

@@ -55,7 +55,7 @@ SOLVERS: Mapping[str, Mapping[str, str]] = {
 OPEN = frozenset({"prompt_template", "system_message", "user_message"})
 _GRADING = {
     **_TEMPLATE, "instructions": _TEXT, "grade_pattern": _TEXT, "partial_credit": _TRUTH, "model": _TEXT_OR_TEXTS,
-    "model_role": _TEXT, "reducer": f"one of {', '.join(PANELS)}",
+    "model_role": _TEXT, "reducer": f"one of {', '.join(PANELS)}", "include_history": _TRUTH,
 }  # fmt: skip
 SCORERS: Mapping[str, Mapping[str, str]] = {
     "includes": {"ignore_case": _TRUTH},
@@ -466,10 +466,6 @@ def _scoring(
             "multiple_correct": prompt.multiple_correct,
         }
         pipelines.append({"name": "letters", "filter": [letters, *first]})
-    graded = next((step for step in task.scorers if step.name.startswith("model_graded")), None)
-    if graded is not None and (prompt.critique is not None or task.reducer != "mean"):
-        what = "self_critique" if prompt.critique is not None else f"epoch_reducer {task.reducer}"
-        raise DataError(f"{graded.where}: {graded.name} does not go with {what} here")
     metrics = [
         {
             "metric": f"inspect_{step.name}{'' if task.reducer == 'mean' else f'_{task.reducer}'}",

@@ -11,8 +11,8 @@ from assaymark.errors import DataError
 from assaymark.limits.regexes import compiled
 from assaymark.tasks.solver_prompts import RowExpressions, Step, expression_of, filled
 
-ANSWER_NAME, CRITERION_NAME = "answer_to_grade", "criterion_of_grade"
-"""The names under which the template has the model's answer, and the target."""
+ANSWER_NAME, CRITERION_NAME, HISTORY_NAME = "answer_to_grade", "criterion_of_grade", "history_of_grade"
+"""The names under which the template has the model's answer, the target, and the conversation with the answer."""
 
 QA = """
 You are assessing a submitted answer on a given task based on a criterion. Here is the data:
@@ -74,9 +74,10 @@ def grading_options(step: Step, row: RowExpressions) -> dict[str, object]:
     letters = "CPI" if is_partial else "CI"
     default = INSTRUCTIONS.format(letters=letters, partial=PARTIAL if is_partial else "")
     instructions = str(args.get("instructions") or default)
+    question = HISTORY_NAME if args.get("include_history") is True else row.question
     values = {
         **{name: _marked(column) for name, column in row.metadata.items()},
-        "question": _marked(row.question), "answer": _marked(ANSWER_NAME), "criterion": _marked(CRITERION_NAME),
+        "question": _marked(question), "answer": _marked(ANSWER_NAME), "criterion": _marked(CRITERION_NAME),
         "instructions": expression_of(instructions),
     }  # fmt: skip
     template = str(args.get("template") or (FACT if step.name == "model_graded_fact" else QA))

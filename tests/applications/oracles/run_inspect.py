@@ -3,7 +3,8 @@
 Reads a JSON list of {"eval_yaml": text, "rows": rows, "answers": [answers of each row, one for each call], "prompts":
 whether prompts are returned, "grades": replies of each row's graders}; the rows' questions begin with "[0]", "[1]" and
 so on. Writes for each of them the list of its tasks: the messages of each row's requests, each row's answers as they
-were read and scored, the reduced scores by scorer (null for one that no grader gave), and what graders were asked.
+were read and scored, the reduced scores by scorer (null for one that no grader gave), and what graders were asked, in
+order. A row's only grader replies in turn, to as many answers as there are epochs.
 """
 
 import json
@@ -28,7 +29,7 @@ ANSWERS: list[list[str]] = []
 SEEN: dict[int, list[list[Any]]] = {}
 CALLS: Counter[int] = Counter()
 GRADES: list[list[str]] = []
-GRADED: dict[int, dict[str, str]] = {}
+GRADED: dict[int, dict[str, list[str]]] = {}
 
 
 class Told(ModelAPI):  # type: ignore[misc]
@@ -59,8 +60,9 @@ class Judge(ModelAPI):  # type: ignore[misc]
         """Return the reply to the row that the prompt is of."""
         (message,) = input
         row = int(re.search(r"\[(\d+)\]", message.text)[1])  # type: ignore[index]
-        GRADED.setdefault(row, {})[self.model_name] = message.text
-        return ModelOutput.from_content("judge", GRADES[row][int(self.model_name)])
+        asked = GRADED.setdefault(row, {}).setdefault(self.model_name, [])
+        asked.append(message.text)
+        return ModelOutput.from_content("judge", GRADES[row][int(self.model_name) + len(asked) - 1])
 
 
 modelapi(name="judge")(Judge)
