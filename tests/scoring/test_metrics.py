@@ -16,7 +16,6 @@ from assaymark.scoring import metrics
 from assaymark.scoring.call_match import CallMatchRules, score_calls
 from assaymark.scoring.choices import ChoiceAnswer, score_choices, score_rotations
 from assaymark.scoring.generation import score_generation
-from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
 from assaymark.scoring.metric import (
     GENERATE,
@@ -119,7 +118,7 @@ def test_every_declared_metric_is_computed(output_type: str, name: str) -> None:
     score = computed(output_type, name)
     declared = find_metric(name)
     assert declared is not None
-    has_none = declared.compares_nothing or name in GRADED_BY_MODEL  # until the grader is asked
+    has_none = declared.compares_nothing or metrics.is_graded_by_model(name)  # until the grader is asked
     assert (score.value is None and score.parts is None) is has_none
     if declared.scale == "right or wrong":
         assert score.value in {0.0, 1.0}

@@ -24,8 +24,7 @@ from assaymark.runs.plan import PreparedRun, TaskRegister, prepare, render_of
 from assaymark.runs.prepare import choose_tasks, model_of, run_options
 from assaymark.runs.run import Run
 from assaymark.runs.stored import run_in
-from assaymark.scoring.inspect_scorers import GRADED_BY_MODEL
-from assaymark.scoring.metrics import may_be_share
+from assaymark.scoring.metrics import is_graded_by_model, may_be_share
 from assaymark.store import Store
 from assaymark.tasks.question_order import question_order
 
@@ -208,7 +207,7 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
     """Return metric and filter of each task. Raises: UsageError for a metric whose values are not shares."""
     metrics: dict[str, tuple[str, str]] = {}
     for task in tasks_from(facts_of(prepared.selection, prepared.bound)):
-        if task.primary is None or not may_be_share(task.primary[0]) or task.primary[0] in GRADED_BY_MODEL:
+        if task.primary is None or not may_be_share(task.primary[0]) or is_graded_by_model(task.primary[0]):
             measure = task.primary[0] if task.primary else "nothing"
             raise UsageError(
                 f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each answer at "
