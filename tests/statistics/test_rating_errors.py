@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from assaymark.errors import DataError
+from assaymark.statistics import rating_errors
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, refit
 from assaymark.statistics.rating_errors import (
@@ -154,8 +155,12 @@ def test_one_label_per_vote() -> None:
         clustered_errors(votes, fit_bradley_terry(votes), np.arange(3))
 
 
-def test_small_clusters_have_the_same_errors_by_either_computation() -> None:
-    """The sum over pairs of votes of one prompt equals the sum over prompts, whatever their order."""
+@pytest.mark.parametrize("flags_at_once", [1 << 24, 40, 1])
+def test_small_clusters_have_the_same_errors_by_either_computation(
+    flags_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum over pairs of votes of one prompt equals the sum over prompts, whatever their order, and in pieces."""
+    monkeypatch.setattr(rating_errors, "_FLAGS_AT_ONCE", flags_at_once)
     rng = np.random.default_rng(7)
     votes, _ = simulated(rng, n_models=5, n_prompts=60, per_prompt=6, spread=0.5)
     prompts = rng.integers(0, 70, len(votes))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own product is faster: oneDNN's begins later
 UPCAST_AT_ONCE = 1 << 20  # half-precision weights: a piece that stays in cache
+UPCAST_FOR_FEW = 1 << 18  # where it is read only once more
+FEW_ROWS = 8  # up to which a product waits for its weights: float32 is as fast as tiles
+FEW_HALVES = 16  # rows up to which bfloat16 products are faster with the weights as they lie
 LEAST_UPCAST = 32  # rows of input from which upcasting the weights costs less than it saves
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FLOAT16_SINCE = "2.13"  # the oneDNN of earlier ones (seen: 2.7, 2.10) takes 2,000 times as long on Xeons with tiles
@@ -76,13 +79,16 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             pass  # an older torch: the slices below do the same
     is_exact_in_halves = has_tiles() and hidden.dtype == weight.dtype == torch.bfloat16
     rows = rows.float()
+    are_few = is_exact_in_halves and rows.shape[0] <= FEW_ROWS
     result = rows.new_empty(rows.shape[0], weight.shape[0])
-    step = max(1, UPCAST_AT_ONCE // weight.shape[1])
-    with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext(False) as uses_tiles:
+    step = max(1, (UPCAST_FOR_FEW if are_few else UPCAST_AT_ONCE) // weight.shape[1])
+    upcast = rows.new_empty(min(step, weight.shape[0]), weight.shape[1])  # memory for each piece would be mapped anew
+    with _multiplying_as_bfloat16() if is_exact_in_halves and not are_few else nullcontext(are_few) as uses_torch:
         for first in range(0, weight.shape[0], step):
-            part = weight[first : first + step].float()
+            half = weight[first : first + step]
+            part = upcast[: half.shape[0]].copy_(half)
             part_result = result[:, first : first + part.shape[0]]
-            if uses_tiles:
+            if uses_torch:
                 torch.mm(rows, part.t(), out=part_result)
             else:
                 part_result.copy_(project(rows, part, None))
@@ -107,6 +113,18 @@ def _multiplying_as_bfloat16() -> Iterator[bool]:
             yield True
         finally:
             settings.fp32_precision = before
+
+
+def _product_of_few(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return hidden @ weight.T + bias of few rows, with the weights as the left factor, which is not laid out anew."""
+    rows = hidden.reshape(-1, weight.shape[1])
+    if rows.shape[0] == 1:
+        result = torch.mv(weight, rows[0]) if bias is None else torch.addmv(bias, weight, rows[0])
+    else:
+        factors = (weight, rows.t())
+        result = torch.mm(*factors) if bias is None else torch.addmm(bias[:, None], *factors)
+        result = result.t().contiguous()
+    return result.view(*hidden.shape[:-1], -1)
 
 
 def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
@@ -176,7 +194,10 @@ def _linear_forward(module: torch.nn.Linear) -> Callable[[torch.Tensor], torch.T
     """Return a forward for a plain linear layer."""
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
-        return _product(hidden, *_weights(module), "none")
+        weight, bias = _weights(module)
+        if weight.dtype == torch.bfloat16 and 0 < hidden.numel() <= FEW_HALVES * weight.shape[1]:
+            return _product_of_few(hidden, weight, bias)
+        return _product(hidden, weight, bias, "none")
 
     def forward_upcast(hidden: torch.Tensor) -> torch.Tensor:
         weight, bias = _weights(module)
@@ -227,6 +248,8 @@ def _where_it_pays(
         least = SMALL_PRODUCT // first.out_features + 1
     elif not has_products(first.weight.dtype):
         least = LEAST_UPCAST * first.in_features
+    elif first.weight.dtype == torch.bfloat16 and first is not last:  # each of its layers has a product of few rows
+        least = FEW_HALVES * first.in_features + 1
 
     def product(hidden: torch.Tensor) -> torch.Tensor:
         return fused(hidden) if hidden.numel() >= least else own(module, hidden)

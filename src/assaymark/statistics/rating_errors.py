@@ -23,7 +23,7 @@ from assaymark.statistics.intervals import Interval, check_confidence, t_interva
 _NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no spread between clusters
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
 _SMALL_CLUSTER = 32  # votes; the pairs of larger ones would take longer than whole rows of models
-_MOST_FLAGS = 200_000_000  # bounds memory: a byte each
+_FLAGS_AT_ONCE = 1 << 24  # a byte each
 _MOST_PAIRED_MODELS = 1000
 _NEWTON_STEPS = 20
 _STEP = 1e-10  # logits, the size of the last step
@@ -126,13 +126,15 @@ def _clusters_of_models(battles: Battles, index: Ints, n_clusters: int) -> Ints:
     n = battles.n_models
     if n_clusters == len(battles):  # one vote each
         return battles.votes()
-    cells = (index * n + battles.first, index * n + battles.second)
-    if n_clusters * n > _MOST_FLAGS:
-        return np.bincount(np.unique(np.concatenate(cells)) % n, minlength=n)
-    seen = np.zeros(n_clusters * n, dtype=bool)  # without sorting
-    for cell in cells:
-        seen[cell] = True
-    return np.asarray(seen.reshape(n_clusters, n).sum(axis=0))
+    total, at_once = np.zeros(n, dtype=np.int64), max(1, _FLAGS_AT_ONCE // n)
+    for start in range(0, n_clusters, at_once):
+        own = slice(None) if n_clusters <= at_once else np.flatnonzero((index >= start) & (index < start + at_once))
+        row = (index[own] - start) * n
+        seen = np.zeros((min(at_once, n_clusters - start), n), dtype=bool)  # without sorting, which takes minutes
+        for side in (battles.first, battles.second):
+            seen.ravel()[row + side[own]] = True
+        total += seen.sum(axis=0)
+    return total
 
 
 def _middle_of_pairs(battles: Battles, residuals: Floats, index: Ints) -> Floats:
