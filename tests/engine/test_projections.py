@@ -50,6 +50,26 @@ def test_half_products_of_a_processor_without_them_are_upcast(dtype: Any, monkey
         faster.restore()
 
 
+@pytest.mark.parametrize("n_rows", [1, 2, projections.FEW_ROWS, projections.FEW_HALVES, projections.FEW_HALVES + 1])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_bfloat16_products_of_few_rows_are_those_in_float32(n_rows: int, has_bias: bool) -> None:
+    """Layers round them to bfloat16, once; the vocabulary's stay in float32."""
+    layer = torch.nn.Linear(96, 70_000, bias=has_bias, dtype=torch.bfloat16).requires_grad_(False)
+    rows = torch.randn(1, n_rows, 96, generator=torch.Generator().manual_seed(n_rows)).bfloat16()
+    bias = layer.bias.float() if has_bias else None
+    exact = torch.nn.functional.linear(rows.double(), layer.weight.double(), None if bias is None else bias.double())
+    faster = FasterProjections(torch.nn.Sequential(layer))
+    try:
+        with torch.inference_mode():
+            given, raw = layer(rows), projections.project_half(rows, layer.weight)
+    finally:
+        faster.restore()
+    assert given.dtype == torch.bfloat16
+    assert float(((given - exact).abs() / (exact.abs() + 0.1)).max()) < 2**-8
+    assert raw.dtype == torch.float32
+    assert float((raw - torch.nn.functional.linear(rows.double(), layer.weight.double())).abs().max()) < 1e-5
+
+
 def test_a_block_that_does_more_is_not_replaced() -> None:
     """BitNet's feed-forward has the three layers and a norm in between: the fused form is refused."""
     model = tiny_model("bitnet", SHAPE | {"hidden_act": "silu"})
