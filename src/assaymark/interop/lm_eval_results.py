@@ -270,10 +270,8 @@ def _config(run: RunRow, arguments: Mapping[str, object], attempts: Sequence[Att
         "limit": run.plan.limit,
         "bootstrap_iters": run.extra.get("bootstrap_iters", 100_000),
         "gen_kwargs": dict(run.plan.gen_kwargs or {}),
-        "random_seed": 0,
-        "numpy_seed": 1234,
-        "torch_seed": 1234,
-        "fewshot_seed": run.plan.seed,
+        "random_seed": 0 if run.plan.seed == 1234 else run.plan.seed,  # as `--seed` of lm-eval sets all four
+        **dict.fromkeys(("numpy_seed", "torch_seed", "fewshot_seed"), run.plan.seed),
     }
 
 
