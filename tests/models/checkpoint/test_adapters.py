@@ -40,6 +40,9 @@ def adapter(folder: Path, **changes: object) -> Path:
         ({"layer_replication": [[0, 2]] * 100_000}, "layer_replication is"),
         ({"layer_replication": [[0, 10**9]]}, "layer_replication is"),
         ({"num_virtual_tokens": 10**9, "token_dim": 16, "num_layers": 1}, "num_virtual_tokens, token_dim, .* product"),
+        ({"peft_type": "FOURIERFT", "n_frequency": 10**12}, "n_frequency is 1000000000000; expected at most"),
+        ({"peft_type": "VBLORA", "num_vectors": 10**9, "vector_length": 10**9}, "num_vectors is .* at most 16,384"),
+        ({"peft_type": "P_TUNING", "num_virtual_tokens": 9, "encoder_hidden_size": 10**8}, "encoder_hidden_size is"),
     ],
 )
 def test_what_peft_would_believe_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
@@ -54,6 +57,7 @@ def test_what_peft_would_believe_is_refused(tmp_path: Path, changes: dict[str, o
         {},
         {"target_modules": r"^(?!.*visual).*\.(q_proj|v_proj)$", "rank_pattern": {r".*\.layers\.0\.": 2}},
         {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 100, "token_dim": 8192, "num_layers": 80},
+        {"peft_type": "UNILORA", "theta_d_length": 23_040},
         {"layer_replication": [[0, 4], [2, 6]], "alpha_pattern": {"q_proj": 4.5}, "lora_alpha": 0.5},
     ],
 )

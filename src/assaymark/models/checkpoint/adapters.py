@@ -16,6 +16,21 @@ from assaymark.models.checkpoint import files
 MOST_LAYERS = 1_000  # after repetition
 MOST_RANK = 1_024  # where the weights beside it state none, as pickles and other kinds than LoRA
 MOST_OF_PROMPT = 1 << 30  # numbers of a learned prompt: virtual tokens, times their size, times layers
+_VECTORS = dict.fromkeys(("n_frequency", "theta_d_length"), 1 << 24)
+_SIDES = (
+    *("num_vectors", "vector_length", "encoder_hidden_size", "encoder_num_layers", "num_tasks", "n_tasks", "n_skills"),
+    *(
+        "num_ranks",
+        "num_subspaces",
+        "subspace_rank",
+        "asa_target_subspaces",
+        "boft_block_num",
+        "boft_n_butterfly_factor",
+    ),
+    *("oft_block_size", "u", "depth", "num_B", "gralora_k", "hybrid_r", "xlora_size", "xlora_depth"),
+)
+MOST_SIZES = {**_VECTORS, **dict.fromkeys(_SIDES, 1 << 14)}
+"""Sizes of other kinds than LoRA's -> the most of each: two of 16,384 make a gigabyte."""
 MOST_REPEATS = 4  # of a pattern that may match anything: names of modules are matched in well under a second
 
 
@@ -68,6 +83,9 @@ def _faults(config: Mapping[str, object], rank: int | None) -> Iterator[tuple[st
     sizes = [size for key in of_prompt if isinstance(size := config.get(key), int)]
     if "num_virtual_tokens" in config and math.prod(sizes) > MOST_OF_PROMPT:
         yield ", ".join(of_prompt), sizes, f"expected a product of at most {MOST_OF_PROMPT:,}"
+    for key, most in MOST_SIZES.items():
+        if isinstance(size := config.get(key), int) and size > most:
+            yield key, size, f"expected at most {most:,}"
     spans = config.get("layer_replication")
     if spans is not None and not _are_few_layers(spans):
         yield "layer_replication", spans, f"expected pairs of numbers that make at most {MOST_LAYERS:,} layers"
