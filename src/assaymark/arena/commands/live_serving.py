@@ -142,6 +142,7 @@ def _demo_hosts() -> Iterator[Sequence[str]]:
 
     if any(find_spec(package) is None for package in ("torch", "transformers")):
         raise MissingExtra("assaymark arena serve --demo", "hf")
+    echo("loading the demo's two models", err=True)
     import threading
 
     from assaymark.hosting.app import HostSettings, create_app
