@@ -196,10 +196,12 @@ def test_patterns_and_absent_files(tmp_path: Path) -> None:
         load_dataset(spec_of("json", "absent.jsonl", tmp_path))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "latin1"])
+@pytest.mark.parametrize("encoding", ["utf-16", "latin1", "cp1252"])
 def test_the_advice_for_another_encoding_names_it(tmp_path: Path, encoding: str) -> None:
     """What Excel writes as Unicode text begins with a byte order mark; iconv needs its name."""
-    (tmp_path / "rows.csv").write_text("question,answer\nWie heißt es?,Straße\n", encoding=encoding)
+    (tmp_path / "rows.csv").write_text(
+        f"question,answer\nWie heißt es?,Straße{' für 5 €' if encoding == 'cp1252' else ''}\n", encoding=encoding
+    )
     with pytest.raises(DataError, match=f"iconv -f {encoding} -t utf-8 rows.csv"):
         load_dataset(spec_of("csv", {"test": "rows.csv"}, tmp_path)).splits["test"].to_list()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assaymark.errors import UnknownName
+from assaymark.errors import DataError, UnknownName
 from assaymark.scoring.generation import ExactMatchOptions, exact_match, is_unparsed, score_generation
 
 GSM8K = {"ignore_case": True, "regexes_to_ignore": [",", r"\$", r"(?s).*#### ", r"\.$"]}
@@ -65,6 +65,8 @@ def test_unknown_metrics_and_options_are_named() -> None:
         score_generation("a", "a", {"exact_mach": {}})
     with pytest.raises(UnknownName, match="ignore_case"):
         ExactMatchOptions.from_mapping({"ignore_cases": True})
+    with pytest.raises(DataError, match="ignore_case of exact_match is 'no'; expected true or false"):
+        ExactMatchOptions.from_mapping({"ignore_case": "no"})
 
 
 def test_an_empty_or_fallback_answer_is_unparsed() -> None:

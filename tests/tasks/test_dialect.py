@@ -91,6 +91,8 @@ def test_fewshot_settings_are_inherited_and_overridden() -> None:
         ({"num_fewshot": True}, r"num_fewshot is True; expected number"),
         ({"metric_list": "acc"}, r"metric_list is 'acc'; expected list"),
         ({"metric_list": [{"name": "acc"}]}, r"metric_list is .*expected items such as `metric: acc`"),
+        ({"metric_list": [{"metric": "bleu", "aggregation": "mean"}]}, "bleu.aggregation is 'mean'; expected bleu"),
+        ({"metric_list": [{"metric": "acc", "higher_is_better": "no"}]}, "higher_is_better is 'no'; expected true or"),
         ({"filter_list": [{"name": "x"}]}, r"filter_list is .*expected items with `name` and `filter`"),
         ({"filter_list": [{"name": "x", "filter": ["y"]}]}, r"filter_list\.x is 'y'; expected steps"),
         (

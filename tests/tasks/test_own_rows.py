@@ -407,14 +407,17 @@ def test_rows_whose_answer_would_be_a_guess_are_refused(tmp_path: Path, text: st
         ("question,B,C,D,answer", "columns 'B', 'C', 'D', and no column 'A' in between"),
         ("question,Option A,Option B,Option D,answer", "and no column 'option_c' in between"),
         ("question,choice1,choice2,choice4,answer", "and no column 'choice3' in between"),
+        ("question,option1,option2,option3,option10,answer", "'option10', and no column 'option4' in between"),
+        (f"question,{','.join('ABCDEFGHIJK')},answer", "columns 'A' to 'K'; expected at most 10 options"),
         ("question,choice0,choice1,choice2,answer", "column 'choice0' is before 'choice1'"),
     ],
 )
 def test_options_with_a_gap_are_refused(tmp_path: Path, header: str, said: str) -> None:
     """No option is left out in silence, in any kind of file; a lone letter far from the options is no option."""
-    row = dict(zip(header.split(","), ("q", "x", "y", "z", "x"), strict=True))
+    names = header.split(",")
+    row = dict(zip(names, ("q", *"xyz", *"abcdefgh"[: len(names) - 5], "x"), strict=True))
     with pytest.raises(DataError, match=rf"my.csv, line 1: .*{said}"):
-        opened(tmp_path, "my.csv", f"{header}\nq,x,y,z,x\n")
+        opened(tmp_path, "my.csv", f"{header}\n{','.join(row.values())}\n")
     with pytest.raises(DataError, match=rf"my.jsonl: .*{said}"):
         opened(tmp_path, "my.jsonl", json.dumps(row) + "\n")
     task, _ = opened(tmp_path, "fine.csv", "question,A,B,K,answer\nq,x,y,7,B\n")
@@ -656,3 +659,15 @@ def test_cells_of_a_folder_of_csv_files_stay_as_they_are_written(tmp_path: Path,
     [request] = bind(task, BindOptions(num_fewshot=1)).requests()
     assert (request.target, "Answer: 00502" in request.prompt) == (("00501", False) if odd == "test" else ("501", True))
     assert task.spec["dataset_kwargs"] == {"dtype": "str"}
+
+
+@pytest.mark.parametrize("place", ["x.xlsx", "files/x.xlsx"])
+def test_a_table_of_another_program_is_no_data_set_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The name of an Excel file in a folder has the form of a Hub id."""
+    monkeypatch.chdir(tmp_path)
+    Path(place).parent.mkdir(exist_ok=True)
+    Path(place).write_bytes(b"PK")
+    with pytest.raises(DataError, match=rf"cannot read rows of {place}; expected a file that ends with .csv, "):
+        Catalog.open(lm_eval=False).select([place])

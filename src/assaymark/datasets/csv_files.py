@@ -125,9 +125,11 @@ def _decoded(path: Path, read: Callable[[], Read]) -> Read:
 
 def _likely_encoding(path: Path) -> str:
     """Return iconv's name of the encoding that a file with other bytes than UTF-8's probably has."""
-    with path.open("rb") as file:
-        begins_with = file.read(2)
-    return "utf-16" if begins_with in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "latin1"
+    with open_packed(path) if path.suffix == ".gz" else path.open("rb") as file:
+        data = file.read()
+    if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+        return "utf-16"
+    return "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin1"  # which has control characters there
 
 
 def _undecodable_line(path: Path) -> int:

@@ -43,6 +43,9 @@ class ExactMatchOptions:
         for key in options:
             if key not in known:
                 raise UnknownName("option of exact_match", key, nearest(key, known))
+        for key in known[1:]:
+            if not isinstance(options.get(key, False), bool):
+                raise DataError(f"{key} of exact_match is {options[key]!r:.80}; expected true or false")
         regexes = options.get("regexes_to_ignore") or ()
         listed = [regexes] if isinstance(regexes, str) else regexes
         if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):

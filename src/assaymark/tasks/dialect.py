@@ -506,14 +506,26 @@ def _metrics(
             raise reader.fail(f"metric_list.{own_name}.filters", own_filters, f"a list of: {', '.join(filters)}")
         if isinstance(metric, str):
             _check_regexes(reader, f"metric_list.{metric}", item)
+        is_higher = item.get("higher_is_better")
+        if is_higher is not None and not isinstance(is_higher, bool):
+            raise reader.fail(f"metric_list.{own_name}.higher_is_better", is_higher, "true or false")
         for name, kwargs in _scores_named(metric, own_name, options):
+            aggregation = item.get("aggregation", default_aggregation or aggregation_of(name))
+            if (
+                isinstance(metric, str)
+                and (needed := aggregation_of(name)) in _OF_PARTS
+                and isinstance(aggregation, str)
+                and aggregation not in _OF_PARTS
+                and reader.get("process_results") is None  # whose values may be numbers
+                and not item.get("hf_evaluate")
+            ):
+                raise reader.fail(f"metric_list.{name}.aggregation", aggregation, f"{needed}, or none")
+            by_default = declared.higher_is_better if declared else is_higher_better(name)
             metrics.append(
                 MetricSpec(
                     name=name,
-                    aggregation=item.get("aggregation", default_aggregation or aggregation_of(name)),
-                    higher_is_better=bool(
-                        item.get("higher_is_better", declared.higher_is_better if declared else is_higher_better(name))
-                    ),
+                    aggregation=aggregation,
+                    higher_is_better=bool(by_default if is_higher is None else is_higher),
                     kwargs=kwargs,
                     function=metric if isinstance(metric, FunctionRef) else None,
                     filters=tuple(own_filters),
@@ -522,6 +534,12 @@ def _metrics(
                 )
             )
     return tuple(metrics)
+
+
+_OF_PARTS = frozenset({
+    "bleu", "chrf", "chrf++", "ter", "f1", "matthews_corrcoef", "weighted_perplexity", "bits_per_byte", "acc_all",
+})  # fmt: skip
+"""Aggregations of counts or pairs, which have no mean."""
 
 
 def _declared_facts(metric: object, trusted: Sequence[Path]) -> Metric | None:

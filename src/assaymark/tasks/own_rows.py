@@ -253,8 +253,14 @@ class OwnDataset:
     options: dict[str, JsonValue]  # of dataset_kwargs: `AS_TEXTS`, where it is needed
 
 
+_OTHER_TABLES = frozenset({".xlsx", ".xls", ".ods", ".txt", ".docx", ".xml", ".arrow", ".feather", ".sqlite"})
+
+
 def dataset_name(text: str) -> DatasetName | None:
-    """Return the data set that a name stands for: a folder of rows, or the form of a Hub id; None for other names."""
+    """Return the data set that a name stands for: a folder of rows, or the form of a Hub id; None for other names.
+
+    Raises: DataError for a file of another kind than those whose rows are read.
+    """
     drive, plain = os.path.splitdrive(text)
     path, *rest = plain.split(":")
     if len(rest) > 2:
@@ -265,6 +271,11 @@ def dataset_name(text: str) -> DatasetName | None:
         inner = (folder, folder / "data", *(each for each in folder.iterdir() if each.is_dir()))
         is_set = any(split_files(each) for each in inner)
         return DatasetName(str(folder.resolve()), config, split) if is_set else None
+    if folder.suffix in _OTHER_TABLES and folder.is_file():
+        known = ", ".join(sorted({name for name in READABLE if name.count(".") == 1}))
+        raise DataError(
+            f"cannot read rows of {folder}; expected a file that ends with {known}: save it as one of these"
+        )
     return DatasetName(path, config, split) if _HUB_ID.fullmatch(path) else None
 
 

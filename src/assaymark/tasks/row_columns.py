@@ -103,12 +103,22 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     return QuestionColumns(question, answer, (), choices, passage, input_, others)
 
 
-NEAR = 8  # letters and numbers up to which a column after a gap is one of the options
+NEAR = 8  # letters up to which a column after a gap is one of the options; `option10` is one after any
 
 
 def _refuse_gap(columns: Mapping[str, str], names: Sequence[str], pattern: str, n_options: int) -> None:
-    """Raise DataError for options of which one in between, or the first, has no column: A, B, D; choice0, choice1."""
-    later = [columns[name] for name in names[n_options + 1 : NEAR] if name in columns]
+    """Raise DataError for options of which one in between, or the first, has no column: A, B, D; choice0, choice1.
+
+    Also for more of them than there are letters.
+    """
+    further = [pattern.format(letter=chr(ord("a") + i), number=i + 1) for i in range(len(names), 26)]
+    if n_options == len(names) and further[0] in columns:
+        raise DataError(
+            f"columns '{columns[names[0]]}' to '{columns[further[0]]}'; expected at most {len(names)} options: rename "
+            "those that are none"
+        )
+    among = names[n_options + 1 : NEAR] if pattern == "{letter}" else [*names[n_options + 1 :], *further]
+    later = [columns[name] for name in among if name in columns]
     zeroth = columns.get(pattern.format(letter="", number=0)) if "number" in pattern and n_options else None
     if zeroth is not None:
         raise DataError(

@@ -131,17 +131,26 @@ def check_needs(
     if not needs:
         return
     lacking: dict[tuple[str, str], list[str]] = {}
+    lacks: dict[tuple[str, str], Row] = {}  # the first
     n_rows = 0
     for row in rows:
         n_rows += 1
         for name, need in needs:
             if not _has(row, need):
                 lacking.setdefault((name, need), []).append(row.id)
+                lacks.setdefault((name, need), row)
     for (name, need), ids in lacking.items():
         what = _WHAT.get(need, f"its {need}")
         others = f" and {len(ids) - 1:,} more of {n_rows:,}" if len(ids) > 1 else f" of {n_rows:,}"
         remedy = _REMEDY.get(need, "")
+        if remedy and (columns := _columns(lacks[name, need])):
+            remedy += f"; its columns are {', '.join(columns)[:200]}"
         raise UsageError(f"scorer '{name}' needs {what}, and row {ids[0]}{others} has none{remedy}")
+
+
+def _columns(row: Row) -> list[str]:
+    """Return the names of a row's columns that are known."""
+    return [*(row.inputs if isinstance(row.inputs, Mapping) else ()), *row.metadata]
 
 
 _WHAT = {

@@ -72,7 +72,10 @@ def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, i
         for found, reason in ((cut, "length"), (thinking, IN_REASONING)):
             if n_found := sum(each.ends.get(reason, 0) for each in turns):
                 found.append((task, n_found, sum(each.n for each in turns)))
-    unfinished = "ended while reasoning, and nothing in them was graded; raise max_gen_toks"
+    unfinished = (
+        "ended while reasoning, and nothing in them was graded; raise max_gen_toks, or where a stop text ended them "
+        "name the end of the reasoning: think_end_token=</think>"
+    )
     return [
         *lines,
         *_cut_lines(cut, "cut off at the limit of tokens (max_gen_toks)"),
