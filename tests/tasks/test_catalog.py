@@ -11,7 +11,7 @@ from assaymark import settings
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.task_index import index_package
+from assaymark.tasks.task_index import copy_package_indexes, index_package
 from tests.tasks.folders import task_spec, write_task
 
 
@@ -257,6 +257,23 @@ def test_a_packages_files_are_looked_at_once(folder: Path) -> None:
     assert {file.name for file in index_package(folder)} - {file.name for file in files} == {"new"}
     new.unlink()
     assert index_package(folder) == files
+
+
+def test_only_packages_indexes_are_copied_and_are_used(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the other cache folder a package's files are not parsed again, and a user's folder is not named."""
+    theirs = tmp_path / "theirs"
+    write_task(theirs, task_spec("secret"))
+    open_with(theirs)
+    files = index_package(folder)
+    copy_package_indexes(tmp_path / "other")
+    for note in (tmp_path / "other" / "task_index").iterdir():
+        assert json.loads(note.read_text())["root"] != str(theirs)
+        note.write_text(note.read_text().replace('"more_sums"', '"from_the_index"'))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(tmp_path / "other"))
+    names = {file.name for file in files} - {"more_sums"} | {"from_the_index"}
+    assert {file.name for file in index_package(folder)} == names
 
 
 def test_without_lm_eval_its_names_are_known() -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -54,6 +55,22 @@ def index_package(root: Path, version: str = "") -> list[IndexedFile]:
     return files
 
 
+def copy_package_indexes(cache: Path) -> None:
+    """Copy the indexes of the packages that this process has looked at into another cache folder, those of users not.
+
+    A process that has a cache of its own would parse all files again, and must not see what else is in this one's.
+    """
+    for root in {cast("Path", key[0]).resolve() for key in _PACKAGES}:
+        with suppress(OSError):  # it is parsed again
+            content = _note(settings.cache_folder(), root).read_text(encoding="utf-8")
+            remember(_note(cache, root), content)
+
+
+def _note(cache: Path, root: Path) -> Path:
+    """Return the file of a folder's index; root: resolved."""
+    return cache / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
+
+
 def _time_of(folder: str) -> int | None:
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116 - hundreds, at each command of a process
@@ -97,7 +114,7 @@ def index_folder(
         *metrics,
         *_stamp(root, folders),
     ]  # a metric that is installed makes tasks runnable
-    note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
+    note = _note(settings.cache_folder(), root)
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
         if known["stamp"] == stamp:

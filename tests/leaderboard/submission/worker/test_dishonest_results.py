@@ -315,7 +315,10 @@ def test_beside_the_boards_task_files_nothing_is_seen(
     (own / "secret.csv").write_text("the-secret")
     (own / "board.yaml").write_text("title: Demo\nname: demo\ntasks: [{file: mine.yaml}]\n")
     host = replace(host, boards=boards_of([str(own / "board.yaml")]))
-    attack = f"assert sorted(os.listdir({str(own)!r})) == ['base.inc', 'mine.yaml', 'more.py', 'q.csv', 'utils.py']\n"
+    attack = (
+        f"assert sorted(os.listdir({str(own)!r})) == ['base.inc', 'mine.yaml', 'more.py', 'q.csv', 'utils.py']\n"
+        "assert os.listdir(os.environ['ASSAYMARK_HOME'] + '/cache/task_index')\n"  # parsed once for all jobs
+    )
     monkeypatch.setattr(process, "START", TAKEN_OVER.replace("ATTACK", repr(attack + "honest()"), 1))
     submission = submit("demo/small")
     Worker(store, host, lambda _: None).work(once=True)

@@ -58,6 +58,7 @@ from assaymark.store.liveness import Owner
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.files_read import files_read
+from assaymark.tasks.task_index import copy_package_indexes
 
 LONGEST_TAIL = 6000  # characters
 LONGEST_READ = 200_000
@@ -368,9 +369,14 @@ class Worker:
 
 
 def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
-    """Return the folder of a step, with its home, its working directory and the fetched data sets."""
+    """Return the folder of a step, with its home, its working directory, the index of tasks and the fetched data sets.
+
+    The index is this worker's own each time, never one that an evaluation could write.
+    """
     for part in ("home/tmp", "home/assaymark", "cwd"):
         (folder / part).mkdir(parents=True, exist_ok=True)
+    Catalog.open()  # a board of files alone needs no index here, but in the step
+    copy_package_indexes(folder / "home" / "assaymark" / "cache")
     if data is not None and (data / "home" / "hf").is_dir():
         shutil.copytree(data / "home" / "hf", folder / "home" / "hf", symlinks=True)
     return folder
