@@ -3,11 +3,13 @@
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import certifi
 import pytest
 from hypothesis import HealthCheck, settings
+from tools.warm_commands import warm_commands
 
 from tests.applications.oracles.locked import mark_oracle_test
 
@@ -46,13 +48,24 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     mark_oracle_test(item)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache folder for the whole session and all its workers: lm-eval's 14,000 task files are indexed once."""
+    """Return a cache folder for the whole session and all its workers: lm-eval's 14,000 task files are indexed once.
+
+    It is the one of whatever does not set another, fixtures of modules and sessions included.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     folder.mkdir(exist_ok=True)
+    os.environ["ASSAYMARK_CACHE"] = str(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[list[str]]:
+    """Return the words that run `assaymark` or `python` and the words after it without their imports."""
+    with warm_commands() as words:
+        yield words
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,11 +78,10 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test an empty ASSAYMARK_HOME, so that no test sees another's store or the user's."""
     home = tmp_path / "home"
     monkeypatch.setenv("ASSAYMARK_HOME", str(home))
-    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
     monkeypatch.delenv("ASSAYMARK_DATA", raising=False)
     return home

@@ -181,6 +181,12 @@ FAULTS = (
     Fault("a reported score is compared with the lower end alone", "leaderboard/submission/checks.py",
           "return low - 1e-9 <= reported.value <= high + 1e-9", "return low - 1e-9 <= reported.value",
           "tests/leaderboard/submission/worker/test_work.py -k verified_by"),
+    Fault("a job gets no index of tasks", "leaderboard/submission/worker/work.py",
+          'copy_package_indexes(folder / "home" / "assaymark" / "cache")', 'copy_package_indexes(folder / "cache")',
+          "tests/leaderboard/submission/worker/test_dishonest_results.py -k task_files"),
+    Fault("a panic's traceback is printed", "cli/main.py", 'os.environ["RUST_BACKTRACE"] = "0"',
+          'os.environ["RUST_BACKTRACE"] = "1"',
+          "tests/runs/commands/test_hostile_tokenizers.py -k 'panic and expression'"),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ the same folder, run after them. `python tools/page_blocks.py --update PAGE...` 
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -78,23 +79,24 @@ def outputs_of(blocks: Sequence[Block]) -> dict[Block, Block]:
     return {before: after for before, after in pairwise(blocks) if after.state == "output"}
 
 
-def environment(folder: Path, command: str | None = None) -> dict[str, str]:
+def environment(folder: Path, command: Sequence[str] | None = None) -> dict[str, str]:
     """Return the environment of a session: an empty home, `assaymark` and `python` of this installation, no network.
 
-    command: words of a shell that run `assaymark`.
+    command: what runs `assaymark` or `python` and its words that follow (`tools.warm_commands`).
     """
     programs = folder / "bin"
     programs.mkdir()
-    python = f'"{sys.executable}"'
-    for name, words in {"assaymark": command or f"{python} -m assaymark", "python": python}.items():
+    cold = {"assaymark": [sys.executable, "-m", "assaymark"], "python": [sys.executable]}
+    for name, own in cold.items():
+        words = shlex.join([*command, name] if command else own)
         (programs / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
         (programs / name).chmod(0o755)
     home = folder / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ASSAYMARK_", "XDG_"))}
     threads = {name: os.environ[name] for name in ("ASSAYMARK_THREADS", "ASSAYMARK_CACHE") if name in os.environ}
-    own = {"HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    return {**kept, **threads, **own, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    set_here = {"HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    return {**kept, **threads, **set_here, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
 
 def run_session(blocks: Sequence[Block], folder: Path, env: Mapping[str, str]) -> list[Printed]:
@@ -102,7 +104,7 @@ def run_session(blocks: Sequence[Block], folder: Path, env: Mapping[str, str]) -
     if not blocks:
         return []
     is_shell = blocks[0].language == "bash"
-    program = "bash" if is_shell else sys.executable
+    program = "bash" if is_shell else str(folder / "bin" / "python")
     parts = ["set -euo pipefail"] if is_shell else []
     for number, block in enumerate(blocks):
         sentinel = f"\n{SENTINEL.format(number)}"
@@ -138,7 +140,7 @@ def _run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[st
     return done.stdout.decode("utf-8", "replace"), done.returncode
 
 
-def run_page(page: Path, folder: Path, command: str | None = None) -> list[Printed]:
+def run_page(page: Path, folder: Path, command: Sequence[str] | None = None) -> list[Printed]:
     """Run a page's blocks that are marked so, in an empty folder; command: as for `environment`."""
     env = environment(folder, command)
     (folder / "work").mkdir()

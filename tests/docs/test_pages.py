@@ -18,7 +18,6 @@ from tools.page_blocks import (
     outputs_of,
     run_page,
 )
-from tools.warm_commands import warm_commands
 
 from assaymark.cli.main import COMMANDS, cli, with_command
 from tests.conftest import ROOT
@@ -67,19 +66,12 @@ def faults(page: Path, printed: list[Printed]) -> list[str]:
     return results + [f"{block.place} was not reached" for block in blocks if block not in reached]
 
 
-@pytest.fixture(scope="module")
-def command() -> Iterator[str]:
-    """Return what runs `assaymark` without its start-up."""
-    with warm_commands() as words:
-        yield words
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES_RUN, ids=lambda page: page.name)
-def test_the_commands_of_a_page_run(page: Path, command: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run(page: Path, warm: list[str], tmp_path: Path) -> None:
     """Every block marked `run` succeeds, in an empty home and in the page's order, and prints what the page shows."""
     starts_its_own = "assaymark warm start" in page.read_text(encoding="utf-8")
-    assert faults(page, run_page(page, tmp_path, None if starts_its_own else command)) == []
+    assert faults(page, run_page(page, tmp_path, None if starts_its_own else warm)) == []
 
 
 def test_every_block_says_whether_it_is_run() -> None:
