@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import assaymark
 
 SMALL = Path(assaymark.__file__).parent / "library" / "demo_models" / "small"
+SOURCE = str(Path(assaymark.__file__).parent.parent)
 # the real command; it only says when the tokenizer begins to be loaded
 COMMAND = """
 import sys
@@ -32,8 +34,8 @@ Started = Callable[[Callable[[dict[str, Any]], None]], "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(tmp_path: Path, warm: list[str]) -> Started:
-    """Return a function that changes a tokenizer and starts a run with it, in a process of its own."""
+def start(tmp_path: Path) -> Started:
+    """Return a function that changes a tokenizer and starts a run with it."""
 
     def started(change: Callable[[dict[str, Any]], None]) -> "subprocess.Popen[str]":
         model = tmp_path / "model"
@@ -43,13 +45,13 @@ def start(tmp_path: Path, warm: list[str]) -> Started:
         (model / "tokenizer.json").write_text(json.dumps(tokenizer))
         words = ["run", "--model", "hf", "--model_args", f"pretrained={model}", "--tasks", "demo_facts", "--limit", "2"]
         words += ["--store", str(tmp_path / "store.sqlite")]
-        (tmp_path / "command.py").write_text(COMMAND)
+        environment = {**os.environ, "PYTHONPATH": SOURCE, "RUST_BACKTRACE": "1"}
         return subprocess.Popen(
-            [*warm, "python", str(tmp_path / "command.py"), *words],
+            [sys.executable, "-c", COMMAND, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "RUST_BACKTRACE": "1"},
+            env=environment,
         )
 
     return started
