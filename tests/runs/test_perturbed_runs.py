@@ -21,11 +21,13 @@ from assaymark.options.of_plans import stored_perturbations
 from assaymark.perturbations.named import perturbations_of
 from assaymark.records import Score, canonical_json
 from assaymark.results.evidence.broken_samples import marked_texts
-from assaymark.results.evidence.perturbations import perturbed_from
+from assaymark.results.evidence.perturbations import PerturbedScores, perturbed_from
+from assaymark.results.evidence.records import MetricInput
 from assaymark.runs.run import Run
 from assaymark.store import Store
 from assaymark.store.public_store import public_store
 from assaymark.store.sealed_tasks import SealedTask
+from tests.results.made import plain_rows, task_of
 
 SENTENCES = (
     "He said that the government will accommodate him.",
@@ -421,6 +423,19 @@ def test_copies_of_sealed_tasks_are_withheld_with_them(in_folder: Path) -> None:
     store.seals.put(SealedTask("sayings", "sha256:" + "0" * 64))
     other = public_store(store)
     assert other.why_withheld(run.id, "sayings~mild_mix") is not None
+
+
+def test_a_perturbed_cost_is_no_share() -> None:
+    """Costs below 1 are not shown as per cent, and equal differences of them have no interval."""
+    task = task_of("t", MetricInput("cost", higher_is_better=False), MetricInput("acc"))
+    scores = PerturbedScores({"t:typos": ("t", "typos", None)})
+    for name, value in (("t", 0.001), ("t:typos", 0.002)):
+        rows = [*plain_rows(name, [value] * 3, "cost"), *plain_rows(name, [1.0] * 3)]
+        assert len(list(scores.watch(rows))) == 6
+    cost, accuracy = scores.results([task], ())
+    assert (cost.metric, cost.is_share, cost.low, cost.difference_low) == ("cost", False, None, None)
+    assert cost.difference == pytest.approx(0.001)
+    assert (accuracy.is_share, accuracy.low is not None) == (True, True)
 
 
 def test_facts_of_another_store_that_are_no_results_are_left_out() -> None:

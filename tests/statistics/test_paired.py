@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from assaymark.errors import DataError
 from assaymark.statistics.paired import (
     compare_paired,
+    difference_interval,
     mcnemar_exact,
     tango_interval,
 )
@@ -71,6 +73,26 @@ def test_positive_graded_differences_are_not_treated_as_shares() -> None:
     result = compare_paired(a, b)
     assert result.low is not None
     assert result.low < 0
+
+
+@pytest.mark.parametrize("values", [(0.001, 0.0, 0.002, 0.0014), (0.0, 1.0, 0.0, 1.0), (3e-5, 2e-5, 5e-5, 9e-4)])
+def test_numbers_get_students_interval_where_all_happen_to_be_in_0_1(values: tuple[float, ...]) -> None:
+    """A cost, latency or count below 1 is no share: the interval is scipy's t of the differences, as above 1."""
+    first, second = np.zeros(4), np.array(values)
+    expected = stats.t.interval(0.95, 3, loc=second.mean(), scale=stats.sem(second))
+    result = compare_paired(first, second, is_share=False)
+    assert (result.low, result.high) == pytest.approx(expected)
+    assert difference_interval(first, second, is_share=False) == pytest.approx(expected)
+    far = compare_paired(first + 2.0, second + 2.0)
+    assert (result.low, result.high, result.p) == pytest.approx((far.low, far.high, far.p))
+
+
+def test_equal_differences_of_numbers_have_no_interval() -> None:
+    """Nothing bounds what a number might still be, so its differences without spread have none, and p says it."""
+    result = compare_paired([0.00021] * 200, [0.00042] * 200, is_share=False)
+    assert (result.low, result.high) == (None, None)
+    assert result.p < 0.001
+    assert difference_interval([0.001] * 3, [0.002] * 3, is_share=False) == (None, None)
 
 
 def test_graded_intervals_cover_and_p_keeps_its_level() -> None:

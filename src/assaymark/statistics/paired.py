@@ -196,21 +196,32 @@ class PairedComparison:
 
 
 def compare_paired(
-    a: Scores, b: Scores, clusters: Clusters | None = None, *, confidence: float = 0.95
+    a: Scores,
+    b: Scores,
+    clusters: Clusters | None = None,
+    *,
+    confidence: float = 0.95,
+    is_share: bool | None = None,
 ) -> PairedComparison:
     """Compare two models' scores of the same samples, in the same order.
+
+    Args:
+        a: the first model's scores.
+        b: the second's.
+        clusters: a label per sample; those with the same label are dependent. None: none are.
+        confidence: of the interval.
+        is_share: whether only scores in [0, 1] are possible, as the metric declares; None: whether these are.
 
     Raises: DataError for lengths that differ, no samples, or values that are not finite numbers.
     Source: McNemar 1947, Tango 1998 (binary); Fisher 1935, Student or Efron 1987 (graded); Miller 2024 (clusters).
     """
     first, second = _pair(a, b)
-    if clusters is None and _is_binary(first, second):
+    bounds = _bounds(first, second, is_share)
+    if clusters is None and _is_binary(first, second, bounds):
         return _compare_binary(second - first, confidence)
     differences = second - first
     p = sign_flip_p(differences, clusters=clusters, name=("compare_paired", len(differences)))
-    estimate = estimate_mean(
-        differences, binary=False, clusters=clusters, confidence=confidence, bounds=_bounds(first, second)
-    )
+    estimate = estimate_mean(differences, binary=False, clusters=clusters, confidence=confidence, bounds=bounds)
     flips = "sign-flip permutation" if clusters is None else "sign-flip permutation by cluster"
     return PairedComparison(
         float(differences.mean()),
@@ -227,18 +238,20 @@ def compare_paired(
     )
 
 
-def difference_interval(a: Scores, b: Scores, *, confidence: float = 0.95) -> tuple[float | None, float | None]:
+def difference_interval(
+    a: Scores, b: Scores, *, confidence: float = 0.95, is_share: bool | None = None
+) -> tuple[float | None, float | None]:
     """Return the ends of the interval that `compare_paired` has, without its test; None where there is none.
 
     Each end of the 90% interval is a one-sided bound at 95%: of Tango's score test for binary scores.
     """
     first, second = _pair(a, b)
-    differences = second - first
-    if _is_binary(first, second):
+    differences, bounds = second - first, _bounds(first, second, is_share)
+    if _is_binary(first, second, bounds):
         b_only, a_only = int((differences > 0).sum()), int((differences < 0).sum())
         interval = tango_interval(b_only, a_only, len(differences), confidence)
         return interval.low, interval.high
-    estimate = estimate_mean(differences, binary=False, confidence=confidence, bounds=_bounds(first, second))
+    estimate = estimate_mean(differences, binary=False, confidence=confidence, bounds=bounds)
     return estimate.low, estimate.high
 
 
@@ -266,13 +279,14 @@ def _pair(a: Scores, b: Scores) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _is_binary(first: Floats, second: Floats) -> bool:
-    return bool(np.isin(first, (0.0, 1.0)).all() and np.isin(second, (0.0, 1.0)).all())
+def _is_binary(first: Floats, second: Floats, bounds: tuple[float, float]) -> bool:
+    return bounds == (-1.0, 1.0) and bool(np.isin(first, (0.0, 1.0)).all() and np.isin(second, (0.0, 1.0)).all())
 
 
-def _bounds(first: Floats, second: Floats) -> tuple[float, float]:
-    unit = min(first.min(), second.min()) >= 0 and max(first.max(), second.max()) <= 1
-    return (-1.0, 1.0) if unit else (-math.inf, math.inf)
+def _bounds(first: Floats, second: Floats, is_share: bool | None) -> tuple[float, float]:
+    if is_share is None:
+        is_share = min(first.min(), second.min()) >= 0 and max(first.max(), second.max()) <= 1
+    return (-1.0, 1.0) if is_share else (-math.inf, math.inf)
 
 
 def _stderr(values: Floats) -> float | None:

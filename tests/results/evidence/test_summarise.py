@@ -176,6 +176,13 @@ def test_scores_on_a_scale_to_100_are_no_shares(metric: str, bounds: tuple[float
     assert zero.high == pytest.approx(52.2, abs=0.05)  # any of the samples not seen may be at 100
 
 
+def test_a_number_without_bounds_has_none_where_its_scores_happen_to_be_in_0_1() -> None:
+    """A metric of the table (brier, cost) and a declared number, all 0.001, have no interval: nothing bounds them."""
+    for metric in (MetricInput("brier"), MetricInput("price", scale="number"), MetricInput("cost")):
+        (result,) = summarise(plain_rows("t", [0.001] * 3, metric.name), [task_of("t", metric)])
+        assert (result.low, result.high, result.details["unit"]) == (None, None, "plain")
+
+
 def test_a_task_own_aggregation_is_called() -> None:
     """An aggregation that is a function of the task file gives the value; its standard error is unknown."""
     task = task_of("t", MetricInput("acc", max))

@@ -196,12 +196,12 @@ def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Se
 
 def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> MeasuredTask:
     ours, theirs = (np.asarray(values, dtype=np.float64) for values in task.values())
-    comparison = compare_paired(ours, theirs, confidence=confidence)
+    is_share = _is_share(task)
+    comparison = compare_paired(ours, theirs, confidence=confidence, is_share=is_share)
     # perplexities and bits per byte are compared as losses: lower is better
     better, worse = comparison.b_only, comparison.a_only
     if not task.metric.higher_is_better:
         better, worse = worse, better
-    is_share = _is_share(task)
     has_answers = is_share and not task.metric.is_neutral  # which become right or wrong
     scale = "log" if task.is_log_scale else "proportion" if is_share else "plain"
     to_metric = math.exp if scale == "log" else float
@@ -224,7 +224,7 @@ def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Meas
         confidence=confidence,
         higher_is_better=task.metric.higher_is_better,
         stderr=comparison.stderr,
-        one_sided=difference_interval(ours, theirs, confidence=ONE_SIDED),
+        one_sided=difference_interval(ours, theirs, confidence=ONE_SIDED, is_share=is_share),
         n_missing=task.n_missing,
         n_mostly_cut=(
             sum(_is_mostly_cut(pair.first) for pair in task.pairs),

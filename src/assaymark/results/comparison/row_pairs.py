@@ -210,7 +210,7 @@ def _difference(part: str, task: str, metric: str, line: Difference, rows: Seque
     if not values:
         return None
     ours, theirs = (np.asarray(side, dtype=np.float64) for side in zip(*values, strict=True))
-    comparison = compare_paired(ours, theirs)
+    comparison = compare_paired(ours, theirs, is_share=line.scale == "proportion")
     better, worse = (
         (comparison.b_only, comparison.a_only) if line.higher_is_better else (comparison.a_only, comparison.b_only)
     )

@@ -96,6 +96,7 @@ class PerturbedScores:
     def _samples(self, task: TaskSummaryInput) -> "_TaskScores":
         """Return a task's values by filter and metric: of its samples, and of their copies by label."""
         own: dict[tuple[str, str], tuple[_Values, dict[str, _Values]]] = {}
+        numbers = frozenset(metric.name for metric in task.metrics if metric.is_number)
         for metric in task.metrics:
             for name in metric.filters:
                 values = self._values.get((task.name, name, metric.name))
@@ -108,7 +109,7 @@ class PerturbedScores:
                 }
                 own[name, metric.name] = (values, by_label)
         families = {label: family for original, label, family in self.copies.values() if original == task.name}
-        return _TaskScores(task.primary, own, families)
+        return _TaskScores(task.primary, own, families, numbers)
 
 
 def _trials_of(row: ScoreRow) -> tuple[float, ...] | None:
@@ -124,6 +125,7 @@ class _TaskScores:
     primary: tuple[str, str] | None  # metric, filter
     values: Mapping[tuple[str, str], tuple[_Values, Mapping[str, _Values]]]
     families: Mapping[str, str | None]  # by label
+    numbers: frozenset[str]  # metrics that are no shares, even where all values are in [0, 1]
 
 
 @dataclass(slots=True)
@@ -174,19 +176,34 @@ def _pooled(name: str, members: Sequence[_TaskScores]) -> Iterator[PerturbedScor
                         in_all = [original, *(copies[index] for copies in of_family if index in copies)]
                         worst.setdefault(family, _Pairs()).add(original, in_all)
         is_primary = all(member.primary == (key[1], key[0]) for member in members)
+        is_number = any(key[1] in member.numbers for member in members)
         for by, own, is_worst in [
             *((label, own, False) for label, own in pairs.items()),
             *((family, own, True) for family, own in worst.items()),
         ]:
             if own.original:
-                yield _result(name, key, by, own, is_worst=is_worst, is_primary=is_primary, n_tasks=len(members))
+                is_share = not is_number and all(0 <= score <= 1 for score in (*own.original, *own.perturbed))
+                yield _result(
+                    name, key, by, own,
+                    is_share=is_share, is_worst=is_worst, is_primary=is_primary, n_tasks=len(members),
+                )  # fmt: skip
 
 
 def _result(
-    name: str, key: tuple[str, str], by: str, pairs: _Pairs, *, is_worst: bool, is_primary: bool, n_tasks: int
+    name: str,
+    key: tuple[str, str],
+    by: str,
+    pairs: _Pairs,
+    *,
+    is_share: bool,
+    is_worst: bool,
+    is_primary: bool,
+    n_tasks: int,
 ) -> PerturbedScore:
-    paired = compare_paired(pairs.original, pairs.perturbed)
-    value = estimate_mean(pairs.perturbed)
+    paired = compare_paired(pairs.original, pairs.perturbed, is_share=is_share)
+    value = estimate_mean(
+        pairs.perturbed, binary=None if is_share else False, bounds=None if is_share else (-math.inf, math.inf)
+    )
     return PerturbedScore(
         task=name,
         metric=key[1],
@@ -206,7 +223,7 @@ def _result(
         n_mended=paired.b_only,
         n_left_out=pairs.n_left_out,
         is_primary=is_primary,
-        is_share=all(0 <= score <= 1 for score in (*pairs.original, *pairs.perturbed)),
+        is_share=is_share,
         n_tasks=n_tasks,
         confidence=paired.confidence,
     )

@@ -299,17 +299,19 @@ def _interval(
             return IntervalEstimate(sum(items[0]) / len(items[0]), None, None, None, "none: one sample", 1, confidence)
         parts = [(float(part), at) for at, item in enumerate(items) for part in item]
         return estimate_mean([part for part, _ in parts], clusters=[at for _, at in parts], confidence=confidence)
+    facts = find_metric(metric.name)
+    declared = NO_BOUNDS if facts is None or facts.bounds is None else facts.bounds  # as ROUGE's, of 0 to 100
+    bounds = declared if metric.is_number else None
     if traits.is_mean:
-        facts = find_metric(metric.name)
-        declared = facts.bounds if facts is not None and metric.is_number else None  # as ROUGE's, of 0 to 100
-        return _mean(rows, confidence, declared or (NO_BOUNDS if metric.scale == "number" else None))
+        return _mean(rows, confidence, bounds)
     if traits.interval == "fitted":
         return estimate_perplexity([float(item) for item in items], confidence)
     if traits.ratio is not None:
         amounts, weights = ([float(item[i]) for item in items] for i in (0, 1))
         return estimate_ratio(amounts, weights, family=traits.ratio, confidence=confidence)
     if traits.interval == "mean of values" and all(row.value is not None for row in rows):
-        return estimate_mean([row.value for row in rows if row.value is not None], confidence=confidence)
+        values = [row.value for row in rows if row.value is not None]
+        return estimate_mean(values, confidence=confidence, bounds=bounds)
     if traits.interval == "bootstrap" and not traits.is_of_labels:
         return estimate_by_resampling(traits.function, items, confidence=confidence)
     value = _lm_eval_value(metric, items)
