@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assaymark.errors import DataError
-from assaymark.statistics.distributions import normal_quantile, two_sided_z
+from assaymark.statistics.distributions import binomial_pmf, binomial_sf, bisect, normal_quantile, two_sided_z
+from assaymark.statistics.paired import mcnemar_exact
 
 WORST_SHARE = 0.5  # accuracy at which the variance is largest
 
@@ -113,6 +114,51 @@ def samples_paired_binary(
     level_z, power_z = two_sided_z(confidence), normal_quantile(power)
     top = level_z * math.sqrt(discordance) + power_z * math.sqrt(discordance - difference**2)
     return math.ceil(top**2 / difference**2 - 1e-9)
+
+
+EXACT_UP_TO = 200  # expected differing answers; beyond, the approximation is within 1% of the exact power's effect
+
+
+def mde_mcnemar(n: int, discordance: float, *, confidence: float = 0.95, power: float = 0.8) -> float | None:
+    """Return the minimum detectable difference in accuracy of McNemar's exact test on n shared questions.
+
+    The models differ on the share max(discordance, δ) of the questions: an effect δ above the discordance is all of it,
+    so that a run with few differing answers is not said to detect what the test cannot call significant. None where no
+    difference has this power, as with fewer than 6 questions at 95%.
+
+    Source: the test's power, summed over the numbers of differing answers; with more than `EXACT_UP_TO` of them Connor
+    1987, equation 3, with the correction 1/n for continuity.
+    """
+    _check(n, 0.0)
+    _check_share(discordance)
+    if n * discordance > EXACT_UP_TO:
+        enough = bisect(
+            lambda d: n - samples_paired_binary(d, discordance, confidence=confidence, power=power), 1e-9, discordance
+        )
+        return min(enough + 1.0 / n, 1.0)
+    needed = _fewest_wins(min(n, 2 * EXACT_UP_TO), 1.0 - confidence)
+
+    def found(difference: float) -> float:
+        share = max(discordance, difference)
+        spread = 6.0 * math.sqrt(n * share * (1.0 - share)) + 6.0
+        likely = range(max(0, math.floor(n * share - spread)), min(n, math.ceil(n * share + spread)) + 1)
+        return sum(
+            binomial_pmf(d, n, share) * binomial_sf(needed[d], d, 0.5 + 0.5 * difference / share) for d in likely
+        )
+
+    largest = min(1.0, max(discordance, 40.0 / n))
+    if found(largest) < power:
+        return None
+    return bisect(lambda difference: found(difference) - power, 1e-9, largest, steps=30)
+
+
+def _fewest_wins(most: int, level: float) -> list[int]:
+    """Return for 0 to `most` differing answers how many must be one model's for p below the level; d + 1: none do."""
+    needed = [1]
+    for d in range(1, most + 1):
+        least = needed[-1]
+        needed.append(least if least <= d and mcnemar_exact(least, d - least) < level else least + 1)
+    return needed
 
 
 def _check(n: int, variance: float) -> None:

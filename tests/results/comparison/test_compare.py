@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from assaymark import evaluate
 from assaymark.documents.document import document
@@ -452,3 +454,49 @@ def test_runs_of_one_model_are_told_apart() -> None:
     assert distinct_labels(runs) == ["hf (f32)", "hf (bf16)"]
     assert distinct_labels([*runs, replace(runs[0], run_id="r2")]) == ["hf (r0)", "hf (r1)", "hf (r2)"]
     assert distinct_labels([runs[0], replace(runs[1], label="other")]) == ["hf", "other"]
+
+
+def test_costs_below_1_are_not_shares() -> None:
+    """Equal differences of a cost have no interval, others Student's, whether its scale is declared or in the table."""
+    for metric in (MetricInput("cost", higher_is_better=False), MetricInput("price", scale="number")):
+        task = task_of("t", metric)
+        a, b = (run_of(str(cost), plain_rows("t", [cost] * 200, metric.name), task) for cost in (0.00021, 0.00042))
+        line = compare_runs([a, b]).pairs[0].tasks[0]
+        assert (line.scale, line.low, line.high, line.one_sided) == ("plain", None, None, (None, None))
+        assert line.p < 0.001
+        costs = [0.0001, 0.0003, 0.0004, 0.0007]
+        b = run_of("b", plain_rows("t", [0.00021 + cost for cost in costs], metric.name), task)
+        a = run_of("a", plain_rows("t", [0.00021] * 4, metric.name), task)
+        line = compare_runs([a, b]).pairs[0].tasks[0]
+        expected = stats.t.interval(0.95, 3, loc=np.mean(costs), scale=stats.sem(costs))
+        assert (line.low, line.high) == pytest.approx(expected)
+        assert line.one_sided == pytest.approx(stats.t.interval(0.9, 3, loc=np.mean(costs), scale=stats.sem(costs)))
+
+
+@pytest.mark.parametrize(("n", "n_lost", "n_gained", "points"), [(200, 1, 0, "3.9"), (20, 2, 1, "36.6"), (5, 1, 0, "")])
+def test_the_detectable_effect_agrees_with_the_interval_and_the_test(
+    n: int, n_lost: int, n_gained: int, points: str
+) -> None:
+    """It is above half the interval's width and above what the exact test can call significant, 6 of n; none of 5."""
+    first = [1.0] * (n - n_gained) + [0.0] * n_gained
+    second = [0.0] * n_lost + [1.0] * (n - n_lost)
+    tasks = [run_of(name, plain_rows("t", values)) for name, values in (("a", first), ("b", second))]
+    comparison = compare_runs(tasks)
+    line = comparison.pairs[0].overall
+    assert line is not None
+    assert line.low is not None
+    assert line.high is not None
+    stated = f"{points} points" if points else "none"
+    assert f"minimum detectable effect with these samples: {stated} (power 80%)" in comparison.verdict
+    if points:
+        assert float(points) / 100 > max(6 / n, (line.high - line.low) / 2 * 1.42)
+
+
+def test_the_detectable_effect_of_graded_scores_follows_the_interval() -> None:
+    """It is (1.96 + 0.84) / 1.96 times half the width of the interval that is shown."""
+    first, second = [0.1, 0.5, 0.7, 0.2, 0.6, 0.4] * 4, [0.3, 0.4, 0.8, 0.1, 0.7, 0.35] * 4
+    comparison = compare_runs([run_of(name, plain_rows("t", each)) for name, each in (("a", first), ("b", second))])
+    differences = np.subtract(second, first)
+    half = stats.t.ppf(0.975, 23) * stats.sem(differences)
+    effect = 100 * half * (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) / stats.norm.ppf(0.975)
+    assert f"minimum detectable effect with these samples: {effect:.1f} points" in comparison.verdict

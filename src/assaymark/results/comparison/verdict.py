@@ -1,10 +1,12 @@
 """The verdict of a comparison ("is B better than A?") in one sentence that claims no more than the tests show."""
 
+import math
 from dataclasses import replace
 
 from assaymark.documents.numbers import counted, shown_difference, shown_p
 from assaymark.results.comparison.records import Difference, PairComparison
-from assaymark.statistics.power import mde
+from assaymark.statistics.distributions import two_sided_z
+from assaymark.statistics.power import detectable_z, mde_mcnemar
 
 
 def sentence(pair: PairComparison) -> str:
@@ -30,7 +32,7 @@ def sentence(pair: PairComparison) -> str:
         text = f"{winner} is better than {loser}{over}: {size} ({evidence})"
         return text + (f"; {_tally(pair)}." if len(pair.tasks) > 1 else ".")
     text = f"{first} and {second} are not significantly different{over}: {size} from {first} to {second} ({evidence})"
-    if limit := _limit(headline):
+    if limit := _limit(pair, headline):
         text += f"; minimum detectable effect with these samples: {limit} (power 80%)"
     return text + "."
 
@@ -137,13 +139,19 @@ def shown_p_relation(p: float) -> str:
 
 
 def _factor(log_ratio: float) -> str:
-    from math import exp
-
-    return f"×{exp(log_ratio):.3g}"
+    return f"×{math.exp(log_ratio):.3g}"
 
 
-def _limit(line: Difference) -> str | None:
-    """Return the minimum detectable effect of these samples at a power of 80%."""
-    if line.scale != "proportion" or not line.stderr:
+def _limit(pair: PairComparison, line: Difference) -> str | None:
+    """Return the minimum detectable effect of these samples at a power of 80%.
+
+    It is 1.43 times half the interval that is shown, so that it agrees with it, and at least that of the exact test.
+    """
+    if line.scale != "proportion" or not line.stderr or line.low is None or line.high is None:
         return None
-    return f"{100 * mde(line.stderr**2, 1):.1f} points"
+    effect = detectable_z() / two_sided_z(line.confidence) * (line.high - line.low) / 2
+    unit = line.units[0][0] if len(line.units) == 1 else line.name
+    if any(each.name == unit and "McNemar" in each.method for each in (*pair.tasks, *pair.groups)):
+        exact = mde_mcnemar(line.n, (line.n_better + line.n_worse) / line.n)
+        effect = math.inf if exact is None else max(effect, exact)
+    return "none" if effect > 1 else f"{100 * effect:.1f} points"
