@@ -431,3 +431,80 @@ def test_a_task_at_several_shots_has_a_column_and_a_command_for_each(tmp_path: P
         "demo_facts --num_fewshot 0",
         "demo_facts --num_fewshot 2",
     ]
+
+
+def store_table(folder: Path) -> BoardTable:
+    """Return the only board that a store has without a board's file."""
+    site = Site([], StoredRuns(Store.open_to_read(str(folder / "store.sqlite"))))
+    (board,) = site.boards.values()
+    return site.table(board)
+
+
+def n_and_value(table: BoardTable, key: str) -> dict[str, tuple[int | None, float]]:
+    """Return each model's number of samples and its value in a column."""
+    return {row.model: (row.cells[key].n, row.cells[key].number.value) for row in models(table) if key in row.cells}
+
+
+def test_models_that_answered_files_of_one_name_are_not_ranked_together(tmp_path: Path) -> None:
+    """The file that most models ran counts; what a model scored in it stays after it ran the other file too."""
+    for name, n in (("x", 10), ("y", 12)):
+        (tmp_path / name).mkdir()
+        write_task(tmp_path / name, "law", n, "AB" if name == "x" else "ABC")
+    run(tmp_path, tasks="x/law.csv")
+    run(tmp_path, tasks="y/law.csv", seed=2)
+    table = store_table(tmp_path)
+    assert {model: n for model, (n, _) in n_and_value(table, "law").items()} == {"fake-random-2": 12}
+    assert [row.model for row in models(table)] == ["fake-random-2"]
+    assert table.left_out == ("law: 1 run on other data",)
+    random = next(row for row in table.rows if row.model == "Random")
+    assert random.cells["law"].number.value == pytest.approx(1 / 3)  # of the counted file
+    run(tmp_path, tasks="x/law.csv", seed=2)
+    run(tmp_path, tasks="x/law.csv", seed=3)
+    run(tmp_path, tasks="y/law.csv", seed=3)
+    table = store_table(tmp_path)
+    assert {model: n for model, (n, _) in n_and_value(table, "law").items()} == {
+        "fake-random-1": 10, "fake-random-2": 10, "fake-random-3": 10
+    }  # fmt: skip
+    assert table.left_out == ("law: 2 runs on other data",)
+
+
+def test_scores_by_a_corrected_answer_key_are_not_mixed_with_those_before(folder: Path) -> None:
+    """A limited run is on the same data; the board's page and its JSON state what is left out."""
+    run(folder)
+    run(folder, "--limit", "5", seed=4)
+    table, _ = table_of(folder)
+    assert (len(models(table)), table.left_out) == (2, ())
+    path = folder / "law.csv"
+    path.write_text(path.read_text().replace("a3,b3,A", "a3,b3,B").replace("a0,b0,B", "a0,b0,A"))
+    before = n_and_value(table, "law")
+    for seed in (1, 2, 3):
+        run(folder, tasks="law.csv", seed=seed)
+    table, stored = table_of(folder)
+    now = n_and_value(table, "law")
+    assert set(now) == {"fake-random-1", "fake-random-2", "fake-random-3"}
+    of_run = {each.model: each.estimates for each in reversed(stored.runs()) if each.row.tasks == ("law",)}
+    for model, (_, value) in now.items():
+        assert value == next(e.value for e in of_run[model] if e.details.get("primary"))
+    assert set(n_and_value(table, "books")) == set(before)  # its file is as it was
+    assert table.left_out == ("law: 2 runs on other data",)
+    board = read_board(folder / "board.yaml")
+    with running(create_app([board_feature(Site([board], stored))])) as url:
+        assert "law: 2 runs on other data" in httpx.get(f"{url}/board/{board.name}").text
+        assert httpx.get(f"{url}/board/{board.name}.json").json()["left_out"] == ["law: 2 runs on other data"]
+
+
+def test_a_column_has_one_metric_and_no_seconds(tmp_path: Path) -> None:
+    """An application's scorer is another metric than a model's; a run without scorers has no score at all."""
+    write_task(tmp_path, "law", 10)
+    (tmp_path / "app.py").write_text("def answer(question):\n    return 'A'\n")
+    place, tasks = str(tmp_path / "store.sqlite"), str(tmp_path / "law.csv")
+    target = ["run", "--target", f"{tmp_path / 'app.py'}:answer", "--tasks", tasks, "--store", place, "--quiet"]
+    assert main(target) == 0
+    assert not Site([], StoredRuns(Store.open_to_read(place))).boards
+    run(tmp_path, tasks="law.csv")
+    run(tmp_path, tasks="law.csv", seed=2)
+    assert main([*target, "--scorers", "exact"]) == 0
+    table = store_table(tmp_path)
+    assert set(n_and_value(table, "law")) == {"fake-random-1", "fake-random-2"}
+    assert table.columns[0].is_share
+    assert table.left_out == ("law: 1 run by exact",)

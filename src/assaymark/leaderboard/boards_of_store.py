@@ -8,6 +8,7 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.own_rows import (
     holds_member,
+    is_score,
     rows_of_runs,
     with_present_names,
 )
@@ -65,7 +66,11 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
         for estimate in run.estimates:
             path = estimate.details.get("path", ())
             named = {*path, estimate.task}
-            is_task = estimate.details.get("kind", "task") == "task" and estimate.details.get("primary")
+            is_task = (
+                estimate.details.get("kind", "task") == "task"
+                and estimate.details.get("primary")
+                and is_score(estimate)
+            )
             is_task = is_task and "copy_of" not in estimate.details  # a perturbed copy is not a benchmark of its own
             if is_task and not any(member.task in named for member in covered):
                 name = next((group for group in path if group in groups), estimate.task)

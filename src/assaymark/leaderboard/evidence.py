@@ -11,6 +11,7 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite
 from assaymark.leaderboard.capabilities import capabilities_of_task
+from assaymark.leaderboard.own_rows import is_score
 from assaymark.leaderboard.results_files import read_results_files
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
@@ -108,6 +109,7 @@ def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
             or not estimate.details.get("primary")
             or "copy_of" in estimate.details  # perturbed: no benchmark of its own
             or estimate.value is None
+            or not is_score(estimate)
         ):
             continue
         path = [*estimate.details.get("path", ()), estimate.task]

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
@@ -33,6 +34,7 @@ from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
 from assaymark.results.estimate_texts import reported_words, truncation_of
+from assaymark.scoring.metrics import is_credit
 from assaymark.statistics.board_scores import SHARES, Part, average, reported_part
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.aliases import GROUP_SIZES, PresentName, present_name
@@ -197,6 +199,89 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
             names.add(row_name)
             rows.append(replace(row, id=row_name))
     return rows
+
+
+def agreeing_runs(board: Board, runs: Sequence[StoredRun]) -> tuple[list[StoredRun], list[str]]:
+    """Return the runs without results that cannot be ranked in their column, and a line on each task with such results.
+
+    Files of one name may have other questions, or other answers, and an application's scorer is another metric than a
+    model's. The data that most models have count, then the metric; of equally many, the latest run's. Results from
+    files are not compared: their data are not known.
+
+    Args:
+        board: the board, with a suite; all runs agree on one without.
+        runs: the latest first.
+    """
+    named = [with_present_names(run) for run in runs]
+    left_out: dict[int, set[str]] = {}  # by the run's place: tasks and groups
+    lines: list[str] = []
+    voting = {at: run for at, run in enumerate(named) if run.origin == "measured" and _counts(board, run)}
+    for member in board.suite.members if board.suite is not None else ():
+        found = {at: match for at, run in voting.items() if (match := _latest(member, [run], [])) is not None}
+        data = {at: _data_of(member, match) for at, match in found.items()}
+        metrics = {at: _metrics_of(member, match) for at, match in found.items()}
+        chosen_data = _of_most(voting, data)
+        same = {at: metrics[at] for at, own in data.items() if not _differing(own, chosen_data)}
+        chosen_metrics = _of_most(voting, same)
+        reasons: Counter[str] = Counter()
+        for at in found:
+            others = _differing(metrics[at], chosen_metrics)
+            if others or at not in same:
+                left_out.setdefault(at, set()).add(member.task)
+                reasons[f"by {', '.join(others)}" if others else "on other data"] += 1
+        if reasons:
+            words = [f"{counted(n, 'run')} {why}" for why, n in reasons.items()]
+            lines.append(f"{member.task}: {', '.join(words)}")
+    kept = [_without(run, left_out[at]) if at in left_out else run for at, run in enumerate(named)]
+    return kept, list(dict.fromkeys(lines))
+
+
+def _of_most(runs: Mapping[int, StoredRun], values: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
+    """Return each task's value that most models have; of equally many the first, which is the latest run's."""
+    models: dict[str, dict[str, set[str]]] = {}
+    for at, own in values.items():
+        for task, value in own.items():
+            models.setdefault(task, {}).setdefault(value, set()).add(runs[at].model)
+    return {task: max(by_value, key=lambda value: len(by_value[value])) for task, by_value in models.items()}
+
+
+def _differing(own: Mapping[str, str], chosen: Mapping[str, str]) -> list[str]:
+    """Return a run's values that are others than those chosen."""
+    return sorted({value for task, value in own.items() if chosen.get(task, value) != value})
+
+
+def _data_of(member: Member, match: Found) -> dict[str, str]:
+    """Return the data's hash of each task of a member.
+
+    A Python class reads its rows itself: the hash is that of the evaluated ones, and says nothing if these are a part.
+    """
+    plan, facts = match.run.plan, match.run.row.extra.get("tasks", {})
+    below = [e for e in match.run.estimates if member.task in (e.task, *_path(e))]
+    names = {name for e in below for name in (e.task, *_path(e))}
+    classes = {name for name in names if name in facts and "class" in facts[name].get("spec", {})}
+    return {
+        task.name: task.dataset_hash
+        for task in plan.tasks
+        if task.name in names and (task.name not in classes or (plan.limit is None and task.sample_indices is None))
+    }
+
+
+def _metrics_of(member: Member, match: Found) -> dict[str, str]:
+    """Return the main metric of each task; none where the board names it, or a prompt style makes it another.
+
+    Of a prompt style, both metrics say whether an answer is right, as in comparisons.
+    """
+    if member.metrics != (ANY_METRIC,):
+        return {}
+    is_styled = match.run.plan.prompt_style is not None
+    return {e.task: e.metric for e in match.estimates if not (is_styled and is_credit(e.metric))}
+
+
+def _without(run: StoredRun, names: Container[str]) -> StoredRun:
+    """Return a run without its results of some tasks and groups, and of the suites whose average counts them."""
+    kept = [e for e in run.estimates if e.details.get("kind") != COMPOSITE
+            and not any(name in names for name in (e.task, *_path(e)))]  # fmt: skip
+    return replace(run, estimates=tuple(kept))
 
 
 def latest_reports(runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -381,7 +466,11 @@ def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
 
 def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
     """Return the representative estimate of a task or a group: its primary metric, or that of its tasks."""
-    own = [e for e in run.estimates if e.task == name and e.value is not None and e.details.get("kind") != COMPOSITE]
+    own = [
+        e
+        for e in run.estimates
+        if e.task == name and e.value is not None and e.details.get("kind") != COMPOSITE and is_score(e)
+    ]
     metrics = {(e.metric, e.filter) for e in run.estimates if e.details.get("primary") and name in _path(e)}
     primary = [e for e in own if e.details.get("primary")] or [e for e in own if (e.metric, e.filter) in metrics]
     if primary:
@@ -397,6 +486,11 @@ def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
     # estimates of different units or directions have no mean: `show` has none either
     is_mean = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
     return tasks if is_mean else []
+
+
+def is_score(estimate: Estimate) -> bool:
+    """Return whether an estimate says how good answers are: all that an application has without scorers is its time."""
+    return estimate.metric != "latency_s"
 
 
 def _path(estimate: Estimate) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.evidence import own_board
-from assaymark.leaderboard.own_rows import rows_of_runs
+from assaymark.leaderboard.own_rows import agreeing_runs, rows_of_runs
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
@@ -109,7 +109,7 @@ def _lines(by_step: Mapping[int, Sequence[StoredRun]]) -> list[SeriesLine]:
     board = own_board(runs, (), ())
     if board is None:
         return []
-    rows = rows_of_runs(board, runs)
+    rows = rows_of_runs(board, agreeing_runs(board, runs)[0])
     steps = {run.run_id: step for step, some in by_step.items() for run in some}
     lines = []
     for column in board.score_columns:

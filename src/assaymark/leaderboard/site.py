@@ -11,9 +11,7 @@ from assaymark.leaderboard.baselines import baseline_rows, with_claims
 from assaymark.leaderboard.board import RECORDS, Board
 from assaymark.leaderboard.boards_of_store import boards_of_store
 from assaymark.leaderboard.columns import FROM_FILES
-from assaymark.leaderboard.own_rows import (
-    rows_of_runs,
-)
+from assaymark.leaderboard.own_rows import agreeing_runs, rows_of_runs
 from assaymark.leaderboard.published import read_published
 from assaymark.leaderboard.published_records import folder_state
 from assaymark.leaderboard.queue import Marks
@@ -136,6 +134,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
         return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
+    runs, left_out = agreeing_runs(board, runs)
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     rows = [_in_unit(row, columns) for row in rows]
@@ -144,6 +143,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
         columns,
         (*with_claims(rows, board.claims, columns), *baseline_rows(board, columns, runs)),
         rank_apart=not board.rank_together,
+        left_out=tuple(left_out),
         version=_state(board, runs).rpartition(":")[2][:16],
         updated_at=max((run.row.updated_at for run in runs if run.run_id in used), default=""),
         n_runs=len(used),

@@ -18,6 +18,7 @@ class BoardTable:
     rank_apart: bool = True  # rows of different prompt sets have ranks of their own
     issues: tuple[Issue, ...] = ()
     unread: tuple[str, ...] = ()  # records that could not be read, a line each
+    left_out: tuple[str, ...] = ()  # runs that cannot be ranked in a column, a line for each task
     version: str = ""  # changes when anything in it does
     updated_at: str = ""
     n_runs: int = 0

@@ -138,6 +138,7 @@ class BoardPage:
             "columns": [plain(column) for column in visible.scores],
             "rows": [shown_json(row, visible.scores) for row in visible.rows],
             "n_issues": len(self.table.issues),
+            "left_out": list(self.table.left_out),
             "sealed": plain(self.sealed),
             "exposures": [each.to_json() for each in self.exposures],
         }
