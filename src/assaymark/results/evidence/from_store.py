@@ -452,7 +452,8 @@ def _task_settings(plan: RunPlan, task: TaskPlan) -> dict[str, JsonValue]:
     }
     if plan.model.kind == "imported":
         return known
-    return {**known, "task file": task.spec_hash, "data set": task.dataset_hash}
+    asked_by = "scorers" if plan.model.kind == "application" else "task file"  # with the code they lie in
+    return {**known, asked_by: task.spec_hash, "data set": task.dataset_hash}
 
 
 def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
