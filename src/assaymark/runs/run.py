@@ -253,7 +253,10 @@ class Run:
         if (cost := self.cost) is not None:
             lines.append(cost_line(cost))
         if self.result is not None and self.result.was_stored:
-            lines.append("the run was already in the store; no request was sent")
+            unseen = "; if the application changed where its source does not show it: --target_version NAME"
+            lines.append(
+                f"the run was already in the store; no request was sent{unseen * (row.plan.model.kind == 'application')}"
+            )
         lines.append(f"run {row.short_id} in {location_of(self.store)}")
         return lines
 
