@@ -253,10 +253,9 @@ class Run:
         if (cost := self.cost) is not None:
             lines.append(cost_line(cost))
         if self.result is not None and self.result.was_stored:
-            unseen = "; if the application changed where its source does not show it: --target_version NAME"
-            lines.append(
-                f"the run was already in the store; no request was sent{unseen * (row.plan.model.kind == 'application')}"
-            )
+            lines.append("the run was already in the store; no request was sent")
+            if row.plan.model.kind == "application":
+                lines[-1] += "; if it changed where its source does not show it: --target_version NAME"
         lines.append(f"run {row.short_id} in {location_of(self.store)}")
         return lines
 
