@@ -104,8 +104,10 @@ def test_a_group_at_100_percent_is_not_a_point() -> None:
 @pytest.mark.parametrize("k", [0, 1, 4, 9, 10])
 def test_the_score_interval_is_wilsons_for_one_share(k: int) -> None:
     """Of one part the score interval is Wilson's; equal parts, whose shares may differ, have a slightly wider one."""
-    ours = score_interval(np.array([k / 10]), np.array([10.0]), np.array([1.0]))
-    assert (ours.low, ours.high) == pytest.approx((wilson(k, 10).low, wilson(k, 10).high), abs=1e-9)
+    one = (np.array([k / 10]), np.array([10.0]), np.array([1.0]))
+    beside_nothing = (np.array([k / 10, 0.5]), np.array([10.0, 10.0]), np.array([1.0, 0.0]))
+    for ours in (score_interval(*one), score_interval(*beside_nothing)):
+        assert (ours.low, ours.high) == pytest.approx((wilson(k, 10).low, wilson(k, 10).high), abs=1e-9)
     three = score_interval(np.full(3, k / 10), np.full(3, 10.0), np.full(3, 1 / 3))
     pooled = wilson(3 * k, 30)
     assert pooled.low - 0.02 < three.low <= pooled.low + 1e-9 <= pooled.high <= three.high + 2e-9 < pooled.high + 0.02

@@ -93,6 +93,10 @@ def score_interval(values: Floats, sizes: Floats, weights: Floats, confidence: f
     Source: Miettinen and Nurminen 1985 (two proportions), Martin Andres, Alvarez Hernandez and Herranz Tejedor 2011;
         one degree of freedom and collapsed strata: Cochran 1977, 5.4 and 5A.12.
     """
+    if len(values) == 1:  # most columns of a board, in closed form
+        value, size, weight = float(values[0]), float(sizes[0]), float(weights[0])
+        own = wilson(value * size, size, confidence)
+        return Interval(weight * own.low, weight * own.high)
     z, observed = two_sided_z(confidence), float(weights @ values)
     is_single = (sizes < 2.0 - 1e-6) & (len(sizes) > 1)  # two that were computed from a width are rounded
     observed_errors = values * (1.0 - values) / np.maximum(sizes - 1.0, 1.0)
