@@ -117,7 +117,7 @@ def _refuse_gap(columns: Mapping[str, str], names: Sequence[str], pattern: str, 
             f"columns '{columns[names[0]]}' to '{columns[further[0]]}'; expected at most {len(names)} options: rename "
             "those that are none"
         )
-    among = names[n_options + 1 : NEAR] if pattern == "{letter}" else [*names[n_options + 1 :], *further]
+    among = [*names[n_options + 1 :], *further] if "number" in pattern else names[n_options + 1 : NEAR]
     later = [columns[name] for name in among if name in columns]
     zeroth = columns.get(pattern.format(letter="", number=0)) if "number" in pattern and n_options else None
     if zeroth is not None:

@@ -1,6 +1,7 @@
 """Scorers by their names, as on a command line or in a file, and the parts of rows that they need."""
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -130,22 +131,22 @@ def check_needs(
     needs = [(each.facts.name, need) for each in scorers for need in sorted(each.facts.needs - of_the_target)]
     if not needs:
         return
-    lacking: dict[tuple[str, str], list[str]] = {}
-    lacks: dict[tuple[str, str], Row] = {}  # the first
+    lacking: dict[tuple[str, str], Row] = {}  # the first
+    counts: Counter[tuple[str, str]] = Counter()
     n_rows = 0
     for row in rows:
         n_rows += 1
         for name, need in needs:
             if not _has(row, need):
-                lacking.setdefault((name, need), []).append(row.id)
-                lacks.setdefault((name, need), row)
-    for (name, need), ids in lacking.items():
+                lacking.setdefault((name, need), row)
+                counts[name, need] += 1
+    for (name, need), row in lacking.items():
         what = _WHAT.get(need, f"its {need}")
-        others = f" and {len(ids) - 1:,} more of {n_rows:,}" if len(ids) > 1 else f" of {n_rows:,}"
+        others = f" and {n - 1:,} more of {n_rows:,}" if (n := counts[name, need]) > 1 else f" of {n_rows:,}"
         remedy = _REMEDY.get(need, "")
-        if remedy and (columns := _columns(lacks[name, need])):
+        if remedy and (columns := _columns(row)):
             remedy += f"; its columns are {', '.join(columns)[:200]}"
-        raise UsageError(f"scorer '{name}' needs {what}, and row {ids[0]}{others} has none{remedy}")
+        raise UsageError(f"scorer '{name}' needs {what}, and row {row.id}{others} has none{remedy}")
 
 
 def _columns(row: Row) -> list[str]:

@@ -84,7 +84,7 @@ def _faults(config: Mapping[str, object], rank: int | None) -> Iterator[tuple[st
     if "num_virtual_tokens" in config and math.prod(sizes) > MOST_OF_PROMPT:
         yield ", ".join(of_prompt), sizes, f"expected a product of at most {MOST_OF_PROMPT:,}"
     for key, most in MOST_SIZES.items():
-        if isinstance(size := config.get(key), int) and size > most:
+        if isinstance(size := config.get(key), int | float) and size > most:
             yield key, size, f"expected at most {most:,}"
     spans = config.get("layer_replication")
     if spans is not None and not _are_few_layers(spans):
