@@ -8,7 +8,6 @@ from assaymark.errors import DataError
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import (
-    mde,
     mde_mcnemar,
     mde_paired_binary,
     samples_for_bound,
@@ -91,9 +90,9 @@ def test_impossible_input_is_refused() -> None:
     with pytest.raises(DataError, match="difference"):
         samples_paired_binary(0.3, 0.2)
     with pytest.raises(DataError, match="n >= 1"):
-        mde(0.2, 0)
+        mde_paired_binary(0, 0.2)
     with pytest.raises(DataError, match="between 0 and 1"):
-        mde(0.2, 10, power=80)
+        mde_paired_binary(10, 0.2, power=80)
 
 
 def test_samples_for_a_one_sided_bound() -> None:

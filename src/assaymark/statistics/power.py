@@ -56,15 +56,6 @@ def detectable_z(confidence: float = 0.95, power: float = 0.8) -> float:
     return two_sided_z(confidence) + normal_quantile(power)
 
 
-def mde(variance: float, n: int, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the minimum detectable mean difference of n paired samples; `variance` is that of their differences.
-
-    z √(variance / n). Source: Miller 2024 (arXiv 2411.00640), equation 10.
-    """
-    _check(n, variance)
-    return detectable_z(confidence, power) * math.sqrt(variance / n)
-
-
 def samples_for_bound(
     distance: float, variance: float, variance_at_bound: float, *, confidence: float = 0.95, power: float = 0.8
 ) -> int | None:
@@ -94,11 +85,13 @@ def samples_for_bound(
 def mde_paired_binary(n: int, discordance: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
     """Return the minimum detectable difference in accuracy on n shared questions at this discordance, at most 1.0.
 
-    The difference's variance is discordance - δ²; the upper bound, the discordance, is used, so the result is slightly
-    conservative. A result above the discordance means that no possible difference can be detected.
+    z √(variance / n), where the variance is discordance - δ²; the upper bound, the discordance, is used, so the result
+    is slightly conservative. A result above the discordance means that no possible difference can be detected.
+    Source: Miller 2024 (arXiv 2411.00640), equation 10.
     """
+    _check(n, 0.0)
     _check_share(discordance)
-    return min(mde(discordance, n, confidence=confidence, power=power), 1.0)
+    return min(detectable_z(confidence, power) * math.sqrt(discordance / n), 1.0)
 
 
 def samples_paired_binary(
