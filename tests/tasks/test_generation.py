@@ -33,6 +33,18 @@ def test_defaults() -> None:
     assert settings({}, fewshot_delimiter="\n") == GenerationSettings(stop=("\n",))
 
 
+def test_stops_of_plain_text_are_not_those_of_a_chat() -> None:
+    """They count after text alone, and not where the user's `until` is given; earlier plans have no such key."""
+    own = {"plain_until": ["\n\n"]}
+    spec = task_spec(output_type="generate_until", doc_to_choice=..., metric_list=..., generation_kwargs=own)
+    task = task_from_spec(spec, Path("/t.yaml"), "user")
+    plain, chat = answer_settings(task, {}), answer_settings(task, {}, is_chat=True)
+    assert plain.of_all == GenerationSettings(stop=("\n\n",), stop_after_text=True)
+    assert (chat.of_all, "stop_after_text" in chat.facts) == (GenerationSettings(), False)
+    assert plain.facts["stop_after_text"] is True
+    assert answer_settings(task, {"until": ["."]}).of_all == GenerationSettings(stop=(".",))
+
+
 def test_spellings_and_order() -> None:
     """max_gen_toks wins over its other names; one stop text needs no list; the user's keys win."""
     assert settings({"max_new_tokens": 9, "max_gen_toks": 7, "until": "."}).max_tokens == 7

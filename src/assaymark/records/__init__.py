@@ -218,6 +218,7 @@ class GenerationSettings:
     seed: int = 0
     repeats: int = 1
     extra: tuple[tuple[str, JsonValue], ...] = ()
+    stop_after_text: bool = False  # the white space that an answer begins with contains no stop
 
 
 @dataclass(frozen=True, slots=True)

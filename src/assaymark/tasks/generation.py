@@ -36,14 +36,20 @@ class AnswerSettings:
     @property
     def facts(self) -> dict[str, JsonValue]:
         """The settings as a plan stores them."""
-        own: dict[str, JsonValue] = asdict(self.of_all)
+        own = _facts(self.of_all)
         if self.column is None:
             return own
-        return own | {"by": {self.column: {value: asdict(each) for value, each in self.of_value.items()}}}
+        return own | {"by": {self.column: {value: _facts(each) for value, each in self.of_value.items()}}}
+
+
+def _facts(settings: GenerationSettings) -> dict[str, JsonValue]:
+    """Return settings for a plan; one that earlier plans do not have is left out where it is the default."""
+    facts: dict[str, JsonValue] = asdict(settings)
+    return facts if settings.stop_after_text else {name: facts[name] for name in facts if name != "stop_after_text"}
 
 
 def answer_settings(
-    task: Task, gen_kwargs: Mapping[str, JsonValue], preset: PromptPreset | None = None
+    task: Task, gen_kwargs: Mapping[str, JsonValue], preset: PromptPreset | None = None, *, is_chat: bool = False
 ) -> AnswerSettings:
     """Return a task's generation settings; the texts that end a turn of the preset are added to the stop texts.
 
@@ -53,7 +59,7 @@ def answer_settings(
     own, by = effective_kwargs(task, {}), task.generation_by
 
     def settings(more: Mapping[str, object]) -> GenerationSettings:
-        settings = settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats)
+        settings = settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats, is_chat=is_chat)
         if preset is None:
             return settings
         return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
@@ -78,15 +84,23 @@ def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[st
         own: dict[str, object] = {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256}
     else:
         own = dict(task.generation_kwargs)
-    if "until" not in own:
+    if "until" not in own and "plain_until" not in own:
         own["until"] = [task.prompt.fewshot_delimiter]
     return {**own, **gen_kwargs}
 
 
-def settings_of(name: str, generation_kwargs: Mapping[str, object], repeats: int = 1) -> GenerationSettings:
-    """Convert lm-evaluation-harness's `generation_kwargs` to our settings. Raises: PlanError naming the task."""
+def settings_of(
+    name: str, generation_kwargs: Mapping[str, object], repeats: int = 1, *, is_chat: bool = False
+) -> GenerationSettings:
+    """Convert lm-evaluation-harness's `generation_kwargs` to our settings. Raises: PlanError naming the task.
+
+    Our own `plain_until` has the stop texts, unless `until` is given, of answers that continue a plain text: in a chat
+    the turn ends by itself. The white space that an answer begins with contains none of them.
+    """
     kwargs = dict(generation_kwargs)
-    until = kwargs.pop("until", [])
+    plain = kwargs.pop("plain_until", None)
+    is_plain = bool(plain) and "until" not in kwargs and not is_chat
+    until = plain if is_plain else kwargs.pop("until", [])
     stops = until if isinstance(until, (list, tuple)) else [until]
     try:
         limits = [kwargs.pop(name) for name in MAX_TOKENS if name in kwargs]
@@ -105,6 +119,7 @@ def settings_of(name: str, generation_kwargs: Mapping[str, object], repeats: int
             seed=_whole("seed", kwargs.pop("seed", None)) or 0,
             repeats=repeats,
             extra=tuple(sorted(kwargs.items())),
+            stop_after_text=is_plain,
         )
     except ValueError as error:
         raise PlanError(f"generation settings of {name}: {error}; seen {dict(generation_kwargs)!r:.200}") from error

@@ -373,7 +373,7 @@ def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
         "output_type": "generate_until",
         "doc_to_text": _asked(roles),
         "doc_to_target": reference,
-        "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
+        "generation_kwargs": {"plain_until": ["\n\n"], "do_sample": False, "temperature": 0.0},
         **_compared(),
     }
     if roles.input is not None:

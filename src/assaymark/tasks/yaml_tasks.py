@@ -148,7 +148,7 @@ class BoundYamlTask:
         self._critique = None if task.prompt.critique is None else SelfCritique(task.prompt.critique)
         self._settings: AnswerSettings | None = None
         if task.output_type == "generate_until":
-            self._settings = answer_settings(task, options.gen_kwargs, options.preset)
+            self._settings = answer_settings(task, options.gen_kwargs, options.preset, is_chat=chat.apply_template)
         self._scorer = SampleScorer(
             task,
             self._layout,

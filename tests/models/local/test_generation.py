@@ -11,7 +11,7 @@ import pytest
 from assaymark.errors import ModelError, UsageError
 from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
-from assaymark.models.text.stops import StopFinder, final_text, stop_texts
+from assaymark.models.text.stops import StopFinder, final_text, sendable_stops, stop_texts, until_stop
 from assaymark.records import (
     IN_REASONING,
     GenerateQuery,
@@ -321,7 +321,7 @@ def test_estimates_count_texts() -> None:
 
 def test_stops_are_applied_in_turn() -> None:
     """The text before each stop in turn is kept; empty stops have no effect, the tokenizer's EOS comes last."""
-    assert stop_texts(("b", "", "a"), "</s>") == ("b", "a", "</s>")
+    assert stop_texts(GenerationSettings(stop=("b", "", "a")), "</s>") == ("b", "a", "</s>")
     tokenizer = stories().encoder.tokenizer
     tokens = tokenizer.encode("She ran. Then she sat.", add_special_tokens=False)
     assert final_text(tokenizer, tokens, ("sat", " Then")).text == "She ran."
@@ -336,3 +336,22 @@ def test_a_stop_is_found_at_its_last_token() -> None:
     at = results.index(True)
     assert "home." in tokenizer.decode(tokens[: at + 1])
     assert "home." not in tokenizer.decode(tokens[:at])
+
+
+def test_white_space_before_an_answer_contains_no_stop_where_the_settings_say_so() -> None:
+    """The answer ends at the stop after its text; without the setting it ends, empty, before it began."""
+    tokenizer = stories().encoder.tokenizer
+    tokens = tokenizer.encode("\n\nShe ran.\n\nThen she sat.", add_special_tokens=False)
+    plain, after_text = (
+        stop_texts(GenerationSettings(stop=("\n\n",), stop_after_text=on), None) for on in (False, True)
+    )
+    ends = [
+        next(n for n in range(1, len(tokens) + 1) if StopFinder(tokenizer, stops).has_stopped(tokens[:n]))
+        for stops in (plain, after_text)
+    ]
+    assert [tokenizer.decode(tokens[:end]).strip() for end in ends] == ["", "She ran."]
+    assert final_text(tokenizer, tokens, plain).text == ""
+    assert final_text(tokenizer, tokens, after_text).text.strip() == "She ran."
+    pieces = ["\n", "\nShe", " ran.\n", "\nThen", " more"]
+    assert "".join(until_stop(pieces, after_text)) == "\n\nShe ran."
+    assert (sendable_stops(plain, None), sendable_stops((*after_text, "Q"), None)) == (["\n\n"], ["Q"])

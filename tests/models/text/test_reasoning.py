@@ -86,7 +86,7 @@ def test_the_table_says_how_texts_ended(server: HostileServer, tmp_path: Path, w
         store=tmp_path / "runs.sqlite",
     )
     first, second, *_ = (record.outputs[0] for record in run.samples("q"))
-    assert first.text == ("B" if with_option else "<think>no</think>")  # cut at the task's blank line
+    assert first.text == ("B" if with_option else "<think>no</think>\n\nB")  # a chat's answer is its whole turn
     assert (second.text, second.reasoning, second.finish_reason) == ("", "<think>The answer is B", IN_REASONING)
     assert run.estimate("q").value == (0.75 if with_option else 0.5)
     said = " ".join(run.remarks())

@@ -258,7 +258,7 @@ class ImageTextModel:
         tokenizer = self.processor.tokenizer
         eos = tokenizer.eos_token_id
         eos_text = None if eos is None else str(tokenizer.decode([eos], skip_special_tokens=False))
-        prepared.stops = stop_texts(query.settings.stop, eos_text)
+        prepared.stops = stop_texts(query.settings, eos_text)
         text = "".join(request.segments)
         content = canonical_json([text, [image.sha256 for image in request.images]])
         name_by_content(prepared, content.encode("utf-8", "surrogatepass"), self._fingerprint)

@@ -17,6 +17,7 @@ from assaymark.errors import MalformedAnswer, NonFiniteLogits
 from assaymark.models.server.arguments import REASONING, OpenAIArguments
 from assaymark.models.server.failures import AT_LIMIT, NO_KEYS, HttpFailure, KeyHider, failure_within, first_choice
 from assaymark.models.text.generation_prompts import GenerationInput
+from assaymark.models.text.stops import sendable_stops
 
 Json = dict[str, object]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
@@ -79,13 +80,13 @@ def text_body(
 ) -> dict[str, object]:
     """Return the request for a generated text. Each repeat has its own seed; the first one's is lm-eval's.
 
-    `tools` is the JSON of the functions that the model may call. Stop texts are not sent if reasoning comes first: they
-    end an answer, not the reasoning.
+    `tools` is the JSON of the functions that the model may call. Stop texts that count only after
+    another text are applied to the answer alone.
     """
     settings = prepared.settings
     provider = arguments.provider
     is_own_chat = arguments.is_chat and provider.takes_new_limit
-    stops = list(prepared.stops) if arguments.think_end_token is None else []
+    stops = sendable_stops(prepared.stops, arguments.think_end_token)
     if not provider.takes_blank_stops:
         stops = [stop for stop in stops if stop.strip()]  # all are applied to the text here as well
     body: dict[str, object] = {

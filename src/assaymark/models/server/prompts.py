@@ -95,7 +95,7 @@ class PromptMaker:
                     prepared = _PreparedPrompt(
                         request.id, query.index, query.settings, query.settings.max_tokens or limit
                     )
-                    prepared.stops = stop_texts(query.settings.stop, eos_text)
+                    prepared.stops = stop_texts(query.settings, eos_text)
                     prepared.prompt = self.context_of(request)
                     prepared.tools = request.tools if arguments.is_chat else None  # a text has them in it
                     content = canonical_json(prepared.prompt) + (prepared.tools or "")

@@ -121,7 +121,7 @@ class TextReader:
                 settings.max_tokens or self.default_max_tokens,
                 n_cut_tokens=n_removed,
             )
-            prepared.stops = stop_texts(settings.stop, eos_text)
+            prepared.stops = stop_texts(settings, eos_text)
             self._fit(prepared, context)
             result.append(prepared)
         return result
@@ -198,7 +198,7 @@ def refuse_contradiction(request_id: str, settings: GenerationSettings) -> None:
 def name_by_content(prepared: GenerationInput, prompt: bytes, fingerprint: bytes | None) -> None:
     """Set the digest of a query; without a fingerprint of the model it is valid within one call of `answer` only."""
     settings = asdict(prepared.settings)
-    for name in ("seed", "repeats", "max_tokens", "stop"):
+    for name in ("seed", "repeats", "max_tokens", "stop", "stop_after_text"):
         del settings[name]
     whole = hashlib.blake2b(fingerprint or b"", digest_size=20)
     whole.update(canonical_json(["generate_until", settings, prepared.max_tokens, prepared.stops]).encode())

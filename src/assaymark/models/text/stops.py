@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assaymark.engine.generation import StopCheck
+from assaymark.records import GenerationSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REPLACEMENT = "\ufffd"  # the result of decoding an incomplete character
+AFTER_TEXT = ""  # among stops: they count only after text that is not white space
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,24 @@ class FinalText:
     is_unfinished: bool = False
 
 
-def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:
-    """Return the stops in the order in which they are applied, the tokenizer's EOS last, without empty ones."""
-    own = [] if eos_text is None or eos_text in stops else [eos_text]
-    return tuple(stop for stop in (*stops, *own) if stop)
+def stop_texts(settings: GenerationSettings, eos_text: str | None) -> tuple[str, ...]:
+    """Return the stops in the order in which they are applied, the tokenizer's EOS last; the empty ones mean nothing.
+
+    Where the white space that an answer begins with contains no stop, they begin with `AFTER_TEXT`.
+    """
+    own = [] if eos_text is None or eos_text in settings.stop else [eos_text]
+    stops = tuple(stop for stop in (*settings.stop, *own) if stop)
+    return (AFTER_TEXT, *stops) if settings.stop_after_text else stops
+
+
+def sendable_stops(stops: Sequence[str], think_end: str | int | None) -> list[str]:
+    """Return the stops that a server may apply by itself: none before the end of reasoning, nor blank ones before text.
+
+    All are applied here as well.
+    """
+    if think_end is not None:
+        return []
+    return [stop for stop in stops if stop.strip()] if AFTER_TEXT in stops else list(stops)
 
 
 def final_text(
@@ -75,7 +91,7 @@ def until_stop(pieces: Iterable[str], stops: Sequence[str], think_end: str | Non
         if think_end and think_end not in whole:
             continue
         answer = final_of_text(whole, stops, think_end).text
-        has_stopped = any(stop in whole for stop in stops)
+        has_stopped = _has_stop(stops, whole)
         certain = answer if has_stopped else answer[: max(n_shown, len(answer) - n_held)]
         if len(certain) > n_shown:
             yield certain[n_shown:]
@@ -87,9 +103,21 @@ def until_stop(pieces: Iterable[str], stops: Sequence[str], think_end: str | Non
         yield rest
 
 
+def _first_place(stops: Sequence[str], text: str) -> int:
+    """Return the position in a text from which stops count."""
+    return len(text) - len(text.lstrip()) if AFTER_TEXT in stops else 0
+
+
+def _has_stop(stops: Sequence[str], text: str) -> bool:
+    first = _first_place(stops, text)
+    return any(text.find(stop, first) >= 0 for stop in stops if stop)
+
+
 def _before(stops: Sequence[str], text: str) -> str:
-    for stop in stops:
-        text = text.split(stop, maxsplit=1)[0]
+    first = _first_place(stops, text)
+    for stop in filter(None, stops):
+        at = text.find(stop, first)
+        text = text if at < 0 else text[:at]
     return text
 
 
@@ -125,6 +153,7 @@ class StopFinder:
         self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._think_end = think_end
+        stops = [stop for stop in stops if stop]
         self._last = frozenset(stop[-1] for stop in stops)
         # A space at a token's edge may vanish when the token is decoded alone; then every token is checked.
         self._looks_always = any(last.isspace() and last != "\n" for last in self._last)
@@ -137,13 +166,16 @@ class StopFinder:
         if not self._stops or not self._could_complete(tokens[-1]):
             return False
         first = max(0, len(tokens) - self._n_back)
+        after: int | None = 0
         if self._think_end is not None:
             after = self._thought_ends(tokens, self._think_end)
             if after is None:
                 return False
             first = max(first, after)
         text = self._tokenizer.decode(list(tokens[first:]), skip_special_tokens=False)
-        return any(stop in text for stop in self._stops)
+        if any(stop in text for stop in self._stops if stop) and AFTER_TEXT in self._stops:
+            text = self._tokenizer.decode(list(tokens[after:]), skip_special_tokens=False)
+        return _has_stop(self._stops, text)
 
     def _could_complete(self, token: int) -> bool:
         """Return whether some stop may end inside this token."""

@@ -36,7 +36,7 @@ from assaymark.models.checkpoint.files import read_json
 from assaymark.models.checkpoint.identity import ModelFolders, identify
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.spans import QueryReader, fingerprint_of
-from assaymark.models.text.stops import StopTexts
+from assaymark.models.text.stops import StopTexts, sendable_stops
 from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
 from assaymark.models.vllm.processes import Aside, interruptible, own_processes
@@ -230,8 +230,8 @@ class VllmEngine:
     def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> "SamplingParams":
         """Return vLLM's settings for continuing a prompt.
 
-        While a model reasons, a stop text must not end it, and vLLM cannot wait for the end of the reasoning: then only
-        end tokens stop it, and the text is truncated afterwards.
+        vLLM is given no stop text that counts only after another text: then only end tokens stop it, and the text is
+        truncated afterwards.
         """
         unknown = sorted(set(prompt.other) - set(OTHER_SETTINGS))
         if unknown:
@@ -244,7 +244,7 @@ class VllmEngine:
             "temperature": 0.0,
             "repetition_penalty": prompt.repetition_penalty,
             "stop_token_ids": sorted(prompt.eos_ids),
-            "stop": list(stops.of_prompts[index]) if stops.think_end is None else [],
+            "stop": sendable_stops(stops.of_prompts[index], stops.think_end),
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
             **{OTHER_SETTINGS[name]: value for name, value in prompt.other.items()},
