@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from assaymark import stopping
-from assaymark.errors import LeaseLost, Retryable, UsageError, names_under
+from assaymark.errors import AssaymarkError, LeaseLost, Retryable, StoreError, names_under
 from assaymark.limits.characters import exception_text
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
@@ -217,7 +217,7 @@ class Attempt:
     ) -> None:
         if isinstance(error, LeaseLost):  # another process writes the run: the attempt is not ours to close
             self.store.abandon_run(self.run_id)
-        elif isinstance(error, UsageError) and self._is_new and not self.n_answered:
+        elif _is_of_the_set_up(error) and self._is_new and not self.n_answered:
             self.store.remove(self.run_id)  # the command cannot run: there is nothing to show or to continue
         elif error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
@@ -245,6 +245,11 @@ class Attempt:
         except BaseException:
             self.store.abandon_run(self.run_id)
             raise
+
+
+def _is_of_the_set_up(error: BaseException | None) -> bool:
+    """Return whether an error before the first answer says what is wrong with the command, its model or its data."""
+    return isinstance(error, AssaymarkError) and not isinstance(error, StoreError)
 
 
 def _after(n_done: int, n_all: int, observe: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:

@@ -18,7 +18,7 @@ from assaymark.models.cost.bill import cost_line
 from assaymark.records import JsonValue
 from assaymark.registry import Registry
 from assaymark.runs.run import Run, location_of
-from assaymark.settings import store_location, without_password
+from assaymark.settings import read, store_location, without_password
 from assaymark.store import Problem, RemovedCounts, RunRow, Store
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def list_audits(store: str | None, words: Sequence[str] = (), *, with_runs: bool
         words: to match.
         with_runs: return only the kinds that are listed with the runs, such as judgings, instead of the other kinds.
     """
-    rows = existing_store(store).audits(words) if Store.exists(store) else []
+    opened = _listed_store(store)
+    rows = [] if opened is None else opened.audits(words)
     return [row for row in rows if is_listed_with_runs(str(row.plan.audit)) == with_runs]
 
 
@@ -130,8 +131,14 @@ def existing_store(store: str | None) -> Store:
 
 def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
     """Return the stored runs whose id, model, status or tasks match every word, newest first."""
-    is_file = Path(store_location(store).removeprefix("sqlite:///")).is_file()
-    return existing_store(store).runs(words) if is_file or Store.exists(store) else []
+    opened = _listed_store(store)
+    return [] if opened is None else opened.runs(words)
+
+
+def _listed_store(store: str | None) -> Store | None:
+    """Return the store to list; None where nothing has been stored in the default one yet. Raises: as `existing_store`."""
+    is_named = bool(store or read("ASSAYMARK_STORE"))
+    return existing_store(store) if is_named or Path(store_location()).exists() else None
 
 
 def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:

@@ -1,5 +1,7 @@
 """`assaymark ls`."""
 
+from pathlib import Path
+
 import pytest
 
 from assaymark.cli.main import main
@@ -14,3 +16,18 @@ def test_a_mistyped_kind_is_an_error_with_the_nearest_one(
     output = capsys.readouterr().err
     assert f"nearest: {near}" in output
     assert "kinds: tasks, groups, tags, suites, models" in output
+
+
+def test_a_store_that_is_named_and_not_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The path is named and not created; before the first run, the default store has nothing to list."""
+    place = tmp_path / "typo.sqlite"
+    for kind in ("runs", "audits"):
+        assert main(["ls", kind, "--store", str(place)]) == 2
+        assert f"there is no store at {place}" in capsys.readouterr().err
+    monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    assert main(["ls", "runs"]) == 0
+    assert "nothing found" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
