@@ -213,7 +213,9 @@ class HostedModel:
 
     def stops_of(self, settings: Settings) -> tuple[str, ...]:
         """Return the texts that end an answer."""
-        return settings.stop if settings.ignore_eos else stop_texts(settings.stop, self.eos_text)
+        return (
+            settings.stop if settings.ignore_eos else stop_texts(GenerationSettings(stop=settings.stop), self.eos_text)
+        )
 
     def stop_check(self, stops: Sequence[str]) -> RepeatStop:
         """Return a function that tells after each token whether one of these texts has been generated."""

@@ -30,6 +30,7 @@ __all__ = [
     "BOUND",
     "FIRST_TOKEN",
     "IN_REASONING",
+    "REFUSED",
     "AuditPlan",
     "BlindScore",
     "CallPart",
@@ -303,6 +304,7 @@ def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
 
 FIRST_TOKEN = "first_token"  # noqa: S105 - total_nats is that of a letter as the first generated token
 IN_REASONING = "reasoning"  # a generated text ended before its reasoning did: it is no answer, and `text` is empty
+REFUSED = "refused"  # the model's `refusal`, which its server states apart, is the text of the answer
 BOUND = "bound"  # as FIRST_TOKEN, and the server did not list the letter: total_nats is an upper bound
 
 

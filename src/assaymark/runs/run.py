@@ -447,16 +447,16 @@ class Run:
     # ----------------------------------------------------------------------------------------- files
 
     def write_lm_eval_files(
-        self, folder: str | Path, *, log_samples: bool = False, with_sealed: bool = False
+        self, folder: str | Path, *, log_samples: bool = False, with_sealed: bool = False, with_scores: bool = True
     ) -> list[Path]:
         """Write lm-eval's results JSON, and with `log_samples` its samples JSONL, under the names that lm-eval uses.
 
-        Sealed tasks have results and no samples, unless `with_sealed`.
+        Sealed tasks have results and no samples, unless `with_sealed`. Without `with_scores` there are outputs alone.
         """
         from assaymark.interop.lm_eval_files import write_lm_eval_files
 
         run = self if with_sealed else self.as_others_see_it()
-        return write_lm_eval_files(run.store, run.id, Path(folder), log_samples=log_samples)
+        return write_lm_eval_files(run.store, run.id, Path(folder), log_samples=log_samples, with_scores=with_scores)
 
 
 def _is_unusual(attention: str, why: str) -> bool:
@@ -470,11 +470,11 @@ def location_of(store: Store) -> str:
 
 
 def _how_run(attempts: Sequence[AttemptRow], *, details: bool) -> Iterator[str]:
-    """Yield the engine's warning, and its attention path with the reason if it is not the usual one."""
+    """Yield the warning of the engine or server, and the attention path with the reason if it is not the usual one."""
     for attempt in reversed(attempts):
         facts = attempt.summary.get("model")
-        if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
-            if details or _is_unusual(facts["attention"], facts["why"]):
+        if isinstance(facts, Mapping) and ((facts.get("attention") and facts.get("why")) or facts.get("note")):
+            if facts.get("attention") and (details or _is_unusual(facts["attention"], facts["why"])):
                 yield f"attention: {facts['attention']} path ({facts['why']})"
             if facts.get("note"):
                 yield f"warning: {facts['note']}"

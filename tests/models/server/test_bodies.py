@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from assaymark.models.server.arguments import openai_arguments
-from assaymark.models.server.bodies import ScoredPart, ServerText, read_score, read_text, score_body, text_body
+from assaymark.models.server.bodies import (
+    ScoredPart,
+    ServerText,
+    other_model,
+    read_score,
+    read_text,
+    score_body,
+    text_body,
+)
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.records import GenerationSettings
@@ -159,6 +167,26 @@ def test_a_refusal_is_the_models_answer() -> None:
     """A refusal of the model is its answer."""
     choice = {"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}
     assert read_text({"choices": [choice]}, is_chat=True).text == "I cannot."
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "is_other"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06", False),
+        ("mistral-large-latest", "mistral-large-2411", False),
+        ("org/Model", "model:latest", False),
+        ("m", "/models/M.gguf", False),
+        ("m", None, False),
+        ("gpt-4", "gpt-4o", True),
+        ("gpt-3", "gpt-3.5", True),
+        ("gpt-4", "gpt-4-turbo", True),
+    ],
+)
+def test_an_answer_of_another_model_is_noted(asked: str, named: str | None, is_other: bool) -> None:
+    """Both names are in the note; a version, a date, a folder and an alias are no other model."""
+    note = other_model({"model": named}, asked)
+    assert (note is not None) == is_other
+    assert note is None or (asked in note and str(named) in note)
 
 
 def test_an_answer_that_ended_during_reasoning_is_empty() -> None:

@@ -25,6 +25,7 @@ from assaymark.models.server.failures import failure_of_answer, failure_of_trans
         (401, {}, "who are you", ("ModelUnavailable", True, False)),
         (404, {}, "", ("ModelUnavailable", True, False)),
         (301, {}, "", ("ModelUnavailable", True, False)),
+        (307, {"location": "https://h/v1"}, "", ("ModelUnavailable", True, False)),
     ],
 )
 def test_a_status_decides_what_follows(
@@ -34,6 +35,7 @@ def test_a_status_decides_what_follows(
     result = failure_of_answer(status, headers, body)
     assert (result.error.__name__, result.was_accepted, result.may_retry) == expected
     assert str(status) in result.message
+    assert headers.get("location", "") in result.message  # where a redirect leads
 
 
 def beside(**choice: object) -> dict[str, object]:

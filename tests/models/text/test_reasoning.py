@@ -10,10 +10,10 @@ import pytest
 from assaymark.errors import UsageError
 from assaymark.models.text.reasoning import TAGS, ends_in_reasoning, opened_reasoning, unremoved_reasoning
 from assaymark.models.text.stops import final_of_text
-from assaymark.records import IN_REASONING
+from assaymark.records import IN_REASONING, REFUSED
 from assaymark.runs.demo import demo_model
 from assaymark.runs.evaluate import evaluate
-from tests.models.server.hostile_server import HostileServer, completion, hostile
+from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,21 @@ def test_the_table_says_how_texts_ended(server: HostileServer, tmp_path: Path, w
     said = " ".join(run.remarks())
     assert "1 of 4 answers ended while reasoning, and nothing in them was graded; raise max_gen_toks" in said
     assert ("1 answer with </think>" in said and "think_end_token=</think>" in said) != with_option
+
+
+def test_the_table_says_what_was_refused_and_who_answered(server: HostileServer, tmp_path: Path) -> None:
+    """A refusal is an answer whose text is kept and counted; another model than the one asked for is named."""
+    message = {"role": "assistant", "content": None, "refusal": "I cannot help."}
+    body = {"choices": [{"message": message, "finish_reason": "stop"}], "model": "other"}
+    server.answer = lambda _, __: Reply(json.dumps(body).encode())
+    (tmp_path / "q.csv").write_text("question,answer\nWho?,me\n")
+    run = evaluate("local-chat-completions", str(tmp_path / "q.csv"), model_args={"model": "m", "base_url": server.url},
+                   apply_chat_template=True, store=tmp_path / "runs.sqlite")  # fmt: skip
+    (record,) = run.samples("q")
+    assert (record.outputs[0].text, record.outputs[0].finish_reason) == ("I cannot help.", REFUSED)
+    lines = " ".join(run.remarks())
+    assert "q: 1 of 1 answer refused by the model" in lines
+    assert "model m was asked for, and the server says that other answered" in lines
 
 
 @pytest.mark.parametrize("enable_thinking", [None, True, False])

@@ -10,6 +10,7 @@ Source: lm-evaluation-harness 0.4.13, models/openai_completions.py (_create_payl
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,15 @@ from assaymark.models.server.arguments import REASONING, OpenAIArguments
 from assaymark.models.server.failures import AT_LIMIT, NO_KEYS, HttpFailure, KeyHider, failure_within, first_choice
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.stops import sendable_stops
+from assaymark.records import REFUSED
 
 Json = dict[str, object]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
 ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
+LONGEST_NAMED = 100  # characters of a model's name
+_NOT_THE_NAME = re.compile(r"^.*/(?=[^/])|[-:]latest$|\.gguf$", re.IGNORECASE)  # folders, an alias, a file's ending
+_VERSION = re.compile(r"(?:[-@:_]v?\d[\d.]*)*")
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
 
 
@@ -229,7 +234,8 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_ca
     finish = details.get("reason") if isinstance(details, Mapping) else finish
     finish = "length" if AT_LIMIT.fullmatch(str(finish)) else finish
     content = message.get("content") if is_chat else message.get("text")
-    content = message.get("refusal") if content is None else content  # a refusal replaces the answer
+    if not content and message.get("refusal"):  # it replaces the answer
+        content, finish = message["refusal"], REFUSED
     calls = message.get("tool_calls") or _older_call(message)
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     if calls is None and not content and finish in ("tool_calls", "function_call"):
@@ -282,6 +288,17 @@ def choice_of(answer: object) -> Mapping[str, object]:
     if (choice := first_choice(answer)) is None:
         raise HttpFailure(MalformedAnswer, "the answer contains no choices")
     return choice
+
+
+def other_model(answer: object, asked: str) -> str | None:
+    """Return a note if an answer names a model other than the one asked, whose version or folder do not matter."""
+    named = answer.get("model") if isinstance(answer, Mapping) else None
+    if not isinstance(named, str) or not named:
+        return None
+    short, long = sorted((_NOT_THE_NAME.sub("", each).lower() for each in (asked, named)), key=len)
+    if long.startswith(short) and _VERSION.fullmatch(long[len(short) :]):
+        return None
+    return f"model {asked} was asked for, and the server says that {named[:LONGEST_NAMED]} answered"
 
 
 def count_of(answer: object, name: str) -> int:

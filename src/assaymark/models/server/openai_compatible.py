@@ -25,7 +25,15 @@ from assaymark.models.local.generation import failure_of, first_text_query, piec
 from assaymark.models.model import OutputCache
 from assaymark.models.progress import AnswerTally, ProgressObserver
 from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
-from assaymark.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
+from assaymark.models.server.bodies import (
+    ServerScore,
+    ServerText,
+    other_model,
+    read_score,
+    read_text,
+    score_body,
+    text_body,
+)
 from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.server.first_token import FirstTokenTally, first_token_call, questions_of
 from assaymark.models.server.http_calls import CallOutcome, HttpCall, HttpCaller, Server
@@ -92,6 +100,7 @@ class OpenAIModel:
         self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
         self._is_checked = False
         self._notes: list[str] = []
+        self._other_model: str | None = None
         self._takes_tokens = False  # known after the first request
         self._first_tokens = FirstTokenTally()
 
@@ -338,7 +347,14 @@ class OpenAIModel:
         tools = self._prompts.tools_of(prepared)
         body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat, tools)
         read = partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys, may_call=bool(tools))
-        return HttpCall(waiting, body, read)
+
+        def read_noting_model(answer: object) -> ServerText:
+            text = read(answer)
+            if note := other_model(answer, self.arguments.model):
+                self._other_model = note
+            return text
+
+        return HttpCall(waiting, body, read_noting_model)
 
     def _generated(self, answered: CallOutcome[Generated, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all queries that waited for one text."""
@@ -434,6 +450,7 @@ class OpenAIModel:
             facts["tokenized_requests"] = False
         if self.__dict__.get("_encoder") is not None:
             facts |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
+        facts |= {"note": self._other_model} if self._other_model else {}
         return {**facts, **({"notes": list(self._notes)} if self._notes else {})}
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assaymark.documents.numbers import counted
-from assaymark.records import IN_REASONING
+from assaymark.records import IN_REASONING, REFUSED
 from assaymark.store.rows import GeneratedRow
 
 MOST_LINES = 5  # tasks with answers cut off that are listed one by one
@@ -17,6 +17,7 @@ ENDS: Mapping[str, str] = {
     "stop": "at a stop text",
     "length": "cut off at the limit of tokens",
     IN_REASONING: "ended while reasoning",
+    REFUSED: "refused by the model",
 }
 
 
@@ -63,13 +64,14 @@ def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, i
     lines: list[str] = []
     cut: list[tuple[str, int, int]] = []
     thinking: list[tuple[str, int, int]] = []
+    refused: list[tuple[str, int, int]] = []
     for task in dict.fromkeys(each.task for each in answers):
         turns = [each for each in answers if each.task == task]
         if task not in scored:
             lines.append(f"{task}: answers are stored and not scored; {why}")
             lines += [f"  turn {each.turn + 1}: {_described(each)}" for each in turns]
             continue
-        for found, reason in ((cut, "length"), (thinking, IN_REASONING)):
+        for found, reason in ((cut, "length"), (thinking, IN_REASONING), (refused, REFUSED)):
             if n_found := sum(each.ends.get(reason, 0) for each in turns):
                 found.append((task, n_found, sum(each.n for each in turns)))
     unfinished = (
@@ -80,6 +82,7 @@ def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, i
         *lines,
         *_cut_lines(cut, "cut off at the limit of tokens (max_gen_toks)"),
         *_cut_lines(thinking, unfinished),
+        *_cut_lines(refused, "refused by the model, whose refusal is scored as the answer"),
     ]
 
 
