@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.models.text.spans import fingerprint_of
@@ -42,6 +43,35 @@ def test_a_loaded_model_gives_the_same_numbers() -> None:
     for ours, theirs in zip(loaded.samples("demo_who"), named.samples("demo_who"), strict=True):
         for a, b in zip(ours.outputs, theirs.outputs, strict=True):
             assert a.total_nats == pytest.approx(b.total_nats, abs=1e-4)
+
+
+def test_predictions_alone_are_written_without_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--predict_only` writes the samples, as lm-eval's does, and no score: not in the files nor as JSON."""
+    words = ["run", "--model", "fake", "--tasks", "demo_who", "--limit", "2", "--predict_only", "--json"]
+    assert main([*words, "--output_path", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out)["estimates"] == []
+    (results,) = tmp_path.glob("out/*/results_*.json")
+    (samples,) = tmp_path.glob("out/*/samples_*.jsonl")
+    content = json.loads(results.read_text())
+    assert (content["n-samples"]["demo_who"]["effective"], set(content["results"]["demo_who"])) == (
+        2,
+        {"name", "alias", "sample_len"},
+    )
+    assert [json.loads(line)["metrics"] for line in samples.read_text().splitlines()] == [[], []]
+
+
+def test_plain_text_for_a_model_with_a_chat_template_is_noted(tmp_path: Path) -> None:
+    """Where answers are generated and nothing was said about the template; one note for the run."""
+    (tmp_path / "q.csv").write_text("question,answer\nWho?,me\n")
+
+    def noted(tasks: str, **options: Any) -> int:
+        lines: list[str] = []
+        assaymark.evaluate(SMALL, tasks, limit=1, notify=lines.append, store=tmp_path / "runs.sqlite", **options)
+        return sum("--apply_chat_template" in line for line in lines)
+
+    own = str(tmp_path / "q.csv")
+    assert noted(own) == 1
+    assert [noted("demo_who"), noted(own, apply_chat_template=False), noted(own, apply_chat_template=True)] == [0] * 3
 
 
 def test_the_same_call_sends_no_request_twice() -> None:

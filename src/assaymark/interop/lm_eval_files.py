@@ -16,6 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -303,6 +304,7 @@ def write_lm_eval_files(
     log_samples: bool = False,
     tasks: Collection[str] | None = None,
     place: str | None = None,
+    with_scores: bool = True,
 ) -> list[Path]:
     """Write lm-eval's results JSON, and with `log_samples` one samples JSONL per task; return the written files.
 
@@ -313,6 +315,7 @@ def write_lm_eval_files(
         log_samples: write every sample as well.
         tasks: those whose samples are written; None: all.
         place: the model's subfolder; None: named as lm-eval does.
+        with_scores: False: outputs alone, as after --predict_only.
 
     Raises: UsageError if the run was not summarised yet; StoreError if the files cannot be written.
     """
@@ -322,6 +325,13 @@ def write_lm_eval_files(
     if not run.extra.get("tasks"):
         raise UsageError(f"run {run.short_id} has no results yet (it is {run.status}); finish it by running it again")
     results = results_mapping(run, estimates, attempts)
+    if not with_scores:  # "acc,none" and the like are scores, "sample_len" is none
+        of_tasks = object_at(results, "results")
+        results["results"] = {
+            name: {key: value for key, value in object_at(of_tasks, name).items() if "," not in key}
+            for name in of_tasks
+        }
+        results.pop("groups", None)
     stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names have local time
     file, folder = _targets(Path(output_path), place or sanitised_model(run.model), stamp)
     samples: dict[str, list[dict[str, object]]] = {}
@@ -329,6 +339,8 @@ def write_lm_eval_files(
         for plan in (task_plan for task_plan in run.plan.tasks if tasks is None or task_plan.name in tasks):
             task = object_at(object_at(run.extra, "tasks"), plan.name)
             records = (record for record in store.samples(run.run_id, plan.name) if not record.is_withheld)
+            if not with_scores:
+                records = (replace(record, scores=()) for record in records)
             if lines := list(sample_lines(records, task)):
                 samples[plan.name] = lines
     results["task_hashes"] = {name: task_hash(lines) for name, lines in samples.items()}

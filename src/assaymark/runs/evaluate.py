@@ -14,7 +14,7 @@ from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
 from assaymark.runs.execute import execute
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun, render_of
-from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
+from assaymark.runs.prepare import idle_gen_kwargs, open_store, plain_generation, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
 from assaymark.scoring.metrics import is_graded_by_model
@@ -68,7 +68,8 @@ def evaluate(model: object, tasks: object = (), **options: Unpack[EvaluateKeywor
     if options.get("question_blind") and max_cost is not None:
         raise UsageError("max_cost does not limit the question-blind baseline; omit one of them")
     notify = options.get("notify") or no_notice
-    for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
+    notes = (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks))
+    for line in (*notes, *plain_generation(prepared, options)):
         notify(line)
     result = execute(
         replace(prepared, options=replace(prepared.options, bill=bill)),

@@ -23,7 +23,7 @@ from assaymark.runs.plan import PreparedRun, RunOptions, prepare
 from assaymark.settings import data_folder
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions
-from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.catalog import Catalog, few
 from assaymark.tasks.functions import load_function, place_in
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.profiles import DEFAULT_PROFILE, find_profile
@@ -279,6 +279,20 @@ def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan])
         yield (
             f"gen_kwargs {', '.join(idle)} have no effect in {', '.join(greedy[:3])}{more}, where decoding is greedy; "
             "add do_sample=true and a temperature to sample"
+        )
+
+
+def plain_generation(prepared: PreparedRun, options: EvaluateOptions) -> Iterator[str]:
+    """Yield a line where answers are generated from plain text, unasked, by a model that has a chat template."""
+    if options.get("apply_chat_template") is not None or prepared.options.bind.apply_chat_template:
+        return
+    plain = [each.task for each in prepared.bound if not each.task.prompt.is_chat]
+    names = [task.name for task in plain if task.output_type == "generate_until"]
+    model = prepared.plan.model
+    if names and model.template_hash is not None and model.tokenizer_hash is not None:
+        yield (
+            f"{model.name} has a chat template, and {few(names)} "
+            f"{'is' if len(names) == 1 else 'are'} asked as plain text; to ask in its format: --apply_chat_template"
         )
 
 

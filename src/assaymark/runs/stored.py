@@ -136,7 +136,7 @@ def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
 
 
 def _listed_store(store: str | None) -> Store | None:
-    """Return the store to list; None where nothing has been stored in the default one yet. Raises: as `existing_store`."""
+    """Return the store to list; None where the default one has not been created yet. Raises: as `existing_store`."""
     is_named = bool(store or read("ASSAYMARK_STORE"))
     return existing_store(store) if is_named or Path(store_location()).exists() else None
 

@@ -68,6 +68,8 @@ def test_invalid_prompt_styles_and_presets_are_refused(capsys: pytest.CaptureFix
     assert "not a valid integer" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "five")
     output = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
     assert "--predict_only cannot be combined with --prompt_style" in output
+    output = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--output_path", "results")
+    assert "export RUN -o DIR" in output
     assert "nearest: llama-2" in failed(capsys, *FAKE, "demo_facts", "--prompt-preset", "lama-2")
     assert "nearest: helpful" in failed(capsys, *FAKE, "demo_facts", "--system-prompt", "helful")
 

@@ -270,7 +270,10 @@ def _run_prompt_styles(parameters: RunParameters, *, quiet: bool, as_json: bool)
     refused = [name for name in OF_ONE_RUN if parameters.get(name)]
     if refused:
         other = "--prompt_style" if parameters["prompt_style"] else "several numbers of shots"
-        raise UsageError(f"--{refused[0]} cannot be combined with {other}; omit one of them")
+        remedy = "omit one of them"
+        if refused[0] == "output_path":
+            remedy = "omit it, and write each stored run's files with: assaymark export RUN -o DIR"
+        raise UsageError(f"--{refused[0]} cannot be combined with {other}; {remedy}")
     shots = parameters["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (shots,)
     kind, arguments = model_arguments(parameters)
@@ -319,7 +322,8 @@ def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: 
     """Print the result, then write the requested files, so that a failure there does not lose the printed result."""
     if as_json:
         configuration = {"configuration": done.configuration()} if parameters["show_config"] else {}
-        print_json({**done.to_json(), **configuration, **({"until": until.to_json()} if until is not None else {})})
+        own = {**done.to_json(), **({"estimates": []} if parameters["predict_only"] else {})}
+        print_json({**own, **configuration, **({"until": until.to_json()} if until is not None else {})})
     elif parameters["predict_only"]:
         echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
     else:
@@ -333,7 +337,11 @@ def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: 
     if parameters["show_config"] and not as_json:
         print_json(done.configuration())
     if parameters["output_path"] is not None:
-        for path in done.write_lm_eval_files(parameters["output_path"], log_samples=parameters["log_samples"]):
+        has_scores = not parameters["predict_only"]  # else the samples are what is asked for
+        log_samples = parameters["log_samples"] or not has_scores
+        for path in done.write_lm_eval_files(
+            parameters["output_path"], log_samples=log_samples, with_scores=has_scores
+        ):
             echo(f"wrote {path}", err=True)
     if parameters["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
