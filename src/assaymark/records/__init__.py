@@ -459,6 +459,7 @@ class CalibrationDetails(TypedDict, total=False):
     calibration_p: float
     best_constant: float  # accuracy of always picking the same choice
     best_constant_choice: int
+    only_choice: int  # where the model picked no other
     best_constant_text: str | None
     question_blind: BlindScore
 

@@ -56,6 +56,17 @@ def test_a_value_above_chance_and_below_always_yes_is_noted() -> None:
     assert baseline_notes(better) == []
 
 
+@pytest.mark.parametrize(("n", "n_right", "other", "is_noted"), [(20, 10, 0, True), (20, 18, 0, False),
+                                                                 (19, 10, 0, False), (20, 10, 1, False)])  # fmt: skip
+def test_one_choice_that_is_always_picked_is_noted(n: int, n_right: int, other: int, is_noted: bool) -> None:
+    """Not where it is nearly always right, for fewer than 20 samples, or with another pick among them."""
+    constant = ConstantAnswers()
+    picks = [other if i == 0 else 0 for i in range(n)]
+    list(constant.watch([replace(row("t", i, int(i >= n_right)), detail={"picked": picks[i]}) for i in range(n)]))
+    (result,) = with_baselines([estimate("t", n, n_right / n, 0.3)], constant, {})
+    assert (f"all {n} picks are choice 1, whatever the question" in baseline_notes(result)) == is_noted
+
+
 def test_the_question_blind_baseline_belongs_to_its_metric() -> None:
     """A question-blind baseline of acc is in the details of acc, and is used where it is the highest."""
     acc, acc_norm = BlindScore(value=0.6, low=0.5, high=0.7, n=10), BlindScore(value=0.1, low=0.0, high=0.4, n=10)

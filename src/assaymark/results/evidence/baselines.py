@@ -6,6 +6,7 @@ rarely balanced); a model can follow it where all samples have the same choices 
 through ties. The question-blind baseline is the same model evaluated without the questions, where that was requested.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,17 +18,21 @@ from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
 
 CONSTANT: Final = "best_constant"  # keys of an estimate's details
 CONSTANT_CHOICE: Final = "best_constant_choice"
+ONLY_CHOICE: Final = "only_choice"
 CONSTANT_TEXT: Final = "best_constant_text"
 BLIND: Final = "question_blind"
 FEWEST_IN_MEMBER = 20  # samples: with fewer, a task's majority class is mostly chance, and so is a group's mean of them
+MOST_OF_ONE = 0.75  # of the right choices at one position: with more, a model may well pick it alone
 
 
 @dataclass(slots=True)
 class ConstantAnswers:
-    """Collects the gold choices while scores are read."""
+    """Collects the gold choices while scores are read, and which ones the model picked."""
 
     _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> gold choices
     _texts: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # of a task's choices; None: they vary
+
+    _picks: dict[tuple[str, str, str], Counter[int]] = field(default_factory=dict)  # task, metric, filter -> positions
 
     def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
         """Yield the rows unchanged."""
@@ -35,6 +40,8 @@ class ConstantAnswers:
             if row.gold:
                 self._golds.setdefault(row.task, {})[row.sample_index] = row.gold
                 self._texts[row.task] = _in_common(self._texts.get(row.task, row.choices), row.choices)
+                if isinstance(row.detail, Mapping) and isinstance(picked := row.detail.get("picked"), int):
+                    self._picks.setdefault((row.task, row.metric, row.filter), Counter())[picked] += 1
             yield row
 
     def text(self, task: str, position: int) -> str | None:
@@ -42,6 +49,14 @@ class ConstantAnswers:
         texts = self._texts.get(task)
         is_known = texts is not None and position < len(texts) and len(self._golds[task]) > 1
         return " ".join(texts[position].split()) if texts is not None and is_known else None
+
+    def only(self, estimate: Estimate) -> int | None:
+        """Return the position of every choice that the model picked, where the right ones are at several."""
+        picks, best = self._picks.get((estimate.task, estimate.metric, estimate.filter)), self.best(estimate.task)
+        if picks is None or best is None or len(picks) > 1 or best[0] > MOST_OF_ONE:
+            return None
+        ((position, n),) = picks.items()
+        return position if n >= FEWEST_IN_MEMBER else None
 
     def best(self, task: str) -> tuple[float, int] | None:
         """Return the score of always picking the best position, and that position; None without choices."""
@@ -92,6 +107,8 @@ def _of_task(
     best = constant.best(estimate.task)
     if best is not None:
         details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}
+    if (only := constant.only(estimate)) is not None:
+        details[ONLY_CHOICE] = only
     own_blind = blind.get(estimate.task, {}).get(estimate.metric)
     if own_blind is not None:
         details[BLIND] = own_blind

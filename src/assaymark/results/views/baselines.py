@@ -12,6 +12,7 @@ from assaymark.results.evidence.baselines import (
     CONSTANT,
     CONSTANT_CHOICE,
     CONSTANT_TEXT,
+    ONLY_CHOICE,
     highest_baseline,
 )
 from assaymark.results.views.cells import TableLine
@@ -36,13 +37,16 @@ def baseline_cells(estimate: Estimate | None) -> list[str]:
 
 
 def baseline_notes(estimate: Estimate) -> list[str]:
-    """Return a warning where a value above chance is not significantly above the highest baseline."""
+    """Return warnings: one choice was always picked; a value above chance is not above the highest baseline."""
+    only = estimate.details.get(ONLY_CHOICE)
+    notes = [] if only is None else [f"all {estimate.n:,} picks are choice {only + 1}, whatever the question"]
     baseline = highest_baseline(estimate)
     if baseline is None or estimate.low is None or estimate.chance is None or baseline[0] == "chance":
-        return []
+        return notes
     if estimate.low <= baseline[1] and estimate.low > estimate.chance:
-        return [f"above chance, not significantly above {baseline[0]} ({shown_value(baseline[1], proportion=True)})"]
-    return []
+        shown = shown_value(baseline[1], proportion=True)
+        notes.append(f"above chance, not significantly above {baseline[0]} ({shown})")
+    return notes
 
 
 def baselines_table(rows: Sequence[TableLine]) -> Table | None:
