@@ -3,6 +3,7 @@
 import functools
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -106,6 +107,21 @@ def test_a_file_that_cannot_be_called_is_refused(tmp_path: Path, source: str, me
     with pytest.raises(UsageError, match=message) as raised:
         run_of(f"{path}:answer")
     assert "\n" not in str(raised.value)
+
+
+def test_a_target_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    """`os._exit` ends the command without an exception; a process that the target forked may end so."""
+    path = tmp_path / "ends.py"
+    path.write_text(
+        "import os\ndef answer(question):\n    if hasattr(os, 'fork'):\n        child = os.fork()\n"
+        "        if not child:\n            os._exit(0)\n        os.waitpid(child, 0)\n    os._exit(0)\n"
+    )
+    (tmp_path / "q.jsonl").write_text('{"question": "Who?", "answer": "me"}\n')
+    words = ["run", "--target", f"{path}:answer", "--tasks", str(tmp_path / "q.jsonl"), "--quiet"]
+    command = [sys.executable, "-m", "assaymark", *words, "--store", str(tmp_path / "runs.sqlite")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.count(f"target: {path} ended the process with os._exit(0)") == 1
 
 
 def test_promptfoos_responses() -> None:

@@ -84,6 +84,15 @@ def test_a_full_disk_is_told_of_the_file_that_was_asked_for(run: Run, tmp_path: 
     assert list(wanted.parent.iterdir()) == []
 
 
+def test_a_file_that_is_replaced_is_said(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on stderr, for a new file none; stdout has the path alone."""
+    path = tmp_path / "x.csv"
+    for is_there in (False, True):
+        assert main(["export", run.id, "-o", str(path), "--store", place_of(run)]) == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err) == (f"{path}\n", f"replaced {path}\n" if is_there else "")
+
+
 def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
     """One changed number in an exported file is detected, and nothing is stored."""
     import sqlite3

@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from assaymark.applications.arguments import TargetBinding, bind_target
 from assaymark.applications.returned import Returned, read_returned
@@ -187,6 +188,7 @@ def _module_of_file(path: Path, what: str) -> ModuleType:
     importlib.invalidate_caches()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look their module up
+    _say_at_exits(f"{what}: {path}")
     try:
         # not the loader, whose bytecode cache compares seconds and size, and could run a file's former text
         exec(compile(content, str(file), "exec"), module.__dict__)  # noqa: S102 - it is the user's file, named to be run
@@ -198,6 +200,22 @@ def _module_of_file(path: Path, what: str) -> ModuleType:
         where = f"{Path(last.filename).name}, line {last.lineno}"
         raise UsageError(f"{what}: {path} cannot be imported: {_one_line(error)} ({where})") from error
     return module
+
+
+def _say_at_exits(whose: str) -> None:
+    """Say whose code ended this process where it calls `os._exit`, which no handler and no `finally` sees."""
+    leave, own = os._exit, os.getpid()
+
+    def leave_saying(status: int) -> NoReturn:
+        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - documented
+        if os.getpid() == own and not caller.startswith("assaymark."):  # not the end of a process that it forked
+            said = f"error: {whose} ended the process with os._exit({status}); what was answered is stored"
+            sys.stderr.write(f"{said}; raise an error instead\n")
+            sys.stderr.flush()
+            status = status or 1
+        leave(status)
+
+    os._exit = leave_saying
 
 
 def _module(name: str, what: str) -> ModuleType:

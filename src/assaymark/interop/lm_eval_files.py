@@ -354,7 +354,7 @@ def write_lm_eval_files(
             _write(written[-1], [json.dumps(line, default=str, ensure_ascii=False) + "\n" for line in lines])
     except OSError as error:
         raise StoreError(
-            f"results cannot be written to {folder}: {error}; name another folder with --output_path"
+            f"results cannot be written to {folder}: {error}; the run is stored; name another folder"
         ) from error
     return written
 

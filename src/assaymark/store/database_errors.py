@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from assaymark.errors import StoreBusy, StoreError
 
-_FULL = "free some space and run the same command again: what is stored is safe, and the run continues"
+_FULL = "free some space and run the same command again: what is stored is safe, and an unfinished run continues"
 _DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then check it with `assaymark verify`"
 _SQLITE_REMEDIES = (
     # beginning of SQLite's name for the error, cause, remedy

@@ -208,6 +208,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         return
     if model_id is not None or organization is not None or relationship is not None:
         raise UsageError("--model_id, --organization and --relationship are options of --format every-eval-ever")
+    replaced = output if Path(output).is_file() else None
     if chat:
         from assaymark.runs.training_file import TrainingOptions, write_training_file
 
@@ -217,6 +218,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
             data_dir=options["data_dir"], with_sealed=with_sealed,
         )  # fmt: skip
         written = write_training_file(store, run, output, training)
+        _say_replaced(replaced)
         if as_json:
             print_json(written.to_json())
             return
@@ -225,6 +227,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         return
     if wrong:
         path, n_rows, sealed = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
+        _say_replaced(replaced)
         if as_json:
             print_json({"path": str(path), "n_samples": n_rows, "sealed_tasks_left_out": list(sealed)})
             return
@@ -234,8 +237,14 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
             echo(f"rows of sealed tasks were left out ({names}); --with_sealed writes them", err=True)
         return
     paths = export_run(store, run, output, with_sealed=with_sealed)
+    _say_replaced(replaced)
     if as_json:
         print_json({"paths": [str(path) for path in paths]})
         return
     for path in paths:
         echo(str(path))
+
+
+def _say_replaced(path: str | None) -> None:
+    if path is not None:
+        echo(f"replaced {path}", err=True)
