@@ -97,9 +97,9 @@ def estimates_of_runs(
             _refuse_missing(run_ids, {fact.run_id for fact in facts.values()})
         cells: dict[int, list[EstimateRow]] = {number: [] for number in facts}
         wanted = None if run_ids is None else list(facts)
-        for number, *values, higher, primary in connection.execute(
-            _estimates(wanted, tasks, primary_only=primary_only)
-        ):
+        none = wanted == [] or (tasks is not None and not tasks)  # pages ask for the runs alone, each time
+        found = () if none else connection.execute(_estimates(wanted, tasks, primary_only=primary_only))
+        for number, *values, higher, primary in found:
             if number in facts:  # not of an audit, nor of a hidden run
                 cells[number].append(_make_row((facts[number].run_id, *values, higher == 1, primary == 1)))
     entries = [RunEstimates(run, tuple(cells[number])) for number, run in facts.items()]
