@@ -4,11 +4,12 @@ import csv
 import io
 import json
 import random
+import re
 import secrets
 import shutil
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,22 +126,22 @@ def place(with_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return Place(tmp_path)
 
 
-def visited(app: Any, run_ids: list[str]) -> dict[str, str]:
+def visited(
+    app: Any, run_ids: list[str], *, rows: Sequence[int] = (0, 3, N - 1), skipped: Sequence[str] = ()
+) -> dict[str, str]:
     """Return what each page holds that links lead to, its JSON twin, and addresses that no page names.
 
-    A search is for a part of the marker, since pages repeat what was searched for.
+    A search is for a part of the marker, since pages repeat what was searched for. Of a task's rows those at the places
+    `rows` are asked for; pages of the runs `skipped` are not.
     """
     searches = (f"?q={MARK[:4]}", "?q=0", "?wrong=1")
     ends = (*searches, *(f".json{search}" for search in searches))
-    samples = [f"/{n}{suffix}" for n in range(N) for suffix in ("", ".json")]
+    samples = [f"/{n}{suffix}" for n in rows for suffix in ("", ".json")]
     first, second, third, *_ = run_ids
     todo = deque(["/", "/boards"])
     todo += [f"/run/{first}/samples/{task}{end}" for task in ("exam", "words") for end in (*ends, *samples)]
-    todo += [
-        f"/compare{suffix}?runs={pair}"
-        for suffix in ("", ".json")
-        for pair in (f"{first},{second}", f"{second},{first}", f"{first},{third}")
-    ]
+    pairs = (f"{first},{second}", f"{second},{first}", f"{first},{third}")
+    todo += [f"/compare{suffix}?runs={pair}" for suffix in ("", ".json") for pair in pairs if not skipped]
     texts: dict[str, str] = {}
     seen = set(todo)
     with visiting(app) as visitor:
@@ -154,20 +155,29 @@ def visited(app: Any, run_ids: list[str]) -> dict[str, str]:
                 targets += [*addresses(response.text), f"{path}.json{mark}{query}"]
             for target in map(canonical, targets):
                 is_page = target.startswith("/") and not target.startswith(("/static", "/.json", "/guide"))
-                if is_page and "sort=" not in target and "cols=" not in target and target not in seen:
+                is_page = is_page and "sort=" not in target and "cols=" not in target
+                row = re.match(r"/run/\w+/samples/\w+/(\d+)", target)
+                is_other = (row is not None and int(row[1]) not in rows) or any(each in target for each in skipped)
+                if is_page and not is_other and target not in seen:
                     seen.add(target)
                     todo.append(target)
     return texts
 
 
-def outputs(place: Place, with_sealed: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return what each page, file and export holds, by its name; packed files as their tables' texts."""
+def outputs(place: Place, with_sealed: tuple[str, ...] = (), *, rows: Sequence[int] = (0,)) -> dict[str, str]:
+    """Return what each page, file and export holds, by its name; packed files as their tables' texts.
+
+    Pages of all runs, with `rows` of their tasks, are those of a server with the board's file; of one without a file
+    the pages of one run are visited, besides those of the boards that it makes.
+    """
     ids = place.run_ids()
     texts: dict[str, str] = {}
     out = place.folder / "out"
     if not with_sealed:
-        for boards in ((str(place.board),), ()):
-            texts |= visited(create_app([board_feature(open_site(boards, place.store))]), ids)
+        texts |= visited(create_app([board_feature(open_site((str(place.board),), place.store))]), ids, rows=rows)
+        without = create_app([board_feature(open_site((), place.store))])
+        others = visited(without, ids, rows=(0,), skipped=ids[1:])
+        texts |= {f"without a file {address}": text for address, text in others.items()}
         done("board", "export", place.board, "-o", out / "site", "--store", place.store)
         command("board", "datasets", place.board, "-o", out / "datasets", "--store", place.store)
         done("card", "fake-gold-1", "--store", place.store, "-o", out / "card.md")
@@ -199,7 +209,7 @@ def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> No
     for leftover in (place.folder / "out").rglob("*"):
         if leftover.is_file() and "site" not in leftover.parts:
             leftover.unlink()
-    after = outputs(place)
+    after = outputs(place, rows=(0, 3, N - 1))
     assert [name for name, text in after.items() if MARK in text] == []
     assert any("plain question" in text for name, text in after.items() if "/samples/open" in name)
     # the numbers stay
@@ -219,7 +229,7 @@ def test_a_server_that_runs_already_withholds_at_once(place: Place) -> None:
         tasks = store.run(run_ids[0]).plan.tasks
         hashes = [task.dataset_hash for task in tasks if task.name in {"exam", "words"}]
     app = create_app([board_feature(open_site((str(place.board),), place.store))])
-    before = visited(app, run_ids)
+    before = visited(app, run_ids, rows=(0,))
     place.seal()
     after = visited(app, run_ids)
     for secret in (MARK, *hashes):
