@@ -52,6 +52,8 @@ SAME_NUMBERS = "tests/parity/test_same_numbers.py -k craftgpt"
 INSPECT = "tests/tasks/test_beside_inspect.py -k '{}'"
 BENCHMARK = "tests/tasks/test_eval_yaml.py -k '{}'"
 WRITTEN = "tests/parity/test_written_answers.py -k demo"
+DISHONEST = "tests/leaderboard/submission/worker/test_dishonest_results.py"
+SEALED = "tests/leaderboard/test_sealed.py"
 PAGE = "tests/docs/test_pages.py -k 'commands_of_a_page and {}'"
 
 FAULTS = (
@@ -183,7 +185,18 @@ FAULTS = (
           "tests/leaderboard/submission/worker/test_work.py -k verified_by"),
     Fault("a job gets no index of tasks", "leaderboard/submission/worker/work.py",
           'copy_package_indexes(folder / "home" / "assaymark" / "cache")', 'copy_package_indexes(folder / "cache")',
-          "tests/leaderboard/submission/worker/test_dishonest_results.py -k task_files"),
+          f"{DISHONEST} -k task_files"),
+    Fault("results of any tasks are taken", "leaderboard/submission/worker/results.py", "if row.plan.key == plan.key]",
+          "if row.plan.model.name == plan.model.name]", f"{DISHONEST} -k 'not_the_jobs and (task or samples)'"),
+    Fault("a score of five is taken", "leaderboard/submission/worker/results.py", "or not low <= value <= high:",
+          "or not low <= value:", f"{DISHONEST} -k 'not_the_jobs and scores'"),
+    Fault("lists show beginnings of sealed rows", "store/public_store.py", "snippet=note_of(facts),",
+          "snippet=facts.snippet,", f"{SEALED} -k nowhere"),
+    Fault("sealed records are not withheld", "store/public_store.py",
+          "return self._public_records(run_id, task, records)", "return records", f"{SEALED} -k nowhere"),
+    Fault("what a server compared stays when rows are sealed", "leaderboard/stored.py",
+          "seals, {}, Comparisons(), {}", "seals, self._known, self._comparisons, self._questions",
+          f"{SEALED} -k runs_already"),
     Fault("a panic's traceback is printed", "cli/main.py", 'os.environ["RUST_BACKTRACE"] = "0"',
           'os.environ["RUST_BACKTRACE"] = "1"',
           "tests/runs/commands/test_hostile_tokenizers.py -k 'panic and expression'"),

@@ -1,6 +1,7 @@
 """Whole jobs whose evaluation is taken over: what it stores, plants and uses up reaches neither board nor host."""
 
 import json
+import secrets
 import shutil
 import threading
 import time
@@ -10,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+import assaymark
 from assaymark.leaderboard.submission.host import boards_of
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow, SubmissionRow
 from assaymark.leaderboard.submission.worker import process
+from assaymark.leaderboard.submission.worker.results import STORE
 from assaymark.leaderboard.submission.worker.work import Host, Worker
 from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.limits.resources import Resources
 from assaymark.models.checkpoint.identity import count_parameters
 from assaymark.store import Store
 from tests.leaderboard.submission.test_queue import make_due
+from tests.leaderboard.submission.worker.conftest import MODELS
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,17 +51,63 @@ sys.exit(child.main())
 """
 
 
+JOB = "0123456789ab"
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of stores that honest evaluations wrote: of the job JOB, of another task, of fewer samples.
+
+    A run has its model's path, so they were of the model in the job's place, `work` in this folder.
+    """
+    folder = tmp_path_factory.mktemp("answered")
+    model = shutil.copytree(MODELS / "small", folder / "work" / JOB / "fetch" / "models" / "demo" / "small")
+    arguments = {"pretrained": str(model), "dtype": "float32"}
+    for name, task, limit in (("job", "demo_facts", 20), ("task", "demo_sums", 20), ("samples", "demo_facts", 5)):
+        run = assaymark.evaluate("hf", task, model_args=arguments, limit=limit, store=str(folder / f"{name}.sqlite"))
+        run.store.close()
+    return folder
+
+
+@pytest.fixture
+def placed(host: Host, answered: Path) -> Host:
+    """Return the host with that empty folder for its jobs."""
+    shutil.rmtree(answered / "work", ignore_errors=True)
+    return replace(host, work=answered / "work")
+
+
+@pytest.fixture
+def submit_small(submit: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Return a function that submits `demo/small` and so makes the job JOB."""
+
+    def submitted() -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(secrets, "token_hex", lambda _: JOB)
+            return submit("demo/small")
+
+    return submitted
+
+
+def resume(host: Host, name: str) -> None:
+    """Leave one of those stores as an earlier attempt at the job does: an honest evaluation then needs no model."""
+    folder = host.work / JOB / "evaluate-0"
+    folder.mkdir(parents=True)
+    shutil.copy(host.work.parent / f"{name}.sqlite", folder / STORE)
+
+
 @pytest.fixture
 def worked(
-    store: Store, host: Host, submit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    store: Store, placed: Host, submit_small: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., JobRow]:
     """Return a function that submits a model, does its job with an evaluation that was taken over, and returns it."""
-    submission = submit("demo/small")
+    submission = submit_small()
 
-    def done(attack: str, host: Host = host) -> JobRow:
+    def done(attack: str, stored: str = "", limits: Resources = placed.limits) -> JobRow:
         monkeypatch.setattr(process, "START", TAKEN_OVER.replace("ATTACK", repr(attack), 1))
         make_due(store)
-        Worker(store, host, lambda _: None).work(once=True)
+        if stored:
+            resume(placed, stored)
+        Worker(store, replace(placed, limits=limits), lambda _: None).work(once=True)
         return SubmissionQueue(store).jobs_of(submission)[-1]
 
     return done
@@ -104,25 +154,25 @@ os.symlink("SECRET", spec["store"])
 
 
 @pytest.mark.parametrize(
-    ("attack", "reason"),
+    ("stored", "attack", "reason"),
     [
-        (OTHER_MODEL, "no run of the job's model, tasks and settings"),
-        (OTHER_TASK, "no run of the job's model, tasks and settings"),
-        (FEWER_SAMPLES, "no run of the job's model, tasks and settings"),
-        (TRIGGER, "other tables than a store of this version"),
-        (SCORES, "has a score 5 of"),
-        (LINK, "no results that can be opened"),
-        ("", "no results that can be opened"),
+        ("", OTHER_MODEL, "no run of the job's model, tasks and settings"),
+        ("task", OTHER_TASK, "no run of the job's model, tasks and settings"),
+        ("samples", FEWER_SAMPLES, "no run of the job's model, tasks and settings"),
+        ("job", TRIGGER, "other tables than a store of this version"),
+        ("job", SCORES, "has a score 5 of"),
+        ("", LINK, "no results that can be opened"),
+        ("", "", "no results that can be opened"),
     ],
     ids=["model", "task", "samples", "trigger", "scores", "links", "nothing"],
 )
 def test_results_that_are_not_the_jobs_are_refused(
-    worked: Callable[..., JobRow], store: Store, host: Host, attack: str, reason: str
+    worked: Callable[..., JobRow], store: Store, host: Host, stored: str, attack: str, reason: str
 ) -> None:
     """Another model, task or number of samples, a trigger, an impossible score or a link: nothing is stored."""
     secret = host.work.parent / "server.secret"
     secret.write_text("the-secret-that-signs")
-    job = worked(attack.replace("SECRET", str(secret)))
+    job = worked(attack.replace("SECRET", str(secret)), stored=stored)
     assert (job.state, job.fault) == ("failed", "submission"), job
     assert reason in (job.reason or "")
     assert "the-secret" not in f"{job.reason}{job.log_tail}"
@@ -134,6 +184,7 @@ def test_estimates_are_computed_again(worked: Callable[..., JobRow], store: Stor
     """Numbers that the evaluation claims are left behind; those of its scores are stored."""
     claimed = """
 honest()
+assert "torch" not in sys.modules, "what an earlier attempt has stored was computed again"
 from dataclasses import replace
 from assaymark.store import Store
 with Store.open(spec["store"]) as own:
@@ -142,7 +193,7 @@ with Store.open(spec["store"]) as own:
     changed.append(replace(changed[0], task="mmlu"))
     own.save_estimates(row.run_id, changed, {"claimed": True})
 """
-    job = worked(claimed)
+    job = worked(claimed, stored="job")
     assert job.state == "finished", job
     estimates = store.estimates(job.run_id or "")
     assert {each.task for each in estimates} == {"demo_facts"}
@@ -167,7 +218,7 @@ os.kill(os.getpid(), 9)
 """
     job = worked(planted)
     assert (job.state, job.fault) == ("pending", "killed"), job
-    job = worked("honest()")
+    job = worked("honest()", stored="job")
     assert job.state == "finished", job
     assert not marker.exists()
 
@@ -211,11 +262,8 @@ def test_a_tokenizer_that_multiplies_texts_is_the_submissions_fault(
     assert "expected at most 64 times" in (job.reason or "")
 
 
-def test_an_evaluation_that_exhausts_memory_twice_is_the_submissions_fault(
-    worked: Callable[..., JobRow], host: Host
-) -> None:
+def test_an_evaluation_that_exhausts_memory_twice_is_the_submissions_fault(worked: Callable[..., JobRow]) -> None:
     """The process ends at its limit of memory; after the second time the job is not tried again."""
-    limited = replace(host, limits=Resources(3 << 30))
     exhaust = """
 blocks = []
 while True:
@@ -223,7 +271,7 @@ while True:
 """
     states = []
     for _ in range(2):
-        job = worked(exhaust, limited)
+        job = worked(exhaust, limits=Resources(3 << 30))
         states.append((job.state, job.fault, job.n_attempts))
     assert states == [("pending", "killed", 1), ("failed", "submission", 2)], job
     assert "it happened twice" in (job.reason or "")
@@ -251,11 +299,16 @@ def test_a_process_cannot_have_four_attempts_by_blaming_the_host(worked: Callabl
 
 
 def test_an_unexpected_error_of_one_job_leaves_the_worker(
-    store: Store, host: Host, submit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    store: Store,
+    placed: Host,
+    submit: Callable[..., str],
+    submit_small: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever error a job meets, the worker says so, does the next one, and the job waits for another attempt."""
-    first = submit("demo/small")
-    submit("demo/large")
+    first = submit("demo/large")
+    submit_small()
+    resume(placed, "job")
     done = Worker._carry_out
 
     def carry_out(worker: Worker, job: JobRow, row: SubmissionRow, folder: Path) -> str:
@@ -265,7 +318,7 @@ def test_an_unexpected_error_of_one_job_leaves_the_worker(
 
     monkeypatch.setattr(Worker, "_carry_out", carry_out)
     said: list[str] = []
-    Worker(store, host, said.append).work(stopped=lambda: any(line.endswith("finished") for line in said))
+    Worker(store, placed, said.append).work(stopped=lambda: any(line.endswith("finished") for line in said))
     failed = SubmissionQueue(store).jobs_of(first)[-1]
     assert (failed.state, failed.fault, failed.reason) == ("pending", "infrastructure", "RuntimeError: unexpected")
     assert any("failed (infrastructure): RuntimeError: unexpected; it will be tried again" in line for line in said)
