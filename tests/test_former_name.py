@@ -21,26 +21,31 @@ FAKE = ["run", "--model", "fake", "--tasks", "demo_letters", "--limit", "3", "--
 
 
 def run(folder: Path, *words: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command as a user whose data folders are below `folder`, without any variable of ours."""
+    """Run a command as a user whose data folders are below `folder`, with no other variable of ours than the cache."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("ASSAYMARK_")}
-    variables |= {"XDG_DATA_HOME": str(folder), "HOME": str(folder), "ASSAYMARK_CACHE": str(folder / "cache")}
+    variables |= {"XDG_DATA_HOME": str(folder), "HOME": str(folder), "ASSAYMARK_CACHE": os.environ["ASSAYMARK_CACHE"]}
     variables |= {"ASSAYMARK_HOME": str(home)} if home else {}
     command = [sys.executable, "-m", "assaymark", *words]
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def former_store(tmp_path: Path) -> Path:
-    """Return a store with one run in the former data folder, with the former version table."""
-    made = run(tmp_path, *FAKE, home=tmp_path / "made")
-    assert made.returncode == 0, made.stderr
-    path = tmp_path / FORMER_NAME / "store.sqlite"
-    path.parent.mkdir()
-    with closing(sqlite3.connect(tmp_path / "made" / "store.sqlite")) as connection:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with one run, with the former version table."""
+    folder = tmp_path_factory.mktemp("made")
+    done = run(folder, *FAKE, home=folder)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(folder / "store.sqlite")) as connection:
         connection.execute(f"ALTER TABLE assaymark_schema RENAME TO {FORMER_NAME}_schema")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    shutil.copy(tmp_path / "made" / "store.sqlite", path)
-    return path
+    return folder / "store.sqlite"
+
+
+@pytest.fixture
+def former_store(made: Path, tmp_path: Path) -> Path:
+    """Return a copy of it in the former data folder."""
+    (tmp_path / FORMER_NAME).mkdir()
+    return Path(shutil.copy(made, tmp_path / FORMER_NAME / "store.sqlite"))
 
 
 @pytest.mark.slow
