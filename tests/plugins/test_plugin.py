@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from assaymark import registry
+from assaymark.store import Store
 from tests.arena.pages.arena_voters import ApiVoter
 from tests.conftest import ROOT
 
@@ -41,13 +42,42 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "ASSAYMARK_STORE": str(folder / "runs.sqlite"), "COLUMNS": "200"}
 
 
-def assaymark(environment: dict[str, str], *words: str, code: int = 0) -> str:
-    """Run a command and return what it printed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "assaymark", *words], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+# each command's words are a line of standard input; what it printed and its exit code become a line of JSON
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from assaymark.cli.main import main
+for line in sys.stdin:
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = main(json.loads(line))
+    print(json.dumps([code, printed.getvalue()]), flush=True)
+"""
+
+
+Assaymark = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def assaymark(installed: dict[str, str]) -> Iterator[Assaymark]:
+    """Return a function that runs a command where the package is installed and returns what it printed.
+
+    One process runs all of them, which is most of what they cost.
+    """
+    words = [sys.executable, "-c", COMMANDS]
+    with subprocess.Popen(words, env=installed, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def printed(*words: str, code: int = 0) -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{json.dumps(words)}\n")
+            process.stdin.flush()
+            ended, text = json.loads(process.stdout.readline())
+            assert ended == code, text
+            return str(text)
+
+        yield printed
+        process.communicate(timeout=60)
 
 
 @contextmanager
@@ -80,65 +110,69 @@ def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, st
 
 
 @pytest.mark.slow
-def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed: dict[str, str]) -> None:
+def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(assaymark: Assaymark) -> None:
     """The task file names all of them as it would name ours, and the value has an interval."""
-    (listed,) = json.loads(assaymark(installed, "ls", "tasks", "greetings", "--json"))
+    (listed,) = json.loads(assaymark("ls", "tasks", "greetings", "--json"))
     assert listed["name"] == "greetings"
-    run = json.loads(assaymark(installed, "run", "--model", "shortest", "--tasks", "greetings", "--quiet", "--json"))
+    run = json.loads(assaymark("run", "--model", "shortest", "--tasks", "greetings", "--quiet", "--json"))
     (estimate,) = run["estimates"]
     assert (estimate["metric"], estimate["filter"], estimate["n"]) == ("words_in_common", "last", 3)
     assert estimate["value"] == pytest.approx(0.75)  # the mean of the worse half of 1, 1 and 1/2
     assert estimate["low"] <= 0.75 <= estimate["high"]
-    assert "lower_half" in assaymark(installed, "explain", "words_in_common")
+    assert "lower_half" in assaymark("explain", "words_in_common")
 
 
 @pytest.mark.slow
-def test_its_metric_of_choices_is_computed_from_their_probabilities(installed: dict[str, str]) -> None:
+def test_its_metric_of_choices_is_computed_from_their_probabilities(assaymark: Assaymark) -> None:
     """Each choice's log-likelihood is minus its length, so the three right ones share the softmax of 3, 5 and 4."""
-    run = json.loads(assaymark(installed, "run", "--model", "shortest", "--tasks", "colours", "--quiet", "--json"))
+    run = json.loads(assaymark("run", "--model", "shortest", "--tasks", "colours", "--quiet", "--json"))
     estimates = {each["metric"]: each for each in run["estimates"]}
     assert estimates["acc"]["value"] == pytest.approx(1 / 3)
     assert estimates["gold_probability"]["value"] == pytest.approx(1 / 3)
     assert estimates["gold_probability"]["low"] < 1 / 3 < estimates["gold_probability"]["high"]
-    assert "on the right ones" in assaymark(installed, "explain", "gold_probability")
+    assert "on the right ones" in assaymark("explain", "gold_probability")
 
 
-def test_unknown_arguments_of_its_model_are_refused(installed: dict[str, str]) -> None:
+def test_unknown_arguments_of_its_model_are_refused(assaymark: Assaymark) -> None:
     """Options of the run reach its factory too and are no mistake; a misspelt argument is."""
     words = ("run", "--model", "shortest", "--model_args", "noize=1", "--tasks", "greetings", "--quiet")
-    assert "unknown model argument 'noize'" in assaymark(installed, *words, code=2)
+    assert "unknown model argument 'noize'" in assaymark(*words, code=2)
 
 
 @pytest.mark.slow
-def test_its_format_is_written_and_read(installed: dict[str, str], tmp_path: Path) -> None:
+def test_its_format_is_written_and_read(assaymark: Assaymark, tmp_path: Path) -> None:
     """`export` finds the writer by the suffix, `import` the reader by the content."""
-    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+    assaymark("run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
     file = tmp_path / "out.points"
-    assaymark(installed, "export", "last", "-o", str(file))
+    assaymark("export", "last", "-o", str(file))
     assert file.read_text().splitlines()[0] == "points of shortest choice"
-    printed = assaymark(installed, "import", str(file))
+    printed = assaymark("import", str(file))
     assert "imported from points" in printed
     assert re.search(r"acc +0 +25\.7%", printed)
 
 
 @pytest.mark.slow
-def test_its_audit_is_stored_and_shown_again(installed: dict[str, str]) -> None:
+def test_its_audit_is_stored_and_shown_again(installed: dict[str, str], assaymark: Assaymark) -> None:
     """Its command stores an audit, which `ls audits` lists and `show` shows; without the package both say so."""
-    stored = re.search(r"audit (\w+) in", assaymark(installed, "count-words", "shortest", "demo_facts"))
+    stored = re.search(r"audit (\w+) in", assaymark("count-words", "shortest", "demo_facts"))
     assert stored is not None
-    assert "word counts of demo_facts" in assaymark(installed, "ls", "audits")
-    (count,) = json.loads(assaymark(installed, "show", stored[1], "--json").partition("]")[0] + "]")
+    assert "word counts of demo_facts" in assaymark("ls", "audits")
+    (count,) = json.loads(assaymark("show", stored[1], "--json").partition("]")[0] + "]")
     assert count["n_prompts"] == 200
+    command = [sys.executable, "-c", COMMANDS]
+    lines = "".join(f"{json.dumps(words)}\n" for words in (["ls", "audits"], ["show", stored[1]]))
     without = {**installed, "PYTHONPATH": str(ROOT / "src")}
-    assert stored[1] in assaymark(without, "ls", "audits")
-    assert "which no installed package has" in assaymark(without, "show", stored[1], code=2)
+    ended = subprocess.run(command, env=without, input=lines, capture_output=True, text=True, check=True)
+    listed, shown = map(json.loads, ended.stdout.splitlines())
+    assert (listed[0], stored[1] in listed[1]) == (0, True)
+    assert (shown[0], "which no installed package has" in shown[1]) == (2, True)
 
 
 @pytest.mark.slow
-def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path: Path) -> None:
-    """A served board has the page, its JSON twin and its link; a report has the section."""
-    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
-    assaymark(installed, "report", "last", "-o", str(tmp_path / "report.md"))
+def test_its_pages_and_its_section_are_shown(installed: dict[str, str], assaymark: Assaymark, tmp_path: Path) -> None:
+    """A served board has the page, its JSON twin and its link, and the other if asked; a report has the section."""
+    assaymark("run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+    assaymark("report", "last", "-o", str(tmp_path / "report.md"))
     assert "| demo_facts | 200 | 0 |" in (tmp_path / "report.md").read_text()
     with serving(installed, "serve") as url:
         page = httpx.get(f"{url}sizes", timeout=20)
@@ -147,16 +181,9 @@ def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path:
         assert '<a href="/sizes"' in httpx.get(f"{url}boards", timeout=20).text
         runs = httpx.get(f"{url}sizes.json", timeout=20).json()["runs"]
         assert 200 in {run["samples"] for run in runs}
-
-
-@pytest.mark.slow
-def test_its_part_of_the_server_is_asked_for_by_its_option(installed: dict[str, str]) -> None:
-    """`serve --notice TEXT` serves the page; without the option there is none."""
-    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+        assert httpx.get(f"{url}notice", timeout=20).status_code == 404
     with serving(installed, "serve", "--notice", "Closed on Friday") as url:
         assert httpx.get(f"{url}notice", timeout=20).text == "Closed on Friday"
-    with serving(installed, "serve") as url:
-        assert httpx.get(f"{url}notice", timeout=20).status_code == 404
 
 
 def test_its_moderation_refuses_a_question(installed: dict[str, str]) -> None:
@@ -172,32 +199,32 @@ def test_its_moderation_refuses_a_question(installed: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_its_scorer_and_its_kind_of_target_are_used(installed: dict[str, str], tmp_path: Path) -> None:
+def test_its_scorer_and_its_kind_of_target_are_used(assaymark: Assaymark, tmp_path: Path) -> None:
     """`--recorded FILE` evaluates recorded answers by the scorer, which `--scorers` finds for other targets too."""
     rows = [{"input": "morning", "expected": ""}, {"input": "evening", "expected": ""}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "answers.json").write_text(json.dumps({"morning": "Good morning", "evening": "Leave me alone"}))
     words = ("--tasks", str(tmp_path / "rows.jsonl"), "--quiet", "--json")
-    run = json.loads(assaymark(installed, "run", "--recorded", str(tmp_path / "answers.json"), *words))
+    run = json.loads(assaymark("run", "--recorded", str(tmp_path / "answers.json"), *words))
     values = {estimate["metric"]: estimate["value"] for estimate in run["estimates"]}
     assert values["greets"] == 0.5
     (tmp_path / "app.py").write_text("def answer(input):\n    return 'Hello ' + input\n")
     target = ("--target", f"{tmp_path / 'app.py'}:answer", "--scorers", "greets")
-    run = json.loads(assaymark(installed, "run", *target, *words))
+    run = json.loads(assaymark("run", *target, *words))
     assert {estimate["metric"]: estimate["value"] for estimate in run["estimates"]}["greets"] == 1.0
     (tmp_path / "answers.json").write_text("[]")
-    refused = assaymark(installed, "run", "--recorded", str(tmp_path / "answers.json"), *words, code=3)
+    refused = assaymark("run", "--recorded", str(tmp_path / "answers.json"), *words, code=3)
     assert "expected an object of inputs and answers" in refused
 
 
 @pytest.mark.slow
-def test_its_baseline_is_computed_with_each_run(installed: dict[str, str]) -> None:
+def test_its_baseline_is_computed_with_each_run(installed: dict[str, str], assaymark: Assaymark) -> None:
     """It is stored beside the estimates: the share of the file's rows whose answer is the first choice, red."""
     rows = [json.loads(line) for line in (HERE / "assaymark_example" / "tasks" / "colours.jsonl").open()]
-    assaymark(installed, "run", "--model", "shortest", "--tasks", "colours", "--quiet")
-    code = "import assaymark; print(assaymark.open_run(None, 'last').row.extra['first_choice']['colours'])"
-    stored = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=False)
-    assert float(stored.stdout) == pytest.approx(sum(row["colour"] == "red" for row in rows) / len(rows)), stored.stderr
+    assaymark("run", "--model", "shortest", "--tasks", "colours", "--quiet")
+    with Store.open_to_read(installed["ASSAYMARK_STORE"]) as store:
+        stored = dict(store.run("last").extra)["first_choice"]
+    assert stored == {"colours": pytest.approx(sum(row["colour"] == "red" for row in rows) / len(rows))}
 
 
 def test_the_package_has_one_of_each_kind() -> None:
