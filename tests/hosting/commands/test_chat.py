@@ -24,24 +24,31 @@ ENVIRONMENT = {"ASSAYMARK_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100
 SECONDS = 120
 
 
-def chat(text: str, *words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run a chat with piped input."""
-    command = [*COMMAND, "chat", *words]
-    environment = {**os.environ, **ENVIRONMENT}
+def run(command: list[str], *words: str, text: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command with piped input."""
     return subprocess.run(
-        command, check=False, input=text, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, env=environment
+        [*command, *words],
+        check=False,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        cwd=cwd,
+        env={**os.environ, **ENVIRONMENT},
     )
 
 
 @pytest.mark.slow
-def test_a_conversation_is_saved_as_a_task_that_runs(tmp_path: Path) -> None:
+def test_a_conversation_is_saved_as_a_task_that_runs(tmp_path: Path, warm: list[str]) -> None:
     """History, template, undo, an unknown command and /save through a pipe; the saved task repeats the answers."""
     lines = [
         "Where is the road?", "And the rope?", "/template", "/nope", "/save talk", "/undo", "/template",
         "/save talk.yaml", "/system Short.", "Hi", "/template", "/save talk.yaml",
         "/save short", "/exit", "never asked",
     ]  # fmt: skip
-    done = chat("\n".join(lines) + "\n", str(MODEL), "--max_tokens", "12", cwd=tmp_path)
+    assaymark = [*warm, "assaymark"]
+    words = ["chat", str(MODEL), "--max_tokens", "12"]
+    done = run(assaymark, *words, text="\n".join(lines) + "\n", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.split("<s>")[1:]
     assert first.count("<|user|>") == 2
@@ -53,27 +60,20 @@ def test_a_conversation_is_saved_as_a_task_that_runs(tmp_path: Path) -> None:
     assert [row["turns"] for row in rows] == [["Where is the road?", "And the rope?"], ["Where is the road?"]]
     assert "exists with another system prompt" in done.stderr
     assert 'description: "Short."' in (tmp_path / "short.yaml").read_text()
-    run = [*COMMAND, "run", "--model", "hf", "--model_args", f"pretrained={MODEL}", "--tasks", "talk.yaml,short.yaml"]
-    ran = subprocess.run(
-        run,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT},
-    )
+    words = ["run", "--model", "hf", "--model_args", f"pretrained={MODEL}", "--tasks", "talk.yaml,short.yaml"]
+    ran = run(assaymark, *words, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("exact_match") >= 2
 
 
 @pytest.mark.slow
-def test_a_model_without_template_is_asked_in_plain_text(tmp_path: Path) -> None:
+def test_a_model_without_template_is_asked_in_plain_text(tmp_path: Path, warm: list[str]) -> None:
     """One line says that there is no template; the prompt is a transcript, and a saved sample holds it."""
     folder = tmp_path / "bare"
     shutil.copytree(MODEL, folder)
     (folder / "chat_template.jinja").unlink()
-    done = chat("Hello\n/template\n/save bare_talk\n", str(folder), "--max_tokens", "5", cwd=tmp_path)
+    words = ["chat", str(folder), "--max_tokens", "5"]
+    done = run([*warm, "assaymark"], *words, text="Hello\n/template\n/save bare_talk\n", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("no chat template") == 1
     assert "User: Hello\nAssistant:" in done.stdout
@@ -139,7 +139,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path: Path) -> None:
 )
 def test_wrong_input_gets_one_line(words: list[str], expected: str) -> None:
     """Contradictory options, no server and no model end with one line."""
-    done = chat("Hi\n", *words)
+    done = run(COMMAND, "chat", *words, text="Hi\n")
     assert done.returncode in (2, 5)
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
