@@ -72,21 +72,24 @@ def test_ranges_contain_every_text_once(given_prompts: list[tuple[list[int], int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_workers", [2, 3])
-def test_texts_do_not_depend_on_the_number_of_workers(alone: dict[tuple[str, int], Output], n_workers: int) -> None:
-    """Greedy and sampled texts, finish reasons, counts and failures of 2 and 3 workers equal those of one process."""
-    model = opened(n_workers)
+def test_texts_do_not_depend_on_the_number_of_workers(alone: dict[tuple[str, int], Output]) -> None:
+    """Greedy and sampled texts, finish reasons, counts and failures of 3 and 2 workers equal those of one process.
+
+    The third one is killed in the middle; while two are left, a streamed text is that of one process too.
+    """
+    model = opened(3)
     seen: list[Progress] = []
     together = answers(model, requests(), observe=seen.append)
     assert together == alone
     assert len({output.text for key, output in together.items() if key[0] == "task/100/0"}) > 1
-    assert model.describe()["n_workers"] == n_workers
+    assert model.describe()["n_workers"] == 3
     assert seen[-1].n_outputs_done == seen[-1].n_outputs == len(alone)
     assert 0 < seen[-1].n_tokens_done <= seen[-1].n_tokens_distinct
-    if n_workers == 2:
-        assert _after_a_kill(model) == alone
-        request = text_request(0, STORY, max_tokens=20)
-        assert "".join(model.stream(request)) == answers(model, [request])["task/0/0", 0].text
+    assert _after_a_kill(model) == alone
+    assert model.describe()["n_workers"] == 2
+    assert answers(model, requests()) == alone
+    request = text_request(0, STORY, max_tokens=20)
+    assert "".join(model.stream(request)) == answers(model, [request])["task/0/0", 0].text
     pool = model.engine
     assert isinstance(pool, EnginePool)
     model.close()
@@ -102,7 +105,7 @@ def _after_a_kill(model: LocalModel) -> dict[tuple[str, int], Output]:
         results[output.request_id, output.repeat] = output
         if len(results) == 2:  # the one that does not fit comes first
             processes_of(pool)[0].send_signal(signal.SIGKILL)
-    assert len(pool._links.workers) == 1
+    assert len(pool._links.workers) == 2
     return results
 
 
