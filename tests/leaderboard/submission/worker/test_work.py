@@ -21,6 +21,7 @@ from assaymark.leaderboard.submission.worker.work import SEALED_REASON, Host, Wo
 from assaymark.store import Store
 from assaymark.store.public_store import public_store
 from tests.leaderboard.submission.test_queue import make_due
+from tests.leaderboard.submission.worker.conftest import resume
 
 pytestmark = pytest.mark.slow
 
@@ -83,11 +84,12 @@ def test_a_sealed_jobs_reason_and_log_are_the_hosts(store: Store, host: Host, su
     assert any("a weights file is truncated or damaged" in line for line in said)
 
 
-def test_a_private_boards_runs_are_sealed(store: Store, host: Host, submit: Callable[..., str]) -> None:
+def test_a_private_boards_runs_are_sealed(store: Store, placed: Host, submit_small: Callable[[], str]) -> None:
     """What a worker stores for a private board is withheld in the shared store from its first row."""
-    board = host.boards["demo"]
-    submission = submit("demo/small")
-    sealed = replace(host, boards={"demo": replace(board, private=frozenset({"demo_facts"}))})
+    board = placed.boards["demo"]
+    submission = submit_small()
+    resume(placed, "job")
+    sealed = replace(placed, boards={"demo": replace(board, private=frozenset({"demo_facts"}))})
     Worker(store, sealed, lambda _: None).work(once=True)
     run_id = job_of(store, submission).run_id or ""
     records = list(public_store(store).samples(run_id, "demo_facts"))
@@ -180,10 +182,16 @@ def test_a_cancelled_job_ends_its_process(store: Store, host: Host, submit: Call
     assert store.runs() == []
 
 
-def test_reported_results_are_verified_by_measuring(store: Store, host: Host, submit: Callable[..., str]) -> None:
-    """Equal numbers are verified; a number outside the measured interval is not, and the verdict says which."""
-    submit("demo/small")
-    Worker(store, host, lambda _: None).work(once=True)
+def test_reported_results_are_verified_by_measuring(
+    store: Store, placed: Host, submit_small: Callable[[], str]
+) -> None:
+    """Equal numbers are verified; a number outside the measured interval is not, and the verdict says which.
+
+    A submission with reported results is measured and compared.
+    """
+    submission = submit_small()
+    resume(placed, "job")
+    Worker(store, placed, lambda _: None).work(once=True)
     (run,) = store.runs()
     measured = store.estimates(run.run_id)
     assert verdict_of(measured, measured)[0]
@@ -193,17 +201,10 @@ def test_reported_results_are_verified_by_measuring(store: Store, host: Host, su
     assert "1.5000 reported" in why
     assert verdict_of([replace(item, task="other") for item in measured], measured)[0] is False
 
-
-def test_a_reproduce_job_gives_the_submission_a_verdict(store: Store, host: Host, submit: Callable[..., str]) -> None:
-    """A submission with reported results is measured and compared."""
-    submit("demo/small")
-    Worker(store, host, lambda _: None).work(once=True)
-    (run,) = store.runs()
-    job = SubmissionQueue(store).jobs_in("finished")[0]
-    row = SubmissionQueue(store).submission(job.submission)
+    row = SubmissionQueue(store).submission(submission)
     reported: Mapping[str, Any] = {"reported_run": run.run_id, "preset": None, "precision": "float16"}
     again = SubmissionQueue(store).submit(replace(row.new, **reported), kind="reproduce")
-    Worker(store, host, lambda _: None).work(once=True)
+    Worker(store, placed, lambda _: None).work(once=True)
     verified = SubmissionQueue(store).submission(again)
     assert verified.is_verified, (verified.verdict, job_of(store, again))
     assert "all" in (verified.verdict or "")
