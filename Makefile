@@ -13,7 +13,7 @@ PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(J
 # where it is set, each of the hundreds of processes that the tests start compiles the package again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo install test install-slow test-slow oracles screenshots lint format bench bench-web bench-gpu docs notebook dist clean
+.PHONY: help demo install test install-slow test-slow oracles screenshots lint types types-windows types-macos format bench bench-web bench-gpu docs notebook dist clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -118,10 +118,15 @@ MYPY_ELSEWHERE := --no-warn-unreachable --exclude 'library/.*\.py$$' --exclude '
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows $(MYPY_ELSEWHERE)
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/macos $(MYPY_ELSEWHERE)
 	$(BIN)/python tools/write_cli_page.py --check
+	@$(MAKE) --no-print-directory --jobs 2 types types-windows types-macos
+
+types: $(DEV_STAMP)
+	$(BIN)/mypy
+types-windows: $(DEV_STAMP)
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows $(MYPY_ELSEWHERE)
+types-macos: $(DEV_STAMP)
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/macos $(MYPY_ELSEWHERE)
 
 format: $(DEV_STAMP)
 	$(BIN)/ruff check --fix .

@@ -164,7 +164,7 @@ FAULTS = (
           "tests/statistics/test_board_scores.py -k 'composites_cover or clipped_interval or geometric'"),
     Fault("an interval of the page is a little narrower", "statistics/intervals.py",
           "z, observed = two_sided_z(confidence), float(", "z, observed = 0.97 * two_sided_z(confidence), float(",
-          "tests/docs/test_statistics_page.py -k 'large_and_a_small and 20'"),
+          "tests/docs/test_statistics_page.py -k 'large_and_a_small and 10'"),
     Fault("one refuted mean raises the alarm", "statistics/change_of_mean.py", "largest.min(axis=0)",
           "largest.max(axis=0)", "tests/statistics/test_change_of_mean.py -k 'true_cell or delays'"),
     Fault("a threshold for five times as many alarms", "statistics/e_detector.py", "return n_metrics * n / alpha",

@@ -38,7 +38,7 @@ def warm_commands() -> Iterator[list[str]]:
             try:
                 yield [sys.executable, str(Path(__file__).resolve()), folder]
             finally:
-                process.terminate()
+                process.kill()  # a command that a failed test has left, as a server, ends with it, and is not waited for
 
 
 def _serve(folder: str) -> int:
