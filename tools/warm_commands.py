@@ -38,7 +38,7 @@ def warm_commands() -> Iterator[list[str]]:
             try:
                 yield [sys.executable, str(Path(__file__).resolve()), folder]
             finally:
-                process.kill()  # a command that a failed test has left, as a server, ends with it, and is not waited for
+                process.kill()  # with the commands that a failed test left, such as servers
 
 
 def _serve(folder: str) -> int:
