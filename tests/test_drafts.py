@@ -39,13 +39,13 @@ def test_a_killed_process_s_drafts_are_removed_by_the_next_command(tmp_path: Pat
     assert process.stdout is not None
     temporary = Path(process.stdout.readline().strip())
     try:
-        assert main(["ls", "runs", "--store", str(tmp_path / "none.sqlite")]) == 0
+        assert main(["ls", "runs"]) == 0
         assert temporary.is_dir(), "a living process keeps its drafts"
         assert len(drafts_in(target.parent)) == 1
     finally:
         process.kill()
         process.communicate()
-    assert main(["ls", "runs", "--store", str(tmp_path / "none.sqlite")]) == 0
+    assert main(["ls", "runs"]) == 0
     assert not temporary.exists()
     assert list(target.parent.iterdir()) == []
     assert list((own_home / "drafts").iterdir()) == []

@@ -292,4 +292,4 @@ def test_an_empty_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture
     path.touch()
     assert main(["ls", "runs", "--store", str(path)]) == 2
     assert f"{path} is an empty file and no store" in capsys.readouterr().err
-    assert main(["ls", "runs", "--store", str(tmp_path / "absent.sqlite")]) == 0
+    assert main(["ls", "runs", "--store", str(tmp_path / "absent.sqlite")]) == 2

@@ -121,9 +121,9 @@ def test_questions_of_two_tasks_are_told_apart(tmp_path: Path) -> None:
     row = {"question": "q", "answer": "a"}
     files = [tmp_path / f"{name}.jsonl" for name in ("one", "two")]
     for file in files:
-        file.write_text("".join(json.dumps({**row, "question": f"{file.stem} {n}"}) + "\n" for n in range(3)))
+        file.write_text("".join(json.dumps({**row, "question": f"of {file.stem}: {n}"}) + "\n" for n in range(3)))
     run = evaluate("fake", ",".join(map(str, files)), store=str(path))
-    with judging_server(lambda text: "[[2]]" if "one " in text else "[[9]]") as server:
+    with judging_server(lambda text: "[[2]]" if "of one:" in text else "[[9]]") as server:
         result = judge_runs(
             "local-chat-completions", [run.id], JudgeOptions(model_args=server.arguments), store=str(path)
         )

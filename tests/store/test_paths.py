@@ -43,7 +43,7 @@ def test_the_command_line_means_the_same_files(tmp_path: Path, capsys: pytest.Ca
         run_id = examples.fill(store, examples.plan())
     assert main(["ls", "runs", "--store", str(tmp_path / "a?1.db")]) == 0
     assert run_id[:8] in capsys.readouterr().out
-    assert main(["ls", "runs", "--store", str(tmp_path / "a?2.db")]) == 0
+    assert main(["ls", "runs", "--store", str(tmp_path / "a?2.db")]) == 2
     assert run_id[:8] not in capsys.readouterr().out
     assert not (tmp_path / "a").exists()
 
