@@ -291,7 +291,7 @@ def plain_generation(prepared: PreparedRun, options: EvaluateOptions) -> Iterato
     model = prepared.plan.model
     if names and model.template_hash is not None and model.tokenizer_hash is not None:
         yield (
-            f"{model.name} has a chat template, and {few(names)} "
+            f"the model has a chat template, and {few(names)} "
             f"{'is' if len(names) == 1 else 'are'} asked as plain text; to ask in its format: --apply_chat_template"
         )
 
