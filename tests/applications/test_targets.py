@@ -122,6 +122,13 @@ def test_a_target_that_ends_the_process_is_named(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.count(f"target: {path} ended the process with os._exit(0)") == 1
+    others = (
+        "import os, sys; from pathlib import Path; from assaymark.applications.functions import load_named\n"
+        "for n in range(1200):\n    Path('t.py').write_text(f'def f(): return {n}'); load_named('t.py:f')[0]()\n"
+        "os._exit(0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", others], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, ""), "a program that has loaded files ends as it would"
 
 
 def test_promptfoos_responses() -> None:

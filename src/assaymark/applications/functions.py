@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from assaymark.applications.arguments import TargetBinding, bind_target
@@ -26,6 +26,8 @@ from assaymark.limits.characters import exception_message
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
+_LOADED: dict[str, tuple[str, int]] = {}  # name of a file's module -> whose file it is, the process that loaded it
+_leave = os._exit
 _REFERENCE = re.compile(r"(.+\.py|[^\W\d]\w*(\.\w+)*):[^\W\d][\w.]*", re.DOTALL)
 
 
@@ -188,7 +190,7 @@ def _module_of_file(path: Path, what: str) -> ModuleType:
     importlib.invalidate_caches()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look their module up
-    _say_at_exits(f"{what}: {path}")
+    _LOADED[name], os._exit = (f"{what}: {path}", os.getpid()), _leave_saying
     try:
         # not the loader, whose bytecode cache compares seconds and size, and could run a file's former text
         exec(compile(content, str(file), "exec"), module.__dict__)  # noqa: S102 - it is the user's file, named to be run
@@ -202,20 +204,21 @@ def _module_of_file(path: Path, what: str) -> ModuleType:
     return module
 
 
-def _say_at_exits(whose: str) -> None:
-    """Say whose code ended this process where it calls `os._exit`, which no handler and no `finally` sees."""
-    leave, own = os._exit, os.getpid()
+def _leave_saying(status: int) -> NoReturn:
+    """End the process, as `os._exit`; say so where a loaded file's code asks for it, which no `finally` sees.
 
-    def leave_saying(status: int) -> NoReturn:
-        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - documented
-        if os.getpid() == own and not caller.startswith("assaymark."):  # not the end of a process that it forked
+    What another part of the process ends, and a process that the file's code forked, end as they would.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented
+    while frame is not None:
+        whose, process = _LOADED.get(str(frame.f_globals.get("__name__")), ("", 0))
+        if process == os.getpid():
             said = f"error: {whose} ended the process with os._exit({status}); what was answered is stored"
             sys.stderr.write(f"{said}; raise an error instead\n")
             sys.stderr.flush()
-            status = status or 1
-        leave(status)
-
-    os._exit = leave_saying
+            _leave(status or 1)
+        frame = frame.f_back
+    _leave(status)
 
 
 def _module(name: str, what: str) -> ModuleType:

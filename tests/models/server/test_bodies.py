@@ -15,7 +15,7 @@ from assaymark.models.server.bodies import (
     score_body,
     text_body,
 )
-from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.records import GenerationSettings
 
@@ -187,6 +187,14 @@ def test_an_answer_of_another_model_is_noted(asked: str, named: str | None, is_o
     note = other_model({"model": named}, asked)
     assert (note is not None) == is_other
     assert note is None or (asked in note and str(named) in note)
+
+
+def test_a_name_that_a_server_states_is_only_quoted() -> None:
+    """Neither a key that it repeats nor a terminal's commands nor what no store takes is in the note."""
+    note = other_model({"model": "a\x1b[2J\0 sk-secret"}, "b", KeyHider(("sk-secret",)))
+    assert note is not None
+    assert note.isprintable()
+    assert "secret" not in note
 
 
 def test_an_answer_that_ended_during_reasoning_is_empty() -> None:

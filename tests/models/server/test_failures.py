@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from assaymark.models.server.failures import failure_of_answer, failure_of_transport, failure_within
+from assaymark.models.server.failures import KeyHider, failure_of_answer, failure_of_transport, failure_within
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,13 @@ def test_a_status_decides_what_follows(
     assert (result.error.__name__, result.was_accepted, result.may_retry) == expected
     assert str(status) in result.message
     assert headers.get("location", "") in result.message  # where a redirect leads
+
+
+def test_a_redirects_target_has_no_key() -> None:
+    """A server may repeat the key in the address that it names."""
+    result = failure_of_answer(307, {"location": "https://h/?key=sk-secret"}, "", KeyHider(("sk-secret",)))
+    assert "https://h/?key=" in result.message
+    assert "secret" not in result.message
 
 
 def beside(**choice: object) -> dict[str, object]:

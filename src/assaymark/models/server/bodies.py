@@ -290,7 +290,7 @@ def choice_of(answer: object) -> Mapping[str, object]:
     return choice
 
 
-def other_model(answer: object, asked: str) -> str | None:
+def other_model(answer: object, asked: str, keys: KeyHider = NO_KEYS) -> str | None:
     """Return a note if an answer names a model other than the one asked, whose version or folder do not matter."""
     named = answer.get("model") if isinstance(answer, Mapping) else None
     if not isinstance(named, str) or not named:
@@ -298,7 +298,7 @@ def other_model(answer: object, asked: str) -> str | None:
     short, long = sorted((_NOT_THE_NAME.sub("", each).lower() for each in (asked, named)), key=len)
     if long.startswith(short) and _VERSION.fullmatch(long[len(short) :]):
         return None
-    return f"model {asked} was asked for, and the server says that {named[:LONGEST_NAMED]} answered"
+    return f"model {asked} was asked for, and the server says that {keys.text(named)[:LONGEST_NAMED]!r} answered"
 
 
 def count_of(answer: object, name: str) -> int:

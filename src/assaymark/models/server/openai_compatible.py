@@ -350,7 +350,7 @@ class OpenAIModel:
 
         def read_noting_model(answer: object) -> ServerText:
             text = read(answer)
-            if note := other_model(answer, self.arguments.model):
+            if note := other_model(answer, self.arguments.model, self._server.keys):
                 self._other_model = note
             return text
 

@@ -31,7 +31,6 @@ class ConstantAnswers:
 
     _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> gold choices
     _texts: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # of a task's choices; None: they vary
-
     _picks: dict[tuple[str, str, str], Counter[int]] = field(default_factory=dict)  # task, metric, filter -> positions
 
     def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
