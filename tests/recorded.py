@@ -1,7 +1,7 @@
 """What other programs answered to the tests, kept with what they were asked and the hashes of all that it follows from.
 
-A record is compared in every run. Where a hash changed, or the question, the program is asked anew, which needs the
-program; `make oracles` asks for everything anew.
+A record is compared in every run. Where a hash changed, or the question, the program is asked anew where it is
+installed, and the test fails until the new record is committed; `make oracles` asks for everything anew.
 """
 
 import hashlib
@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "tests" / "records"
@@ -21,7 +23,7 @@ def sha256(file: Path) -> str:
 
 
 def recorded(oracle: str, asked: Any, sources: Sequence[Path], ask: Callable[[], Any]) -> Any:
-    """Return what an oracle answered when it was asked the same, or what it answers now.
+    """Return what an oracle answered when it was asked the same; else ask it, write that down and fail.
 
     Args:
         oracle: the name of the program.
@@ -37,11 +39,15 @@ def recorded(oracle: str, asked: Any, sources: Sequence[Path], ask: Callable[[],
     }
     key = hashlib.sha256(json.dumps([sorted(record["sources"]), asked], sort_keys=True).encode()).hexdigest()
     file = RECORDS / f"{oracle}-{key[:12]}.json"
-    if file.is_file() and "RENEW_ORACLES" not in os.environ:
+    renews = "RENEW_ORACLES" in os.environ
+    if file.is_file() and not renews:
         stored = json.loads(file.read_text(encoding="utf-8"))
         if {**stored, "answer": None} == {**record, "answer": None}:
             return stored["answer"]
     answer = ask()
     RECORDS.mkdir(exist_ok=True)
     file.write_text(json.dumps({**record, "answer": answer}, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not renews:
+        # a machine without the program has no record of this, so passing here would say nothing of what is committed
+        pytest.fail(f"{oracle} was asked anew: commit {file.relative_to(ROOT)} and what it replaces, then run again")
     return answer

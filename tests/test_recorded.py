@@ -28,7 +28,7 @@ def test_every_locked_oracle_is_recorded_or_asked_in_every_run() -> None:
 
 
 def test_a_changed_question_or_script_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same question is answered from the record; another one, or another script, by the program."""
+    """A record answers the same question; another question or script is put to the program, and its record is new."""
     monkeypatch.delenv("RENEW_ORACLES", raising=False)
     monkeypatch.setattr("tests.recorded.RECORDS", tmp_path / "records")
     monkeypatch.setattr("tests.recorded.ROOT", tmp_path)
@@ -38,8 +38,15 @@ def test_a_changed_question_or_script_is_asked_anew(tmp_path: Path, monkeypatch:
     def answer(asked: object) -> object:
         return recorded("other", asked, [script], lambda: next(answers))
 
-    assert [answer("a"), answer("a"), answer("b")] == [0, 0, 1]
+    def asked_anew(asked: object) -> None:
+        with pytest.raises(pytest.fail.Exception, match=r"commit records.other-\w+\.json"):
+            answer(asked)
+
+    asked_anew("a")
+    asked_anew("b")
+    assert [answer("a"), answer("b")] == [0, 1]
     script.write_text("2")
-    assert [answer("a"), answer("a"), answer("b")] == [2, 2, 3]
+    asked_anew("a")
+    assert answer("a") == 2
     monkeypatch.setenv("RENEW_ORACLES", "1")
-    assert [answer("a"), answer("b")] == [4, 5]
+    assert [answer("a"), answer("b")] == [3, 4]

@@ -106,7 +106,7 @@ def test_the_table_says_what_was_refused_and_who_answered(server: HostileServer,
     assert (record.outputs[0].text, record.outputs[0].finish_reason) == ("I cannot help.", REFUSED)
     lines = " ".join(run.remarks())
     assert "q: 1 of 1 answer refused by the model" in lines
-    assert "model m was asked for, and the server says that other answered" in lines
+    assert "model m was asked for, and the server says that 'other' answered" in lines
 
 
 @pytest.mark.parametrize("enable_thinking", [None, True, False])
