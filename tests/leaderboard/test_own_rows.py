@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.leaderboard.about import command_of_board
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.own_rows import rows_of_runs
+from assaymark.leaderboard.own_rows import rows_of_runs, setup_of
 from assaymark.leaderboard.prices import billed_price
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.models.cost.prices import Price
 from assaymark.store import Store
@@ -170,9 +171,31 @@ def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
     rows = models(table)
     assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 3
     assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1]
+    assert sorted(row.mark for row in rows) == [
+        " (chat template, system prompt Answer well.)", " (first 5 samples per task)", " (plain text)",
+    ]  # fmt: skip
     assert all(isinstance(row.facts["memory"], float) and row.facts["memory"] > 0.01 for row in rows)
     # the second and third run take what the first one stored
     assert [row.facts.get("speed") for row in rows].count(None) < 3
+
+
+def test_rows_of_one_model_say_in_what_they_differ(folder: Path) -> None:
+    """Two precisions of a model are told apart on the board and in the list of runs to compare; alone it needs none."""
+    run(folder)
+    _, runs = table_of(folder)
+    board = read_board(folder / "board.yaml")
+    (one,) = runs.runs()
+
+    def in_precision(dtype: str) -> StoredRun:
+        plan = replace(one.plan, model=replace(one.plan.model, dtype=dtype))
+        return replace(one, row=replace(one.row, plan=plan))
+
+    both = [in_precision("float32"), in_precision("bfloat16")]
+    assert sorted(row.mark for row in rows_of_runs(board, both)) == [" (bfloat16)", " (float32)"]
+    assert [row.mark for row in rows_of_runs(board, both[:1])] == [""]
+    assert [setup_of(each.plan) for each in both] == ["float32", "bfloat16"]
+    told = setup_of(replace(both[0].plan, limit=5, system_instruction="Go."))
+    assert told == "float32, first 5 samples per task, system prompt Go."
 
 
 def test_the_price_is_the_bills_unless_the_board_states_one(folder: Path) -> None:

@@ -12,7 +12,6 @@ sub-command at all. These are converted on the list of words, so that the comman
 """
 
 import atexit
-import gc
 import logging
 import os
 import sys
@@ -30,6 +29,7 @@ from assaymark.cli.output import echo
 from assaymark.cli.signals import Terminated, handle_signals
 from assaymark.drafts import remove_leftovers
 from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line
+from assaymark.platforms import collect_garbage_rarely
 from assaymark.registry import Registry, nearest
 from assaymark.stopping import ServedToTheEnd
 
@@ -175,9 +175,6 @@ def line_of(error: click.ClickException) -> str:
     return f"{message}; {help_line}"
 
 
-YOUNG_OBJECTS = 200_000
-"""Objects between two garbage collections. At the default of 700 the imports of torch and transformers, whose objects
-all stay, take a seventh of their time in collections."""
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
 # commands that store responses as they arrive, and continue where they ended
@@ -323,10 +320,7 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
         may_hand_over: whether the warm process, if there is one, may run this process's command.
     """
     if argv is None:
-        gc.set_threshold(YOUNG_OBJECTS, 30, 30)
-        # after all other functions at exit: the interpreter would search torch's and transformers' millions of objects
-        # for cycles, which takes the better part of a second, and the process ends anyway
-        atexit.register(gc.freeze)
+        collect_garbage_rarely()
         yield_while_waiting()
     prepare_streams()
     words, is_debug = without_flag("--debug", sys.argv[1:] if argv is None else argv, AS_TYPED)

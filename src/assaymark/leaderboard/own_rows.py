@@ -92,6 +92,13 @@ def _set_up(plan: RunPlan, board: Board) -> str:
     return ", ".join(words)
 
 
+def setup_of(plan: RunPlan) -> str:
+    """Return precision, limit and prompts of a run in words, each only if there is something to say of it."""
+    prompts = prompt_set(plan)
+    limit = None if plan.limit is None else limit_shown(plan.limit)
+    return ", ".join(filter(None, (_precision(plan.model), limit, "" if prompts == PLAIN_TEXT else prompts)))
+
+
 def _work(work: object) -> dict[str, float]:
     """Return speed and memory of a run's latest attempt, rounded to their reproducible digits."""
     if not isinstance(work, Mapping):
@@ -198,7 +205,20 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
             )
             names.add(row_name)
             rows.append(replace(row, id=row_name))
-    return rows
+    return _told_apart(rows)
+
+
+def _told_apart(rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """Return the rows, each with the parts of its setup in which it differs from another row of its model."""
+    setups: dict[str, list[tuple[Fact, Fact]]] = {}
+    for row in rows:
+        setups.setdefault(row.model, []).append((row.fact("precision"), row.fact("prompts")))
+    return [
+        replace(row, setup=tuple(str(own).replace(f", {PLAIN_TEXT}", "") for own, others in zip(
+            (row.fact("precision"), row.fact("prompts")), zip(*setups[row.model], strict=True), strict=True
+        ) if own and len(set(others)) > 1))
+        for row in rows
+    ]  # fmt: skip
 
 
 def agreeing_runs(board: Board, runs: Sequence[StoredRun]) -> tuple[list[StoredRun], list[str]]:

@@ -114,11 +114,13 @@ class BoardRow:
     n_reports: int = 0  # of readers, not settled by a moderator: a link, and no judgement
     stopped: StoppedEarly | None = None  # its intervals are wider: they are valid at any time
     is_upload: bool = False  # a visitor reported its numbers: it has no rank, and no other row depends on it
+    setup: tuple[str, ...] = ()  # precision and prompts, where they tell it from another row of its model
 
     @property
     def mark(self) -> str:
-        """What stands behind the model's name where its numbers come from files; empty for others."""
-        return f" ({self.origin})" if self.origin in FROM_FILES else ""
+        """Words for behind the model's name: its setup where the board has it in several, and that it is from files."""
+        words = [*self.setup, *([self.origin] if self.origin in FROM_FILES else [])]
+        return f" ({', '.join(words)})" if words else ""
 
     @property
     def is_baseline(self) -> bool:

@@ -12,6 +12,7 @@ from assaymark.documents.blocks import Block, Figure
 from assaymark.documents.numbers import NOTHING, shown_value
 from assaymark.errors import UsageError
 from assaymark.leaderboard.evidence import benchmarks
+from assaymark.leaderboard.own_rows import setup_of
 from assaymark.leaderboard.pages.run import runs_of
 from assaymark.leaderboard.pages.sample import question_line
 from assaymark.leaderboard.site import Site
@@ -78,6 +79,7 @@ class Candidate:
     run: StoredRun
     scores: tuple[tuple[str, str], ...]  # a group or a task -> its score, in words
     n_shared: int  # tasks that it shares with the run that is chosen already
+    setup: str  # its precision, limit and prompts, in words
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def _pair_view(
 
 
 def _candidates(first: StoredRun | None, listed: Sequence[StoredRun], q: str) -> tuple[Candidate, ...]:
-    """Return the runs with each word of a search in model, id or tasks; with a chosen run, only those that share tasks.
+    """Return the runs with each word of a search in model, id, setup or tasks; of a chosen run, those that share tasks.
 
     The runs that share most tasks come first, or the latest if none is chosen.
     """
@@ -201,10 +203,11 @@ def _candidates(first: StoredRun | None, listed: Sequence[StoredRun], q: str) ->
     for run in listed:
         n_shared = len(tasks & set(run.row.tasks))
         groups = {name for estimate in run.estimates for name in estimate.details.get("path", ())}
-        text = " ".join([run.model, run.run_id, *run.row.tasks, *groups]).lower()
+        setup = setup_of(run.plan)
+        text = " ".join([run.model, run.run_id, setup, *run.row.tasks, *groups]).lower()
         is_other = first is None or (n_shared and run.run_id != first.run_id)
         if is_other and all(word in text for word in words):
-            found.append(Candidate(run, _scores(run), n_shared))
+            found.append(Candidate(run, _scores(run), n_shared, setup))
     found.sort(key=lambda candidate: -candidate.n_shared)
     return tuple(found[:MOST_LISTED])
 

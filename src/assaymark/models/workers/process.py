@@ -27,7 +27,7 @@ from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
 from assaymark.models.token_engine import SpanResult, TextResult
 from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, WorkerMessage, WorkerOrder, folder_of_launch
 from assaymark.models.workers.ranges import RangeReport
-from assaymark.platforms import is_running
+from assaymark.platforms import collect_garbage_rarely, is_running
 from assaymark.records import JsonValue
 from assaymark.settings import process_of
 
@@ -221,6 +221,7 @@ def _connect(invitation: Mapping[str, JsonValue] | None) -> "Connection[WorkerMe
 
 def main() -> int:
     """Read the driver's address from standard input, and serve it."""
+    collect_garbage_rarely()
     connection = _connect(json.loads(sys.stdin.read()))
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
     if connection is None:

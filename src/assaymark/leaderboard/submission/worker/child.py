@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, Permanent, Retryable, UsageError
 from assaymark.leaderboard.submission.worker.messages import LONGEST_REASON, LONGEST_STAGE
 from assaymark.limits.resources import Resources, limit_this_process
+from assaymark.platforms import collect_garbage_rarely
 
 if TYPE_CHECKING:
     from assaymark.leaderboard.submission.worker.job_steps import (
@@ -33,6 +34,7 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "ca
 
 def main() -> int:
     """Do the step that standard input describes; return the exit status."""
+    collect_garbage_rarely()
     first = json.loads(_first_line())
     limit_this_process(Resources(**first.pop("limits")))
     spec: JobStep = first
