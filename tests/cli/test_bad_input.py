@@ -71,6 +71,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
             2,
             "write assaymark run --model_args pretrained=org/name --tasks demo_letters --limit 2",
         ),
+        (["run", "hf", "org/name", "q.csv"], 2, "run --model hf --model_args pretrained=org/name --tasks q.csv"),
         ([*FAKE, "demo_letters"], 2, "--tasks demo_letters"),
         ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project"], 2, "wandb_args: 'project' is not name=value"),
         ([*FAKE, "--tasks", "demo_letters", "--gen_kwargs", "rubbish"], 2, "gen_kwargs: 'rubbish' is not name=value"),

@@ -92,8 +92,14 @@ def test_results_are_logged_to_wandb_where_it_is_installed(
     assert seen["finished"]
 
 
-def test_nothing_is_logged_without_the_flag(wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the flag, wandb is not even imported."""
+def test_nothing_is_logged_without_the_flag_or_scores(
+    wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the flag, wandb is not even imported; with --predict_only there are no scores to log."""
+    words = ["--wandb_args", "project=mine", "--predict_only", "--store", str(tmp_path / "other.sqlite")]
+    code, said = run_command(capsys, *FAKE, *words)
+    assert (code, wandb.exists()) == (0, False)
+    assert "nothing is logged to W&B, since with --predict_only there are no scores" in said
     code, said = run_command(capsys, *FAKE, "--store", str(tmp_path / "store.sqlite"))
     assert (code, said) == (0, "")
     assert "wandb" not in sys.modules

@@ -80,7 +80,9 @@ class ConfiguredCommand(Command):
 
 
 def _meant(typed: Sequence[str], words: Sequence[str]) -> str:
-    """Return the command with its loose words as options: the first folder or Hub id as model, the others as tasks."""
+    """Return the command with its loose words as options: a kind of model, a folder or Hub id as model, and tasks."""
+    from assaymark.models.create import MODELS
+
     rest = list(typed)
     for word in reversed(words):
         del rest[len(rest) - 1 - rest[::-1].index(word)]
@@ -91,6 +93,8 @@ def _meant(typed: Sequence[str], words: Sequence[str]) -> str:
     elif arguments:
         rest += ["--model_args", ",".join(arguments)]
     given = {word.partition("=")[0] for word in rest}
+    kind = next((["--model", word] for word in words if word in MODELS and "--model" not in given), [])
+    words = [word for word in words if word not in kind]
     is_model = [not given & {"--model", "--model_args", "-a"} and _may_be_model(word) for word in words]
     at = is_model.index(True) if True in is_model else None
     model = [] if at is None else ["--model_args", f"pretrained={words[at]}"]
@@ -99,7 +103,7 @@ def _meant(typed: Sequence[str], words: Sequence[str]) -> str:
         rest[rest.index("--tasks") + 1] += f",{','.join(tasks)}"
         tasks = []
     named = ["--tasks", ",".join(tasks)] if tasks else []
-    return shlex.join(["assaymark", "run", *model, *named, *rest])
+    return shlex.join(["assaymark", "run", *kind, *model, *named, *rest])
 
 
 def _may_be_model(word: str) -> bool:
@@ -296,10 +300,13 @@ def _run_prompt_styles(parameters: RunParameters, *, quiet: bool, as_json: bool)
 
 
 def _checked_wandb(parameters: RunParameters) -> WandbArguments | None:
-    """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
+    """Return the arguments for W&B; None, with a note, where there are no scores or no wandb: the run goes on."""
     from assaymark.interop.wandb_log import is_wandb_here
 
     arguments = wandb_arguments(parameters)
+    if arguments is not None and parameters["predict_only"]:
+        _note("--wandb_args: nothing is logged to W&B, since with --predict_only there are no scores")
+        return None
     if arguments is None or is_wandb_here():
         return arguments
     _note("--wandb_args: wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
