@@ -6,13 +6,18 @@ import pytest
 
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.correlations import board_correlations
+from assaymark.leaderboard.correlations import BenchmarkCorrelation, board_correlations
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import BoardTable
 
 SCORES = "model,Law,Loss\n" + "".join(f"org/M{n},{10 * n},{90 - 9 * n}\n" for n in range(1, 9))
 RATINGS = "model,rating,low,high\n" + "".join(f"ORG/m{n},{1000 + n * n},{990 + n * n},\n" for n in range(2, 9))
+
+
+def listed_correlations(table: BoardTable) -> list[BenchmarkCorrelation]:
+    """Return the correlations with all ratings."""
+    return [each for rows in board_correlations(table).ratings.values() for each in rows]
 
 
 def table_of(folder: Path, ratings: str, **files: str) -> BoardTable:
@@ -37,7 +42,7 @@ def test_open_llm_v2_and_the_arena(shared_dir: Path, tmp_path: Path) -> None:
     )
     board = read_board(place)
     table = Site([board]).table(board)
-    actual = board_correlations(table)
+    actual = listed_correlations(table)
     assert [each.n for each in actual] == [58] * 7
     assert (actual[0].benchmark_title, actual[-1].benchmark_title) == ("MATH Lvl 5", "MuSR")
     assert {item.benchmark_title for item in actual} == {
@@ -73,12 +78,12 @@ def test_a_file_of_ratings_is_a_column_outside_of_the_average(tmp_path: Path) ->
     assert average is not None
     assert average.number.value == pytest.approx((0.3 + 0.63) / 2)
     law, loss = (
-        next(correlation for correlation in board_correlations(table) if correlation.benchmark == name)
+        next(correlation for correlation in listed_correlations(table) if correlation.benchmark == name)
         for name in ("law", "loss")
     )
     assert law.n == 7
     assert (law.spearman.value, loss.spearman.value) == pytest.approx((1.0, -1.0))
-    assert board_correlations(table)[-1].benchmark == "loss"
+    assert listed_correlations(table)[-1].benchmark == "loss"
 
 
 def test_a_file_of_votes_is_rated(tmp_path: Path) -> None:
@@ -94,7 +99,7 @@ def test_a_file_of_votes_is_rated(tmp_path: Path) -> None:
     assert len(cells) == 3
     assert sum(cell.number.value for cell in cells) / 3 == pytest.approx(1000.0)
     assert all(cell.number.low is not None and cell.n == 40 for cell in cells)
-    actual = board_correlations(table)
+    actual = listed_correlations(table)
     assert [each.n for each in actual if each.rating == judge.key] == [3, 3, 3]
     assert all(item.spearman.low is None for item in actual if item.rating == judge.key)
     assert {result.rating for result in actual} == {arena.key, judge.key}

@@ -87,11 +87,11 @@ def test_the_page_its_twin_and_the_static_site_have_the_commands_numbers(
             assert 'href="/board/board/win-rates"' in client.get("/board/board").text
     assert page.status_code == 200
     assert "0 of 3 pairs of the best 3 models change places" in page.text
-    assert "100.0<small>" in page.text
+    assert "100.0%" in page.text
     site = board.parent / "site"
     assert main(["board", "export", str(board), "-o", str(site), "--store", store]) == 0
     exported = next(path for path in site.rglob("*.html") if "win-rates" in str(path))
-    assert "100.0<small>" in exported.read_text()
+    assert "100.0%" in exported.read_text()
 
 
 def test_both_aggregates_are_columns_of_the_table_and_of_downloads(

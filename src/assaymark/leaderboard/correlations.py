@@ -1,11 +1,11 @@
 """Agreement of each benchmark of a board with the board's ratings, over models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from assaymark.documents.blocks import table
+from assaymark.documents.blocks import Block, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING
 from assaymark.errors import UsageError
@@ -36,7 +36,30 @@ class BenchmarkCorrelation:
         return self.spearman.n
 
 
-def board_correlations(table: BoardTable, *, confidence: float = 0.95) -> list[BenchmarkCorrelation]:
+@dataclass(frozen=True, slots=True)
+class BoardCorrelations:
+    """The correlations of a board, by rating."""
+
+    ratings: Mapping[ScoreColumn, tuple[BenchmarkCorrelation, ...]]
+
+    def document(self) -> Document:
+        """Return a table for each rating."""
+        columns = ("benchmark", "Spearman", "95% interval", "Pearson", "95% interval", "models")
+        blocks: list[Block] = []
+        for column, rows in self.ratings.items():
+            body = [
+                (each.benchmark_title, *_cells(each.spearman), *_cells(each.pearson), f"{each.n:,}") for each in rows
+            ]
+            blocks += [Heading(f"Benchmarks and {column.title}"), Paragraph(f"{column.title}: {column.note}."),
+                       table(columns, body)]  # fmt: skip
+        return document(blocks)
+
+    def to_json(self) -> list[JsonValue]:
+        """Return the correlations with stable names; undefined is None."""
+        return [asdict(each) | {"n": each.n} for rows in self.ratings.values() for each in rows]
+
+
+def board_correlations(table: BoardTable, *, confidence: float = 0.95) -> BoardCorrelations:
     """Return the correlation of each benchmark, and of the average, with each rating; the highest Spearman's first.
 
     A model counts once: with several rows, by the mean of each value over them.
@@ -48,30 +71,16 @@ def board_correlations(table: BoardTable, *, confidence: float = 0.95) -> list[B
         raise UsageError("the board has no ratings; add `ratings: {file: ratings.csv, column: Arena}` to its file")
     benchmarks = [(column.key, column.title, column) for column in table.columns
                   if column not in ratings and column.category != WIN_RATES]  # fmt: skip
-    rows: list[BenchmarkCorrelation] = []
+    found = {}
     for rating in ratings:
         of_models = _values(table, rating)
         of_rating = [
             _correlated(rating, of_models, key, title, _values(table, column), confidence)
             for key, title, column in [(AVERAGE, "Average", None), *benchmarks]
         ]
-        rows += sorted(of_rating, key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
-    return rows
-
-
-def correlations_json(rows: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
-    """Return the correlations with stable names; undefined is None."""
-    return [asdict(correlation) | {"n": correlation.n} for correlation in rows]
-
-
-def correlations_document(rows: Sequence[BenchmarkCorrelation]) -> Document:
-    """Return the correlations as a table."""
-    columns = ("rating", "benchmark", "Spearman", "95% interval", "Pearson", "95% interval", "models")
-    body = [
-        (each.rating_title, each.benchmark_title, *_cells(each.spearman), *_cells(each.pearson), f"{each.n:,}")
-        for each in rows
-    ]
-    return document(table(columns, body, n_text=2))
+        of_rating.sort(key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
+        found[rating] = tuple(of_rating)
+    return BoardCorrelations(found)
 
 
 def _cells(correlation: Correlation) -> tuple[str, str]:

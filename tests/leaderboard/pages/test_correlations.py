@@ -53,7 +53,7 @@ def test_a_board_without_ratings_says_how_to_add_them(board: Path, capsys: pytes
         page = client.get("/board/exam/correlations")
         assert "/correlations" not in client.get("/board/exam").text
     assert page.status_code == 200
-    assert "This board has no ratings" in page.text
+    assert "The board has no ratings; add" in page.text
     assert main(["board", "correlations", str(board)]) == 2
     assert "ratings: {file" in capsys.readouterr().err
 

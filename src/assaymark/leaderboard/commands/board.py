@@ -142,14 +142,11 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
     The board's file names them: `ratings: {file: ratings.csv, column: Arena}`, a CSV file with the columns model and
     rating (and low, high), or a file of votes. Intervals are percentiles of a bootstrap over models.
     """
-    from assaymark.leaderboard.correlations import board_correlations, correlations_document, correlations_json
+    from assaymark.leaderboard.correlations import board_correlations
 
     site = _site(path, store)
-    rows = board_correlations(site.table(next(iter(site.boards.values()))))
-    if as_json:
-        print_json(correlations_json(rows))
-    else:
-        print_rich(correlations_document(rows))
+    found = board_correlations(site.table(next(iter(site.boards.values()))))
+    print_json(found.to_json()) if as_json else print_rich(found.document())
 
 
 @board.command("win-rates", epilog=examples("board win-rates board.yaml"))
@@ -166,10 +163,7 @@ def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
 
     site = _site(path, store)
     rates = board_win_rates(site.table(next(iter(site.boards.values()))), site.runs)
-    if as_json:
-        print_json(rates.to_json())
-    else:
-        print_rich(rates.document())
+    print_json(rates.to_json()) if as_json else print_rich(rates.document())
 
 
 @board.command(epilog=examples("board datasets board.yaml -o datasets"))

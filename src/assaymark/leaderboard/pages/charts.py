@@ -1,7 +1,4 @@
-"""The charts of a board: bars of a column, best score over time, score against size, speed or price, heat map.
-
-Also the pages of correlations with ratings and of win rates.
-"""
+"""The charts of a board: bars of a column, best score over time, score against size, speed or price, heat map."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +10,6 @@ from urllib.parse import urlencode
 import numpy as np
 from markupsafe import Markup
 
-from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import (
     MEASURES,
@@ -30,80 +26,18 @@ from assaymark.leaderboard.chart_data import (
     last_day,
     score_against,
 )
-from assaymark.leaderboard.correlations import BenchmarkCorrelation, board_correlations, correlations_json
 from assaymark.leaderboard.pages.board import view_of
-from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.shown import selected_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import model_label
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
-from assaymark.leaderboard.win_rates import BoardWinRates, board_win_rates
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import FULL_WIDTH, LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap, on_screens
-
-
-@dataclass(frozen=True)
-class CorrelationsPage:
-    """A board's correlations, for each rating; none where the board has no ratings."""
-
-    board: Board
-    table: BoardTable
-    sections: tuple[tuple[ScoreColumn, tuple[BenchmarkCorrelation, ...]], ...]
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {
-            "board": self.board.name,
-            "version": self.table.version,
-            "correlations": correlations_json([correlation for _, listed in self.sections for correlation in listed]),
-        }
-
-
-def correlations_page(site: Site, name: str) -> CorrelationsPage:
-    """Return the page of a board. Raises: UnknownName."""
-    board = site.board(name)
-    table = site.table(board)
-    ratings = rating_columns(table)
-    correlations = board_correlations(table) if ratings else []
-    sections = (
-        (column, tuple(correlation for correlation in correlations if correlation.rating == column.key))
-        for column in ratings
-    )
-    return CorrelationsPage(board, table, tuple(sections))
-
-
-@dataclass(frozen=True)
-class WinRatesPage:
-    """A board's mean win rates; None, and why, for a board that has none."""
-
-    board: Board
-    table: BoardTable
-    rates: BoardWinRates | None
-    why: str = ""
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        rates = {"why": self.why} if self.rates is None else self.rates.to_json()
-        return {"board": self.board.name, "version": self.table.version, "win_rates": rates}
-
-
-def win_rates_page(site: Site, name: str) -> WinRatesPage:
-    """Return the page of a board. Raises: UnknownName."""
-    board = site.board(name)
-    table = site.table(board)
-    if not board.win_rates:
-        why = "This board shows no win rates. Its file can ask for them: win_rates: true."
-        return WinRatesPage(board, table, None, why)
-    try:
-        return WinRatesPage(board, table, board_win_rates(table, site.runs))
-    except UsageError as error:
-        return WinRatesPage(board, table, None, f"{str(error)[0].upper()}{str(error)[1:]}.")
-
 
 MOST_COLUMNS = 16  # of the heat map
 MOST_NAMED = 12  # choices that a problem names where none is near

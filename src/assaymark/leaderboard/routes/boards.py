@@ -14,7 +14,8 @@ from assaymark.leaderboard.columns import model_type
 from assaymark.leaderboard.evidence import sources_of, votes_of
 from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from assaymark.leaderboard.pages.board import about_page, board_page, boards_page, view_of
-from assaymark.leaderboard.pages.charts import charts_page, correlations_page, win_rates_page
+from assaymark.leaderboard.pages.board_document import correlations_page, win_rates_page
+from assaymark.leaderboard.pages.charts import charts_page
 from assaymark.leaderboard.pages.compare import compare_page
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.leaderboard.pages.model import card_page, model_page, series_page
@@ -116,12 +117,12 @@ def _add_about(app: FastAPI, site: Site) -> None:
     @app.get("/board/{name}/correlations")
     @app.get("/board/{name}/correlations.json")
     def correlations(request: Request, name: str) -> Response:
-        return cached(request, name, "correlations.html", lambda: correlations_page(site, name))
+        return cached(request, name, "board_document.html", lambda: correlations_page(site, name))
 
     @app.get("/board/{name}/win-rates")
     @app.get("/board/{name}/win-rates.json")
     def win_rates(request: Request, name: str) -> Response:
-        return cached(request, name, "win_rates.html", lambda: win_rates_page(site, name))
+        return cached(request, name, "board_document.html", lambda: win_rates_page(site, name))
 
     @app.get("/board/{name}/about")
     @app.get("/board/{name}/about.json")

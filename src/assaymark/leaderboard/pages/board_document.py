@@ -1,0 +1,71 @@
+"""The pages of a board that are one document: correlations with ratings, and win rates."""
+
+from dataclasses import dataclass
+
+from assaymark.documents.blocks import Paragraph
+from assaymark.documents.document import Document, document
+from assaymark.errors import UsageError
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.correlations import board_correlations
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.win_rates import board_win_rates
+from assaymark.records import JsonValue
+
+CORRELATED = (
+    "Intervals are percentiles of 2,000 bootstrap samples of the models. A model with several rows counts once, with "
+    "the mean of its scores. The models are those that somebody chose to evaluate and to rate; over a narrower range "
+    "of models the correlation is lower."
+)
+RATED = (
+    "Both are by HELM's rules. A win rate is, over the columns that a model has, the share of the other models with a "
+    "value that it beats; a tie counts half, and a column with fewer than two values is passed over. It depends on who "
+    "else is listed; the mean score, over the columns that a model has, does not. Intervals are of samples that are "
+    "drawn alike for all models."
+)
+NOT_ASKED = "This board shows no win rates; its file can ask for them: win_rates: true"
+
+
+@dataclass(frozen=True)
+class BoardDocument:
+    """A result of a board; `twin` has its record under its name."""
+
+    board: Board
+    title: str
+    document: Document
+    legend: str  # "": there is no result, and the document says why
+    twin: dict[str, JsonValue]
+
+    def to_json(self) -> JsonValue:
+        """Return the JSON twin."""
+        return self.twin
+
+
+def correlations_page(site: Site, name: str) -> BoardDocument:
+    """Return the correlations of a board. Raises: UnknownName."""
+    board = site.board(name)
+    table = site.table(board)
+    twin: dict[str, JsonValue] = {"board": board.name, "version": table.version, "correlations": []}
+    try:
+        found = board_correlations(table)
+    except UsageError as error:
+        return BoardDocument(board, "Correlations", _said(str(error)), "", twin)
+    return BoardDocument(board, "Correlations", found.document(), CORRELATED, {**twin, "correlations": found.to_json()})
+
+
+def win_rates_page(site: Site, name: str) -> BoardDocument:
+    """Return the mean win rates of a board. Raises: UnknownName."""
+    board = site.board(name)
+    table = site.table(board)
+    twin: dict[str, JsonValue] = {"board": board.name, "version": table.version}
+    why = "" if board.win_rates else NOT_ASKED
+    try:
+        rates = None if why else board_win_rates(table, site.runs)
+    except UsageError as error:
+        rates, why = None, str(error)
+    if rates is None:
+        return BoardDocument(board, "Win rates", _said(why), "", {**twin, "win_rates": {"why": why}})
+    return BoardDocument(board, "Win rates", rates.document(), RATED, {**twin, "win_rates": rates.to_json()})
+
+
+def _said(why: str) -> Document:
+    return document(Paragraph(f"{why[0].upper()}{why[1:]}."))
