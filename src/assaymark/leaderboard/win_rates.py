@@ -85,7 +85,7 @@ class BoardWinRates:
             names = [each.model for each in self.models[: self.n_ordered]]
             beside = ", ".join(names[at] for at in others) or "nobody else"
             said += f": {names[first]} and {names[second]}, for example, beside {beside}"
-        return [said, *([f"no intervals: {self.why_no_intervals}"] if self.why_no_intervals else [])]
+        return [said, *([f"No intervals: {self.why_no_intervals}"] if self.why_no_intervals else [])]
 
     def document(self) -> Document:
         """Return the rates, and what follows from which models are compared."""

@@ -19,6 +19,7 @@ from fastapi import HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assaymark.documents.document import Document
 from assaymark.documents.html import html_blocks
 from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.documents.plain_text import printable
@@ -67,6 +68,20 @@ class Drawing:
 
 
 NO_DRAWING = Drawing()
+
+
+@dataclass(frozen=True)
+class DocumentPage:
+    """A page that is one document, shown by `document.html`."""
+
+    title: str
+    document: Document
+    twin: JsonValue  # the result's record
+    legend: str = ""
+
+    def to_json(self) -> JsonValue:
+        """Return the JSON twin."""
+        return self.twin
 
 
 def respond(request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200) -> Response:

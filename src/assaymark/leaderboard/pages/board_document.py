@@ -1,5 +1,6 @@
 """The pages of a board that are one document: correlations with ratings, and win rates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assaymark.documents.blocks import Paragraph
@@ -8,8 +9,10 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.correlations import board_correlations
 from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.win_rates import board_win_rates
 from assaymark.records import JsonValue
+from assaymark.web.render import DocumentPage
 
 CORRELATED = (
     "Intervals are percentiles of 2,000 bootstrap samples of the models. A model with several rows counts once, with "
@@ -25,46 +28,43 @@ RATED = (
 NOT_ASKED = "This board shows no win rates; its file can ask for them: win_rates: true"
 
 
-@dataclass(frozen=True)
-class BoardDocument:
-    """A result of a board; `twin` has its record under its name."""
+@dataclass(frozen=True, kw_only=True)
+class BoardDocument(DocumentPage):
+    """A result of a board; without a legend the document says why there is none."""
 
     board: Board
-    title: str
-    document: Document
-    legend: str  # "": there is no result, and the document says why
-    twin: dict[str, JsonValue]
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return self.twin
 
 
 def correlations_page(site: Site, name: str) -> BoardDocument:
     """Return the correlations of a board. Raises: UnknownName."""
     board = site.board(name)
     table = site.table(board)
-    twin: dict[str, JsonValue] = {"board": board.name, "version": table.version, "correlations": []}
     try:
         found = board_correlations(table)
     except UsageError as error:
-        return BoardDocument(board, "Correlations", _said(str(error)), "", twin)
-    return BoardDocument(board, "Correlations", found.document(), CORRELATED, {**twin, "correlations": found.to_json()})
+        return _page(board, table, "Correlations", _said(str(error)), {"correlations": []})
+    return _page(board, table, "Correlations", found.document(), {"correlations": found.to_json()}, CORRELATED)
 
 
 def win_rates_page(site: Site, name: str) -> BoardDocument:
     """Return the mean win rates of a board. Raises: UnknownName."""
     board = site.board(name)
     table = site.table(board)
-    twin: dict[str, JsonValue] = {"board": board.name, "version": table.version}
     why = "" if board.win_rates else NOT_ASKED
     try:
         rates = None if why else board_win_rates(table, site.runs)
     except UsageError as error:
         rates, why = None, str(error)
     if rates is None:
-        return BoardDocument(board, "Win rates", _said(why), "", {**twin, "win_rates": {"why": why}})
-    return BoardDocument(board, "Win rates", rates.document(), RATED, {**twin, "win_rates": rates.to_json()})
+        return _page(board, table, "Win rates", _said(why), {"win_rates": {"why": why}})
+    return _page(board, table, "Win rates", rates.document(), {"win_rates": rates.to_json()}, RATED)
+
+
+def _page(
+    board: Board, table: BoardTable, title: str, shown: Document, result: Mapping[str, JsonValue], legend: str = ""
+) -> BoardDocument:
+    twin = {"board": board.name, "version": table.version, **result}
+    return BoardDocument(board=board, title=title, document=shown, twin=twin, legend=legend)
 
 
 def _said(why: str) -> Document:
