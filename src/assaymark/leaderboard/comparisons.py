@@ -1,4 +1,4 @@
-"""Paired comparisons of stored runs, cached: with the answers that changed, or the numbers alone."""
+"""Paired comparisons of stored runs, cached: with which answers changed, or the numbers alone."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TypeVar
 
 from assaymark.results.comparison.compare import compare_runs, with_answers
-from assaymark.results.comparison.records import Comparison, PairComparison
+from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.evidence.from_store import run_evidence
 from assaymark.store import RunRow, Store
 
@@ -24,7 +24,7 @@ class Comparisons:
         self._numbers: dict[tuple[str, ...], PairComparison] = {}
 
     def whole(self, store: Store, runs: Sequence[RunRow]) -> Comparison:
-        """Return the comparison of the second and later runs with the first.
+        """Return the comparison of the second and later runs with the first; `answered` has the answers' texts.
 
         Raises: UsageError where they have no task in common.
         """
@@ -33,14 +33,8 @@ class Comparisons:
             known = self._whole.get(key)
         if known is not None:
             return known
-        if all(_ask_the_same(store, runs[0], row) for row in runs[1:]):
-            numbers = compare_runs([run_evidence(store, row.run_id, with_texts=False) for row in runs])
-            pairs = [
-                _with_answers(store, runs[0], row, pair) for row, pair in zip(runs[1:], numbers.pairs, strict=True)
-            ]
-            comparison = replace(numbers, pairs=tuple(pairs))
-        else:
-            comparison = compare_runs([run_evidence(store, row.run_id) for row in runs])
+        has_texts = not all(_ask_the_same(store, runs[0], row) for row in runs[1:])  # else prompts are compared
+        comparison = compare_runs([run_evidence(store, row.run_id, with_texts=has_texts) for row in runs])
         return self._keep(self._whole, key, comparison, KEPT)
 
     def numbers(self, store: Store, first: RunRow, second: RunRow) -> PairComparison:
@@ -75,14 +69,14 @@ def _ask_the_same(store: Store, first: RunRow, second: RunRow) -> bool:
     return True
 
 
-def _with_answers(store: Store, first: RunRow, second: RunRow, pair: PairComparison) -> PairComparison:
-    """Return a comparison that was made without texts with the answers that changed, whose texts alone are read."""
+def answered(store: Store, run_ids: tuple[str, str], pair: PairComparison, flips: Sequence[Flip]) -> tuple[Flip, ...]:
+    """Return some of a pair's answers that changed with their texts, which are read for these alone."""
     ours, theirs = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for flip in pair.flips:
+    for flip in flips:
         ours[flip.task].append(flip.first_index)
         theirs[flip.task].append(flip.second_index)
-    changed = [run_evidence(store, row.run_id, indices=of) for row, of in ((first, ours), (second, theirs))]
-    return with_answers(pair, *changed)
+    changed = [run_evidence(store, run_id, indices=of) for run_id, of in zip(run_ids, (ours, theirs), strict=True)]
+    return with_answers(pair, flips, *changed)
 
 
 def _version(row: RunRow) -> str:

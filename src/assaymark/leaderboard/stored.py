@@ -22,13 +22,13 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.about import task_card
-from assaymark.leaderboard.comparisons import Comparisons
+from assaymark.leaderboard.comparisons import Comparisons, answered
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
 from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
 from assaymark.leaderboard.rows import BoardRow, Origin
 from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, JsonValue, RunPlan, content_hash
-from assaymark.results.comparison.records import Comparison, Difference, PairComparison
+from assaymark.results.comparison.records import Comparison, Difference, Flip, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
 from assaymark.results.comparison.stopped_runs import estimates_at_any_time
 from assaymark.results.evidence.from_store import (
@@ -391,13 +391,17 @@ class StoredRuns:
         return cached[1]
 
     def comparison(self, run_ids: Sequence[str]) -> Comparison:
-        """Return the paired comparison of stored runs, the first one the reference.
+        """Return the paired comparison of stored runs, the first one the reference; `answered` has the answers' texts.
 
         Raises: UsageError where they have no task in common.
         """
         store = self._store
         comparison = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
         return self._without_withheld(comparison, run_ids)
+
+    def answered(self, first: str, second: str, pair: PairComparison, flips: Sequence[Flip]) -> tuple[Flip, ...]:
+        """Return answers of two compared runs that changed, with their texts."""
+        return answered(self._store, (first, second), pair, flips) if flips else ()
 
     def row_pairs(self, first: str, second: str, pair: PairComparison, most: int) -> list[RowPair]:
         """Return the rows of two compared runs, those that got worse first, without withheld ones.

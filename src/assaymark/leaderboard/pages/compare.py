@@ -130,13 +130,14 @@ def _public(comparison: Comparison) -> dict[str, JsonValue]:
     return {key: pairs if key == "pairs" else without_folders(value) for key, value in of_all.items()}
 
 
-def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePage:
+def compare_page(site: Site, parameters: Sequence[tuple[str, str]], *, with_texts: bool = False) -> ComparePage:
     """Return the comparison of the named runs, or the runs to choose from.
 
     Args:
         site: whose runs there are.
         parameters: `runs` in their order, the first one the baseline, or `run` of each, the oldest the baseline;
             `task`, `change` and `page` of the answers that changed; `q`, words of the runs to choose from.
+        with_texts: of all answers that changed, for JSON, and not only of those on the page.
     """
     runs = runs_of(site)
     found = {key: value[:300] for key, value in parameters}
@@ -159,6 +160,12 @@ def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePa
                 _pair_view(runs, chosen[0], run, pair, task, change, number)
                 for run, pair in zip(chosen[1:], comparison.pairs, strict=True)
             ]
+            if with_texts:
+                pairs = [
+                    replace(pair, flips=runs.answered(chosen[0].run_id, run.run_id, pair, pair.flips))
+                    for run, pair in zip(chosen[1:], comparison.pairs, strict=True)
+                ]
+                comparison = replace(comparison, pairs=tuple(pairs))
             return ComparePage(chosen[0], tuple(views), comparison, task, change, (), len(listed), "", "")
     first = chosen[0] if chosen else None
     candidates = _candidates(first, listed, q)
@@ -177,7 +184,8 @@ def _pair_view(
         rows = [row for row in both if not task or row.task == task]
     n_pages = max(1, -(-len(flips) // SHOWN_FLIPS))
     number = min(max(number, 1), n_pages)
-    shown_flips = tuple(flips[(number - 1) * SHOWN_FLIPS : number * SHOWN_FLIPS])
+    of_page = flips[(number - 1) * SHOWN_FLIPS : number * SHOWN_FLIPS]
+    shown_flips = runs.answered(first.run_id, run.run_id, pair, of_page)
     questions = _questions(runs, first, shown_flips)
     public = replace(
         pair,

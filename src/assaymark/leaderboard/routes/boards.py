@@ -181,7 +181,10 @@ def _add_runs(app: FastAPI, site: Site) -> None:
     @app.get("/compare")
     @app.get("/compare.json")
     def compare(request: Request) -> Response:
-        return respond(request, "compare.html", compare_page(site, _pairs(request)), as_json=wants_json(request))
+        as_json = wants_json(request)
+        return respond(
+            request, "compare.html", compare_page(site, _pairs(request), with_texts=as_json), as_json=as_json
+        )
 
 
 def _add_named_pages(app: FastAPI, site: Site) -> None:

@@ -287,23 +287,26 @@ def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Fli
     return flips
 
 
-def with_answers(pair: PairComparison, first: RunEvidence, second: RunEvidence) -> PairComparison:
-    """Return a comparison made without texts with those of the answers that changed.
+def with_answers(
+    pair: PairComparison, flips: Sequence[Flip], first: RunEvidence, second: RunEvidence
+) -> tuple[Flip, ...]:
+    """Return answers that changed with their texts.
 
     Args:
-        pair: the comparison.
-        first: evidence of its first run, with texts, of the samples whose answers changed.
+        pair: the comparison, made without texts.
+        flips: those of its answers that changed.
+        first: evidence of its first run, with texts, of the flips' samples.
         second: the same of its second run.
     """
     scored = {line.name: (line.metric, line.filter) for line in pair.tasks}
     ours, theirs = (
         {(row.task, row.sample_index, (row.metric, row.filter)): row for row in run.rows} for run in (first, second)
     )
-    flips = []
-    for flip in pair.flips:
+    found = []
+    for flip in flips:
         one = ours[flip.task, flip.first_index, scored[flip.task]]
         other = theirs[flip.task, flip.second_index, scored[flip.task]]
-        flips.append(
+        found.append(
             replace(
                 flip,
                 first_picked=_picked(one.detail),
@@ -312,7 +315,7 @@ def with_answers(pair: PairComparison, first: RunEvidence, second: RunEvidence) 
                 second_answer=_answer(second, other),
             )
         )
-    return replace(pair, flips=tuple(flips))
+    return tuple(found)
 
 
 def _picked(detail: object) -> int | None:
