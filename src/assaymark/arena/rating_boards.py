@@ -13,7 +13,7 @@ from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
 from assaymark.errors import MissingExtra
 from assaymark.store import Store
 
-PATIENCE = 5.0
+PATIENCE = 0.25
 """Units: seconds. After them a page shows the board of the batch before, and the new one is computed on."""
 
 
@@ -57,6 +57,8 @@ class Ratings:
         kind = _BoardKind(style, category, language, acceptable)
         future = self._future(ArenaLog(self.store).last_batch(), kind)
         earlier = self._latest.get(kind)
+        if earlier is not None and earlier.batch is None:  # it says that there are no votes
+            earlier = None
         try:
             made = future.result(None if earlier is None else self.patience)
         except TimeoutError:
