@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.util import LRUCache
 
 from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
 from assaymark.settings import without_password
@@ -33,6 +34,10 @@ IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspe
 _LIMITS = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
 )
+_COMPILED = LRUCache[Any, Any](1000)
+"""Statements as SQLite's text, kept for the process: they are the same for each file, and compiling them takes as long
+as a small run. The dialect is a part of the keys, so there is one."""
+_DIALECTS: dict[str, Dialect] = {}
 STRUCTURE_LOCK = 0x45564C53  # arbitrary key of PostgreSQL's advisory lock for assigning ids
 _NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
 _NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
@@ -263,7 +268,8 @@ class Database:
     def _make_engine(self) -> Engine:
         try:
             if self.is_sqlite:
-                engine = create_engine(self.url, creator=self._connect)
+                engine = create_engine(self.url, creator=self._connect, execution_options={"compiled_cache": _COMPILED})
+                engine.dialect = _DIALECTS.setdefault("sqlite", engine.dialect)
             else:
                 engine = create_engine(self.url, isolation_level="READ COMMITTED", pool_pre_ping=True)
         except ModuleNotFoundError as error:
