@@ -92,13 +92,13 @@ class _Folder:
         return named
 
     @cached_property
-    def tags(self) -> Mapping[str, Sequence[str]]:
+    def tags(self) -> Mapping[str, set[str]]:
         """The names of the tasks by tag."""
-        tags: dict[str, list[str]] = {}
+        tags: dict[str, set[str]] = {}
         for file, _ in self.named.values():
             if file.kind == "task" and not file.broken:
                 for tag in file.tags:
-                    tags.setdefault(tag, []).append(file.name)
+                    tags.setdefault(tag, set()).add(file.name)
         return tags
 
 
@@ -127,7 +127,7 @@ class Catalog:
         self._installed = tuple(root for root in (LIBRARY, lm_root) if root is not None)
         for folder in folders:
             for tag, names in folder.tags.items():
-                self._tags.setdefault(tag, set()).update(names)
+                self._tags[tag] = self._tags[tag] | names if tag in self._tags else names
             self._files.update(folder.named)
             self._by_origin.setdefault(folder.origin, {}).update(folder.named)
 
@@ -204,7 +204,7 @@ class Catalog:
         return CatalogEntry(name, file.kind, folder.origin, runnable, file.reason, tuple(file.tags), file.n_members)
 
     def _suite_entry(self, suite: Suite) -> CatalogEntry:
-        absent = [member.task for member in suite.members if member.task not in self._files | self._tags]
+        absent = [each.task for each in suite.members if each.task not in self._files and each.task not in self._tags]
         reasons = [] if suite.reproduced else [f"not reproduced: {suite.unshown}"]
         if absent:
             reasons.append(f"no task here is called {few(absent)}")

@@ -27,6 +27,7 @@ from assaymark.tasks.spec_hash import code_hash, file_of, local_imports
 from assaymark.tasks.task import FunctionRef, Task
 from assaymark.tasks.user_code import declarations_in
 
+_OF_FILES = ("lm_eval.tasks.", "assaymark.library.", "assaymark_task_file_")  # beginnings of the names of modules
 _BROKEN = "__assaymark_broken__"  # in a module's names: name -> why that declaration cannot be used
 
 
@@ -123,8 +124,8 @@ def _rewind(module: ModuleType) -> None:
 def broken_declarations(folders: Sequence[Path]) -> list[str]:
     """Return the faults of declarations in imported files below the folders; others of these files can be used."""
     faults: list[str] = []
-    for module in list(sys.modules.values()):
-        own = getattr(module, "__dict__", {})
+    for name, module in list(sys.modules.items()):
+        own = vars(module) if name.startswith(_OF_FILES) else {}
         if _BROKEN in own and any(Path(own["__assaymark_stamp__"][0]).is_relative_to(each) for each in folders):
             faults += own[_BROKEN].values()
     return faults
@@ -217,7 +218,7 @@ def _module_name(file: Path) -> str:
         for i in range(len(parts) - 2, 0, -1):
             if parts[i - 1] == package and parts[i] == inner and all(part.isidentifier() for part in parts[i:]):
                 return ".".join(parts[i - 1 :])
-    return f"assaymark_task_file_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
+    return f"{_OF_FILES[-1]}{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
 
 
 @contextmanager
