@@ -26,6 +26,7 @@ def task_folder() -> Path | None:
     return None
 
 
+@cache
 def installed_version() -> str:
     """Return lm_eval's version, or an empty text where it is unknown."""
     try:
