@@ -136,7 +136,7 @@ FAULTS = (
     Fault("the program itself ends with 1", "__main__.py", "sys.exit(main())", "sys.exit(main() or 1)",
           PAGE.format("racing")),
     # crafted stores, and calls with a limit
-    Fault("a table with a check is read", "store/schema_guard.py", "AS|CHECK|DEFAULT", "AS|DEFAULT",
+    Fault("a table with a check is read", "store/connection.py", "AS|CHECK|DEFAULT", "AS|DEFAULT",
           "tests/store/test_schema_guard.py -k 'refused_at_once and check'"),
     Fault("a known result is computed again", "scoring/simulated_calls.py", '"refused": history.known,',
           '"refused": {},', "tests/scoring/test_simulated_calls.py -k beyond_the_limits"),

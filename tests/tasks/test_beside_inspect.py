@@ -18,10 +18,10 @@ from assaymark.applications.model_graded import ModelGraded
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Result
 from assaymark.records import Message, Output, Request, TextPart
+from assaymark.runs.task_export import exported
 from assaymark.scoring.metrics import split_reduced
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.eval_yaml_export import exported
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import MetricSpec
 from tests.applications.oracles.locked import needs_oracle, oracle

@@ -2,22 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from assaymark.documents.blocks import Block, Column, Heading, Paragraph, Table, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, shown_p
 from assaymark.errors import UsageError
 from assaymark.models.lending import gives_back
-from assaymark.records import JsonValue
+from assaymark.records import Estimate, JsonValue
+from assaymark.records.json_values import json_of
+from assaymark.results.comparison.records import Comparison, Difference
+from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference
+from assaymark.results.estimate_texts import interval_text, shown_count, value_text
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.prepare import model_of, prepare_run
 from assaymark.runs.run import Run
+from assaymark.scoring.choices import CIRCULAR
+from assaymark.statistics.multiplicity import holm
 from assaymark.tasks.styled_tasks import HELM_SHOTS, find_prompt_style
-
-if TYPE_CHECKING:
-    from assaymark.documents.document import Document
-    from assaymark.results.comparison.records import Comparison
-    from assaymark.results.views.prompt_styles import StyleLine
 
 OWN_WORDING = "own"  # of the task's file, without a prompt style
 
@@ -32,25 +36,37 @@ class StyleRun:
 
 
 @dataclass(frozen=True, slots=True)
+class StyleLine:
+    """A task or group of tasks in one prompt style, and its difference from the first prompt style."""
+
+    name: str  # of the task or group
+    of: StyleRun
+    estimate: Estimate
+    unparsed: float | None  # share of generated answers from which no letter could be extracted
+    truncated: float | None  # share of prompts that were too long and lost tokens
+    difference: Difference | None = None  # from the first prompt style, on the same samples
+    p_adjusted: float | None = None  # Holm over the lines of this name
+
+
+@dataclass(frozen=True, slots=True)
 class PromptStyles:
     """The runs of all prompt styles; each is compared with the first."""
 
     runs: tuple[StyleRun, ...]
-    comparison: "Comparison | None"  # None for one run
+    comparison: Comparison | None  # None for one run
 
-    def _lines(self) -> "list[StyleLine]":
-        from assaymark.results.views.prompt_styles import StyleEstimates, style_lines
-
-        of_runs = [
-            StyleEstimates(run.prompt_style, run.num_fewshot, run.run.short_id, run.run.estimates) for run in self.runs
+    def _lines(self) -> list[StyleLine]:
+        """Return the lines of each task outside of groups and of each outermost group, in the order of the runs."""
+        outermost = [
+            each.task
+            for each in self.runs[0].run.estimates
+            if not each.details.get("path") and each.details.get("kind", "task") in {"task", "group"}
         ]
-        return style_lines(of_runs, self.comparison)
+        return [line for name in dict.fromkeys(outermost) for line in _lines_of(name, self.runs, self.comparison)]
 
-    def document(self) -> "Document":
+    def document(self) -> Document:
         """Return the results: values, intervals, answers that could not be extracted, differences."""
-        from assaymark.results.views.prompt_styles import style_document
-
-        return style_document(self._lines())
+        return _document(self._lines())
 
     def remarks(self) -> list[str]:
         """Return lines on each run's generated texts, and the ids of the runs."""
@@ -62,9 +78,26 @@ class PromptStyles:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the lines and the runs with stable names."""
-        from assaymark.results.views.prompt_styles import style_lines_to_json
-
-        return {"lines": style_lines_to_json(self._lines()), "runs": [run.run.to_json() for run in self.runs]}
+        lines: list[JsonValue] = [
+            {
+                "name": line.name,
+                "prompt_style": line.of.prompt_style,
+                "num_fewshot": line.of.num_fewshot,
+                "run_id": line.of.run.short_id,
+                "metric": line.estimate.metric,
+                "value": line.estimate.value,
+                "low": line.estimate.low,
+                "high": line.estimate.high,
+                "n": line.estimate.n,
+                "n_failed": line.estimate.n_failed,
+                "share_without_letter": line.unparsed,
+                "share_of_prompts_cut": line.truncated,
+                "difference": json_of(line.difference),
+                "p_adjusted": line.p_adjusted,
+            }
+            for line in self._lines()
+        ]
+        return {"lines": lines, "runs": [run.run.to_json() for run in self.runs]}
 
 
 @gives_back
@@ -118,3 +151,93 @@ def _options_of(style: str, n_shots: int, options: EvaluateOptions) -> EvaluateO
     if style != OWN_WORDING:
         own["prompt_style"] = style
     return own
+
+
+def _lines_of(name: str, runs: Sequence[StyleRun], comparison: Comparison | None) -> list[StyleLine]:
+    pairs = comparison.pairs if comparison is not None else ()
+    lines = [next((line for line in (*pair.groups, *pair.tasks) if line.name == name), None) for pair in pairs]
+    differences = [None, *lines]
+    known = [difference.p for difference in differences if difference is not None]
+    adjusted = iter(holm(known)) if known else iter(())
+    p_values = [None if difference is None else float(next(adjusted)) for difference in differences]
+    return [
+        StyleLine(name, run, estimate, *_shares(name, run), difference, p)
+        for run, difference, p in zip(runs, differences, p_values, strict=True)
+        if (estimate := _main(name, run.run.estimates)) is not None
+    ]
+
+
+def _main(name: str, estimates: Sequence[Estimate]) -> Estimate | None:
+    of_name = [estimate for estimate in estimates if estimate.task == name]
+    circular = next((e for e in of_name if e.metric == CIRCULAR), None)  # asked for with --circular
+    return circular or next((e for e in of_name if e.details.get("primary", True)), of_name[0] if of_name else None)
+
+
+def _shares(name: str, run: StyleRun) -> tuple[float | None, float | None]:
+    """Return the shares of unparsed answers and of truncated prompts, over the task or the group's tasks."""
+    tasks = [e for e in run.run.estimates if e.details.get("kind", "task") == "task"]
+    leaves = [e for e in tasks if e.task == name or name in e.details.get("path", ())]
+    n = sum(leaf.n for leaf in leaves)
+    if not n:
+        return None, None
+    truncated = sum(int(leaf.details.get("n_cut", 0)) for leaf in leaves) / n
+    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompt_style == "cot" else None, truncated
+
+
+def _document(lines: Sequence[StyleLine]) -> Document:
+    """Return the lines, one table per task or group."""
+    parts: list[Block] = []
+    for name in dict.fromkeys(line.name for line in lines):
+        parts += [Heading(name, 4), _table([line for line in lines if line.name == name])]
+    return document(parts, Paragraph(_legend(lines), "facts"))
+
+
+def _legend(lines: Sequence[StyleLine]) -> str:
+    first = lines[0]
+    is_styled = any(line.of.prompt_style != OWN_WORDING for line in lines)
+    metrics = {
+        f"{line.of.prompt_style} {line.estimate.metric}" if is_styled else line.estimate.metric: None for line in lines
+    }
+    base = (
+        f"{first.of.prompt_style} with {first.of.num_fewshot} shots" if is_styled else f"{first.of.num_fewshot} shots"
+    )
+    legend = f"{', '.join(metrics)}; diff.: from {base}, on paired samples, points; p after Holm."
+    if any(line.unparsed is not None for line in lines):
+        legend += " no letter: generated answers without a choice letter, counted wrong."
+    if any(line.truncated for line in lines):
+        legend += " truncated: prompts longer than the context window, which lost tokens, shots first."
+    return legend
+
+
+def _table(lines: Sequence[StyleLine]) -> Table:
+    has_unparsed = any(line.unparsed is not None for line in lines)
+    has_truncated = any(line.truncated for line in lines)
+    is_styled = len({line.of.prompt_style for line in lines}) > 1 or lines[0].of.prompt_style != OWN_WORDING
+    styled = [Column("prompt\nstyle", "text")] if is_styled else []
+    columns: list[str | Column] = [*styled, "shots", "value", "95%\ninterval", "n"]
+    columns += [*(["no\nletter"] if has_unparsed else []), *(["truncated"] if has_truncated else [])]
+    rows = [
+        (
+            *([line.of.prompt_style] if is_styled else []),
+            str(line.of.num_fewshot),
+            value_text(line.estimate),
+            interval_text(line.estimate),
+            shown_count([line.estimate]),
+            *([_share(line.unparsed)] if has_unparsed else []),
+            *([_share(line.truncated)] if has_truncated else []),
+            *_difference_cells(line),
+        )
+        for line in lines
+    ]
+    return table((*columns, "diff.", "95%\ninterval", "p"), rows, n_text=0)
+
+
+def _share(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.1%}"
+
+
+def _difference_cells(line: StyleLine) -> tuple[str, str, str]:
+    if line.difference is None:
+        return "", "", ""
+    p = line.difference.p if line.p_adjusted is None else line.p_adjusted
+    return shown_line_difference(line.difference), shown_interval_of(line.difference), shown_p(p)

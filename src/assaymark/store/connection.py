@@ -7,12 +7,13 @@ network file system does not provide: there the older journal is used, with a no
 
 import atexit
 import os
+import re
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
 from weakref import WeakSet
@@ -26,9 +27,11 @@ from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
 from assaymark.settings import without_password
 from assaymark.store import migrate
 from assaymark.store.database_errors import explain, is_locked, translated
-from assaymark.store.lost_file import FileId, file_id, rescue
-from assaymark.store.schema_guard import refuse_active_schema
+from assaymark.store.schema import SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL
 
+_ACTIVE_WORDS = re.compile(r"\b(VIRTUAL|GENERATED|AS|CHECK|DEFAULT|COLLATE|SELECT)\b", re.IGNORECASE)
+_PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+\)( WHERE [\w" ]+)?', re.IGNORECASE)
+FileId = tuple[int, int]  # device and inode
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer
 _LIMITS = text(
@@ -77,6 +80,8 @@ class OpenStore(Protocol):
 
 
 _OPEN: "WeakSet[Database]" = WeakSet()
+
+
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_OPEN.clear)  # a connection belongs to the process that opened it
 
@@ -117,7 +122,7 @@ class Database:
         try:
             with translated(database.shown_url):
                 database._prepare()
-                database._file = file_id(Path(database.url.database or "")) if database.is_sqlite else None
+                database._file = _file_id(Path(database.url.database or "")) if database.is_sqlite else None
         except AssaymarkError:
             database.close()
             raise
@@ -153,7 +158,7 @@ class Database:
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to the file that was opened; True for a server."""
-        return self._file is None or file_id(Path(self.url.database or "")) == self._file
+        return self._file is None or _file_id(Path(self.url.database or "")) == self._file
 
     def close(self) -> None:
         """Close all connections."""
@@ -232,12 +237,18 @@ class Database:
             driver.execute("PRAGMA synchronous = NORMAL")
 
     def _refuse_lost_file(self, connection: Connection) -> None:
-        """Raise StoreError if the path no longer leads to the file that was just written; save its content once."""
-        path = Path(self.url.database or "").absolute()
-        if self._file is None or file_id(path) == self._file:
+        """Raise StoreError if the path no longer leads to the file that was just written; save its content once.
+
+        A file that was deleted or replaced can still be written, without an error, until the process ends and all of it
+        is lost.
+        """
+        if self.is_in_place():
             return
         if self._lost is None:
-            self._lost = rescue(cast("sqlite3.Connection", connection.connection.driver_connection), path)
+            self._lost = _rescue(
+                cast("sqlite3.Connection", connection.connection.driver_connection),
+                Path(self.url.database or "").absolute(),
+            )
         raise self._lost
 
     def lock_structure(self, connection: Connection) -> None:
@@ -323,7 +334,7 @@ class Database:
         exists = path.is_file() and path.stat().st_size > 0
         if exists:
             with self._bare() as connection:
-                refuse_active_schema(connection, self.shown_url)
+                _refuse_active_schema(connection, self.shown_url)
         if self.read_only:
             if not exists:
                 raise StoreError(f"there is no store at {path}; it is created by the first `assaymark run`")
@@ -383,3 +394,54 @@ def parsed_url(url: str) -> URL:
 
 def _is_folder(path: Path) -> StoreError:
     return StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
+
+
+def _file_id(path: Path) -> FileId | None:
+    """Return device and inode of the file at a path, None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
+    """Copy the content of an open connection into a new file beside `path`; return the error to raise."""
+    what = f"store {path} was removed or replaced while it was written"
+    number, target = 1, path.with_name(f"{path.name}.rescued")
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.rescued-{number}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+    except (OSError, sqlite3.Error) as error:
+        return StoreError(f"{what}, and its content cannot be saved ({error}); run the same command again")
+    return StoreError(
+        f"{what}; its content is saved in {target}: move that file back, or name it with --store, and run the same "
+        "command again"
+    )
+
+
+def _refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
+    """Raise StoreError if a file's schema has anything but tables and indexes that only hold data.
+
+    A store from elsewhere is untrusted: a view instead of a table can make a SELECT run for ever, and a trigger or
+    a generated column runs its author's code. Our own schema has tables, plain indexes, and two full-text indexes with
+    exactly our statements. Reading `sqlite_master` evaluates nothing that it describes.
+    """
+    connection.execute("PRAGMA trusted_schema = OFF")
+    for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        if statement is None and kind == "index":
+            continue  # SQLite's own index of a key
+        plain = " ".join(str(statement).split())
+        if kind == "table" and (plain in {SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL} or not _ACTIVE_WORDS.search(plain)):
+            continue
+        if kind == "index" and _PLAIN_INDEX.fullmatch(plain):
+            continue
+        what = f"the {kind} '{name}'" if kind in {"view", "trigger"} else f"a {kind} '{name}' that computes"
+        raise StoreError(
+            f"store {where} has {what}, which no store has, so it was not read; expected a file written by assaymark: "
+            "get it again from its source"
+        )

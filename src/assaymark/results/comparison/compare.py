@@ -5,16 +5,14 @@ weights; the overall line gives every group and every task outside of one the sa
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from assaymark.documents.numbers import mostly_truncated
 from assaymark.errors import UsageError
-from assaymark.results.comparison.averages import MeasuredTask, group_line, overall_line, overall_units
-from assaymark.results.comparison.grouped_tasks import grouped_tasks
+from assaymark.results.comparison.averages import GroupedTasks, MeasuredTask, group_line, overall_line, overall_units
 from assaymark.results.comparison.pairing import (
     PairedTask,
     common_values,
@@ -25,6 +23,7 @@ from assaymark.results.comparison.pairing import (
 from assaymark.results.comparison.records import ONE_SIDED, Comparison, Difference, Flip, PairComparison
 from assaymark.results.comparison.stopped_runs import stopped_lines
 from assaymark.results.comparison.verdict import sentence
+from assaymark.results.evidence.groups import GroupCell, Name, group_cells
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
 from assaymark.results.model_names import labels_apart
 from assaymark.scoring.choices import CIRCULAR
@@ -92,8 +91,8 @@ def _compare(
         _refuse_different_prompts(first, second, names)
     flips = {task.task: _flips(task, first, second) for task in paired}
     measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
-    lines = _adjusted([measurement.line for measurement in measured.values()])
-    grouped = grouped_tasks(first, second, groups, measured, partial(_measured, confidence=confidence))
+    lines = _adjusted([each.line for each in measured.values()])
+    grouped = _grouped_tasks(first, second, groups, measured, confidence)
     of_groups = [line for group in groups if (line := group_line(group, grouped, confidence)) is not None]
     of_groups = [_with_truncated(line, lines, line.members) for line in of_groups]
     overall = overall_line(grouped, confidence)
@@ -136,7 +135,7 @@ def _of_scorers(
                 continue
             pair = pair_task(first, second, with_more, (metric.name, main.filter))
             if pair.pairs and traits_of(metric.aggregation).is_per_sample:
-                measured = _measured(pair, first=first, second=second, confidence=confidence)
+                measured = _measured(pair, first, second, confidence)
                 yield replace(measured.line, name=f"{task.name}/{metric.name}", kind="scorer")
 
 
@@ -242,7 +241,7 @@ def _is_mostly_cut(row: ScoreRow) -> bool:
     return row.n_cut_tokens > row.n_context_tokens > 0
 
 
-def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> MeasuredTask:
+def _measured(task: PairedTask, first: RunEvidence, second: RunEvidence, confidence: float) -> MeasuredTask:
     return _measure(task, _flips(task, first, second), confidence)
 
 
@@ -333,7 +332,7 @@ def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> 
     paired, _ = _paired_tasks(runs[0], runs[1])
     measured = {task.task: _measure(task, (), 0.95) for task in paired}
     columns: list[list[float]] = [[] for _ in runs]
-    grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
+    grouped = _grouped_tasks(runs[0], runs[1], groups, measured, 0.95)
     units, _ = overall_units(grouped)
     for measurement, weight in [(part, weight / len(units)) for unit in units for part, weight in unit.parts]:
         table = common_values(runs, measurement.task)
@@ -342,3 +341,66 @@ def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> 
     if not columns[0]:
         return ()
     return tuple(rank_sets(np.array(columns).T * len(columns[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredRuns:
+    """Two runs, and the differences measured so far."""
+
+    first: RunEvidence
+    second: RunEvidence
+    tasks: Mapping[str, TaskSummaryInput]
+    measured: Mapping[str, MeasuredTask]
+    confidence: float
+
+    def of_cell(self, cell: GroupCell) -> list[MeasuredTask]:
+        """Return a cell's tasks, all measured by its metric; empty if a run lacks it for one of them."""
+        tasks = [self.of_task(name, (cell.metric, cell.filter)) for name in cell.tasks]
+        known = [task for task in tasks if task is not None]
+        if len(known) < len(tasks) and self.second.pairing:  # another tool's names for it
+            known = [self.measured[name] for name in cell.tasks if name in self.measured]
+        return known if len(known) == len(tasks) else []
+
+    def of_task(self, name: str, wanted: Name) -> MeasuredTask | None:
+        """Return a task measured by this metric and filter; None if the runs cannot be compared by it."""
+        main = self.measured.get(name)
+        if main is not None and (main.line.metric, main.line.filter) == wanted:
+            return main
+        try:
+            paired = pair_task(self.first, self.second, self.tasks[name], wanted)
+        except UsageError:
+            return None
+        if not traits_of(paired.metric.aggregation).is_per_sample or not paired.pairs:
+            return None
+        return _measured(paired, self.first, self.second, self.confidence)
+
+
+def _grouped_tasks(
+    first: RunEvidence,
+    second: RunEvidence,
+    groups: Sequence[GroupSummaryInput],
+    measured: Mapping[str, MeasuredTask],
+    confidence: float,
+) -> GroupedTasks:
+    """Return the tasks that both runs have, grouped by the groups' declared metrics.
+
+    A group is compared by its primary metric; if a run lacks that (the runs come from different tools), by the first
+    declared metric that both have, and else by the primary metric of each of its tasks. The metric of a group may be
+    another than a task's primary one.
+    """
+    by_name = {group.name: group for group in groups}
+    names = {task.name for task in second.tasks}
+    tasks = {task.name: task for task in first.tasks if task.name in names}
+    scored: dict[str, set[Name]] = {name: set() for name in tasks}
+    for row in first.rows:
+        if row.task in scored:
+            scored[row.task].add((row.metric, row.filter))
+    primaries = {name: task.primary for name, task in tasks.items()}
+    search = _MeasuredRuns(first, second, tasks, measured, confidence)
+    by_group: dict[str, tuple[GroupCell, Sequence[MeasuredTask]]] = {}
+    for group in groups:
+        cells = sorted(group_cells(group, by_name, scored, primaries), key=lambda cell: not cell.is_main)
+        chosen = next(((cell, of_cell) for cell in cells if (of_cell := search.of_cell(cell))), None)
+        if chosen is not None:
+            by_group[group.name] = chosen
+    return GroupedTasks(groups, measured, by_group)

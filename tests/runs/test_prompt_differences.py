@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import assaymark
 from assaymark.cli.main import cli
 from assaymark.records import LoglikelihoodQuery, Output, Request
-from assaymark.results.comparison.prompt_differences import TaskDifferences, differing_pieces, prompt_differences
+from assaymark.runs.prompt_diff import TaskDifferences, differing_pieces, prompt_differences
 from assaymark.store.rows import SampleRecord
 from tests.tasks.folders import task_spec, write_rows, write_task
 
