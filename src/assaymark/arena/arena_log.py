@@ -371,7 +371,11 @@ class ArenaLog:
             problems.append(broken)
         with self._database.reading() as connection:
             rows = connection.execute(select(arena_texts).where(arena_texts.c.content.isnot(None)))
-            changed = [row.id for row in rows if not _is_committed(row)]
+            changed = [
+                row.id
+                for row in rows
+                if row.salt is None or commitment(row.salt, unpack_text(row.content)) != row.commitment
+            ]
         return problems + [f"text {number} is not the one that was committed to" for number in changed]
 
     def erase_texts(self, token: str) -> int:
@@ -435,10 +439,6 @@ def _text_number(connection: Connection, text: str, is_private: bool) -> int:
     row = {"id": number, "digest": digest, "commitment": commitment(salt, text), "salt": salt}
     _insert(connection, arena_texts, {**row, "content": pack_text(text)})
     return number
-
-
-def _is_committed(row: StoredRow) -> bool:
-    return row.salt is not None and commitment(row.salt, unpack_text(row.content)) == row.commitment
 
 
 def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:

@@ -296,11 +296,13 @@ def _ratings(ratings: ArenaRatings) -> Block:
     rows: list[Cells] = [
         (*_cells(each, ratings), Cell("", drawn=Drawn(each.rating, each.low, each.high))) for each in known
     ]
-    return table((*_headers(ratings), Column("", "drawn", scale=(low, high, f"{low:,.0f}", f"{high:,.0f}"))), rows)
-
-
-def _headers(ratings: ArenaRatings) -> tuple[str, ...]:
-    return tuple(name.replace("95%", f"{100 * ratings.settings.confidence:g}%") for name in HEADERS)
+    return table(
+        (
+            *(name.replace("95%", f"{100 * ratings.settings.confidence:g}%") for name in HEADERS),
+            Column("", "drawn", scale=(low, high, f"{low:,.0f}", f"{high:,.0f}")),
+        ),
+        rows,
+    )
 
 
 def _cells(rating: Rating, ratings: ArenaRatings) -> list[str]:

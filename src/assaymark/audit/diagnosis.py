@@ -47,10 +47,6 @@ def _never(_n_options: int) -> float:
     return 0.0
 
 
-def _same_position(n_options: int) -> float:
-    return float(n_options) ** (1 - n_options)
-
-
 def _one_option(n_options: int) -> float:
     """Return 1/k, the chance that a guess is right that is the same in all wordings of a kind; others are less often.
 
@@ -76,7 +72,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "position bias",
         "the same position is picked in every rotation of the options",
         "--circular for a score without it; --prompt_style text, where options have no positions",
-        _same_position,
+        lambda n_options: float(n_options) ** (1 - n_options),
     ),
     Cause(
         "reads only the choices",

@@ -222,7 +222,9 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
             "metrics": [
                 {
                     "type": estimate.metric,
-                    "name": _metric_name(estimate),
+                    "name": (
+                        estimate.metric if estimate.filter == "none" else f"{estimate.metric} ({estimate.filter})"
+                    ),
                     "value": estimate.value,
                     "args": _evidence_of(estimate, row.plan.limit),
                 }
@@ -244,10 +246,6 @@ def _dataset(name: str, task: str, tasks: Mapping[str, JsonValue], shots: Mappin
         "args": None if shots.get(task) is None else {"num_few_shot": shots[task]},
     }
     return {key: value for key, value in dataset.items() if value is not None}
-
-
-def _metric_name(estimate: Estimate) -> str:
-    return estimate.metric if estimate.filter == "none" else f"{estimate.metric} ({estimate.filter})"
 
 
 def _evidence_of(estimate: Estimate, limit: float | None) -> dict[str, object]:

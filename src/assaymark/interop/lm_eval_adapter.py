@@ -103,7 +103,13 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
             _request(position, context, LoglikelihoodQuery(0, continuation))
             for position, (context, continuation) in enumerate(arguments)
         ]
-        return self._answers("loglikelihood", arguments, own, _score_of, quiet=disable_tqdm)
+        return self._answers(
+            "loglikelihood",
+            arguments,
+            own,
+            lambda output: (_nats_of(output), bool(output.is_greedy)),
+            quiet=disable_tqdm,
+        )
 
     def loglikelihood_rolling(self, requests: Sequence["Instance"], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each complete text, in nats."""
@@ -126,7 +132,9 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
             settings = settings_of("lm-eval's request", arguments[positions[0]][1], len(positions))
             own.append(_request(positions[0], context, GenerateQuery(0, settings)))
         repeats = {positions[0]: positions for positions in same.values()}
-        return self._answers("generate_until", arguments, own, _text_of, repeats=repeats, quiet=disable_tqdm)
+        return self._answers(
+            "generate_until", arguments, own, lambda output: output.text or "", repeats=repeats, quiet=disable_tqdm
+        )
 
     def _answers(
         self,
@@ -182,18 +190,10 @@ def _request(position: int, context: str, query: Query) -> Request:
     return Request("lm-eval", position, "", (context,), (query,))
 
 
-def _score_of(output: Output) -> tuple[float, bool]:
-    return _nats_of(output), bool(output.is_greedy)
-
-
 def _nats_of(output: Output) -> float:
     if output.total_nats is None:
         raise ModelError(f"request {output.request_id} was answered without a log-likelihood; expected a number")
     return float(output.total_nats)
-
-
-def _text_of(output: Output) -> str:
-    return output.text or ""
 
 
 register()

@@ -64,15 +64,11 @@ def parse_json(text: str | bytes, source: str) -> JsonValue:
     Raises: DataError if it is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(text, parse_constant=_undefined, parse_float=_finite)
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
     except ValueError as error:
         raise DataError(f"{source} is not JSON: {error}") from error
     except RecursionError as error:
         raise DataError(f"{source} is nested too deeply; expected a file of an evaluation tool") from error
-
-
-def _undefined(_: str) -> None:
-    return None
 
 
 def _finite(text: str) -> float | None:

@@ -415,7 +415,7 @@ def _sample_of(part: Part, result: RecordResult) -> tuple[_Sample, _Trial]:
     else:
         messages = part.parts("messages")
         last = max((at for at, each in enumerate(messages) if each.text("role") == "assistant"), default=len(messages))
-        prompt = "\n\n".join(_spoken(message) for message in messages[:last]) or raw
+        prompt = "\n\n".join(f"{message.text('role')}: {_said(message)}" for message in messages[:last]) or raw
         if error is None:
             answers = tuple(_said(message) for message in messages[last:])
     usage = part.part("token_usage")
@@ -436,10 +436,6 @@ def _listed(part: Part, key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise part.fault(key, "a list of texts")
     return value
-
-
-def _spoken(message: Part) -> str:
-    return f"{message.text('role')}: {_said(message)}"
 
 
 def _said(message: Part) -> str:

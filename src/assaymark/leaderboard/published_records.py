@@ -111,7 +111,8 @@ def read_record_table(board: Board, source: TableSource) -> BoardTable:
     )
     of_models: dict[tuple[str, str], list[EvalRecord]] = {}
     for record in sorted(found.records, key=lambda each: (-each.date, each.file)):
-        of_models.setdefault((record.model, _precision(record)), []).append(record)
+        precision = str(facts_of_csv(record.details).get("precision") or "")
+        of_models.setdefault((record.model, precision), []).append(record)
     rows = [
         row
         for (model, _), records in of_models.items()
@@ -134,10 +135,6 @@ def titled_names(records: Sequence[EvalRecord]) -> tuple[dict[str, str], int]:
     shown = list(names)[:MOST_COLUMNS]
     counts = Counter(names[name] for name in shown)
     return {names[name] if counts[names[name]] == 1 else name: name for name in shown}, len(names) - len(shown)
-
-
-def _precision(record: EvalRecord) -> str:
-    return str(facts_of_csv(record.details).get("precision") or "")
 
 
 def _rows(

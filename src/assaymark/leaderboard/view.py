@@ -177,10 +177,6 @@ def _size(text: str) -> float | None:
     return float(text)
 
 
-def _hide(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_one_of(text, tuple(HIDDEN_BY)) for text in _listed(values))
-
-
 def _one_of(value: str, known: Sequence[str]) -> str:
     if value not in known:
         raise UsageError(f"'{value[:40]}' is not known; expected one of {', '.join(known)}")
@@ -211,10 +207,6 @@ def _page(values: Sequence[str], _: Sequence[str]) -> int:
     return int(values[-1])
 
 
-def _per(values: Sequence[str], _: Sequence[str]) -> int:
-    return int(_one_of(values[-1], tuple(map(str, PAGE_SIZES))))
-
-
 def _choice(*known: str) -> Reader:
     return lambda values, _: _one_of(values[-1], known)
 
@@ -227,7 +219,7 @@ _READERS: dict[str, tuple[str, Reader]] = {
     "params": ("params", _params),
     "min": ("low", lambda values, _: _size(values[-1])),  # the two fields of the form
     "max": ("high", lambda values, _: _size(values[-1])),
-    "hide": ("hide", _hide),
+    "hide": ("hide", lambda values, _: tuple(_one_of(text, tuple(HIDDEN_BY)) for text in _listed(values))),
     "prompts": ("prompts", lambda values, _: values[-1][:200]),
     "cols": ("cols", _cols),
     "sort": ("sort", _sort),
@@ -236,7 +228,7 @@ _READERS: dict[str, tuple[str, Reader]] = {
     "average": ("average", _choice("all", "visible")),
     "pin": ("pins", _pins),
     "page": ("page", _page),
-    "per": ("per", _per),
+    "per": ("per", lambda values, _: int(_one_of(values[-1], tuple(map(str, PAGE_SIZES))))),
 }
 
 

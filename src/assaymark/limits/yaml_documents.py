@@ -6,7 +6,7 @@ structure is measured on the parser's events, which needs no recursion, before a
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import yaml
@@ -104,7 +104,7 @@ def _check_structure(data: bytes | str) -> None:
     open_nodes: list[_Collection] = []
     anchors: dict[str, _Collection] = {}
     n_aliased = 0
-    for event in _events(data):
+    for event in yaml.parse(data, Loader=_Base):
         if isinstance(event, yaml.DocumentStartEvent):
             anchors.clear()
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -148,10 +148,6 @@ def _close(open_nodes: list[_Collection], anchors: dict[str, _Collection]) -> No
     _add(open_nodes, closed.n_nodes, closed.height)
     if closed.anchor:
         anchors[closed.anchor] = closed
-
-
-def _events(data: bytes | str) -> Iterator[yaml.Event]:
-    return iter(yaml.parse(data, Loader=_Base))
 
 
 def _is_shallow(raw: bytes) -> bool:

@@ -127,10 +127,6 @@ def _drawn(rule: Callable[[str, Random, float], str]) -> Callable[[Perturbation,
     return lambda own, random: lambda text: rule(text, random, own.strength or 0.0)
 
 
-def _spaced(own: Perturbation, random: Random) -> Callable[[str], str]:
-    return lambda text: rules.respace(text, random, int(own.strength or 1))
-
-
 def _swapped(triples: Sequence[tuple[str, str, str]]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
     pairs = [(male, female) for _, female, male in triples]
     return lambda own, random: lambda text: rules.swap_words(text, random, pairs, own.strength or 0.0)
@@ -146,10 +142,6 @@ def _with_list(
     return change
 
 
-def _renamed(own: Perturbation, random: Random) -> Callable[[str], str]:
-    return NameSwap(*_names(own.entries or "", "the list of person_name"), own.strength or 0.0, random)
-
-
 _WORDS = 'JSON such as {"going to": ["gonna"]}'
 _KINDS: Mapping[str, _PerturbationRule] = {
     "mild_mix": _PerturbationRule("robustness", None, _plain(rules.mild_mix)),
@@ -161,7 +153,9 @@ _KINDS: Mapping[str, _PerturbationRule] = {
     "filler_words": _PerturbationRule("robustness", 0.1, _drawn(rules.fill)),
     "lowercase": _PerturbationRule("robustness", None, _plain(rules.lowercase)),
     "misspellings": _PerturbationRule("robustness", 0.1, _drawn(rules.misspell)),
-    "space": _PerturbationRule("robustness", 3, _spaced),
+    "space": _PerturbationRule(
+        "robustness", 3, lambda own, random: lambda text: rules.respace(text, random, int(own.strength or 1))
+    ),
     "synonym": _PerturbationRule("robustness", 0.1, _with_list(rules.replace_words), _WORDS),
     "typos": _PerturbationRule("robustness", 0.01, _drawn(rules.typos)),
     "dialect": _PerturbationRule("fairness", 1.0, _with_list(rules.replace_between_marks), _WORDS, keeps_options=False),
@@ -170,7 +164,9 @@ _KINDS: Mapping[str, _PerturbationRule] = {
     "person_name": _PerturbationRule(
         "fairness",
         1.0,
-        _renamed,
+        lambda own, random: NameSwap(
+            *_names(own.entries or "", "the list of person_name"), own.strength or 0.0, random
+        ),
         "rows NAME,first_name,race,white_american,gender,female",
         keeps_options=False,
         takes_seed=False,

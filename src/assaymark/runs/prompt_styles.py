@@ -198,9 +198,8 @@ def _legend(lines: Sequence[StyleLine]) -> str:
     metrics = {
         f"{line.of.prompt_style} {line.estimate.metric}" if is_styled else line.estimate.metric: None for line in lines
     }
-    base = (
-        f"{first.of.prompt_style} with {first.of.num_fewshot} shots" if is_styled else f"{first.of.num_fewshot} shots"
-    )
+    shots = f"{first.of.num_fewshot} shots"
+    base = f"{first.of.prompt_style} with {shots}" if is_styled else shots
     legend = f"{', '.join(metrics)}; diff.: from {base}, on paired samples, points; p after Holm."
     if any(line.unparsed is not None for line in lines):
         legend += " no letter: generated answers without a choice letter, counted wrong."

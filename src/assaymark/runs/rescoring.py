@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assaymark.errors import HashMismatch, LeaseLost, PlanError, RunBusy, UnknownName, UsageError
-from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, TaskPlan, content_hash, rotations_of
+from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
 from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import meant, nearest
 from assaymark.runs.attempt import SCORING_HASH, SCORING_VERSION, score_request
@@ -352,7 +352,11 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
             remedy = f"it has: {', '.join(row.tasks[:10])}"
             raise UnknownName("task in this run", name, nearest(name, row.tasks), remedy)
     of_files = {task.name for task in _named_tasks(row, options)}
-    with_copies = [each.name for each in row.plan.tasks if _names_in_file(each) & of_files]
+    with_copies = [
+        each.name
+        for each in row.plan.tasks
+        if ({each.name} if each.perturbed is None else {each.name, each.perturbed["of"]}) & of_files
+    ]
     wanted = named or with_copies or row.tasks
     for name in wanted:
         if name not in known:
@@ -361,11 +365,6 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
                 "task", name, (), f"run {row.short_id} read it from {source}; give its file with --tasks FILE"
             )
     return [known[name] for name in wanted]
-
-
-def _names_in_file(task: TaskPlan) -> set[str]:
-    """Return a task's name, and for perturbed copies that of their original."""
-    return {task.name} if task.perturbed is None else {task.name, task.perturbed["of"]}
 
 
 def _selected_names(facts: ResultFacts) -> list[str]:

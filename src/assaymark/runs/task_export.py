@@ -18,6 +18,7 @@ from assaymark.platforms import portable_name
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, read_question
 from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Request, Row
+from assaymark.records.json_values import json_fields
 from assaymark.runs.prepare import split_names
 from assaymark.scoring.metrics import split_reduced
 from assaymark.settings import data_folder, store_location
@@ -85,7 +86,7 @@ class WrittenBenchmark:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return names and paths with stable keys."""
-        return {"task": self.task, "folder": str(self.folder), "n_rows": self.n_rows, "differs": list(self.differs)}
+        return json_fields(self)
 
 
 def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:
@@ -251,7 +252,9 @@ def _solvers(task: Task, requests: Sequence[Request]) -> list[dict[str, object]]
             "top_k": settings.top_k, "seed": settings.seed or None, "stop_seqs": list(settings.stop) or None,
         }  # fmt: skip
         args = {name: value for name, value in stated.items() if value is not None}
-    made: list[dict[str, object]] = [{"name": "system_message", "args": {"template": _quoted(text)}} for text in system]
+    made: list[dict[str, object]] = [
+        {"name": "system_message", "args": {"template": text.replace("{", "{{").replace("}", "}}")}} for text in system
+    ]
     return [*made, {"name": "generate", "args": args}]
 
 
@@ -259,10 +262,6 @@ def _asked_with(request: Request) -> tuple[tuple[str, ...], GenerationSettings |
     """Return the system messages and the settings of a request."""
     system = tuple(message.text for message in request.messages if message.role == "system")
     return system, next((query.settings for query in request.queries if isinstance(query, GenerateQuery)), None)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _scorers(task: Task, differs: list[str]) -> list[dict[str, object]]:

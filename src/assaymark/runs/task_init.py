@@ -14,6 +14,7 @@ from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
 from assaymark.platforms import portable_name, relative_path
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.settings import data_folder
 from assaymark.tasks.bad_rows import template_columns
 from assaymark.tasks.catalog import Catalog
@@ -86,9 +87,7 @@ class WrittenTask:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return names and paths with stable keys."""
-        group_file = None if self.group_file is None else str(self.group_file)
-        return {"task": self.task, "file": str(self.file), "guess": self.guess, "group": self.group,
-                "group_file": group_file}  # fmt: skip
+        return json_fields(self)
 
 
 def init_task(source: str, options: InitOptions) -> WrittenTask:

@@ -31,7 +31,6 @@ from assaymark.records import (
     Request,
     RollingQuery,
     Sample,
-    Score,
     TaskPlan,
     canonical_json,
 )
@@ -515,7 +514,10 @@ def withheld_record(record: SampleRecord, how: WhyWithheld, categories: Collecti
         sample=None if record.sample is None else sample,
         request=_public_request(request, how, digest),
         outputs=tuple(_public_output(output, how) for output in record.outputs),
-        scores=tuple(_public_score(score) for score in record.scores),
+        scores=tuple(
+            replace(score, parts=_public_parts(score.parts), detail=_public_detail(score.detail))
+            for score in record.scores
+        ),
         is_withheld=True,
     )
 
@@ -551,10 +553,6 @@ def _public_output(output: Output, how: WhyWithheld) -> Output:
         error=None if output.error is None else how.note,
         call=None,
     )
-
-
-def _public_score(score: Score) -> Score:
-    return replace(score, parts=_public_parts(score.parts), detail=_public_detail(score.detail))
 
 
 def _public_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:

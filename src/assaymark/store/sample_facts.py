@@ -379,7 +379,8 @@ def _fill_some(connection: Connection, run: int) -> tuple[int, bool]:
     sets = {row.run_task: row for row in connection.execute(of_run).all()}
     for task in tasks:
         stored = sets.get(task.id)
-        is_same = stored is not None and _decides_alike(stored, task)
+        wanted = (task.metric, task.filter, task.is_share)
+        is_same = stored is not None and (stored.metric, stored.filter, bool(stored.is_share)) == wanted
         if stored is not None and is_same and stored.is_complete:
             continue
         after = (stored.reached_index, stored.reached_turn) if stored is not None and is_same else BEFORE_FIRST
@@ -395,10 +396,6 @@ def _fill_some(connection: Connection, run: int) -> tuple[int, bool]:
         if n_left <= 0:
             return AT_ONCE, False
     return AT_ONCE - n_left, True
-
-
-def _decides_alike(stored: StoredRow, task: FactTask) -> bool:
-    return (stored.metric, stored.filter, bool(stored.is_share)) == (task.metric, task.filter, task.is_share)
 
 
 def _row(task: FactTask, facts: SampleFacts) -> dict[str, object]:

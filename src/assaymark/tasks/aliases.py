@@ -69,7 +69,7 @@ class Aliases:
             return self.exact[name]
         for pattern, values in self.patterns.items():
             part = _matched(pattern, name)
-            if part is not None and not _is_pattern(part):
+            if part is not None and not any(sign in part for sign in "*?["):
                 return tuple(value.replace("*", part) for value in values)
         return ()
 
@@ -142,10 +142,6 @@ def spelled_alike(name: str) -> list[str]:
     """Return other spellings to try: dashes for underscores, and either in lower case."""
     swapped = name.replace("-", "_")
     return [spelling for spelling in dict.fromkeys((swapped, swapped.lower(), name.lower())) if spelling != name]
-
-
-def _is_pattern(text: str) -> bool:
-    return any(sign in text for sign in "*?[")
 
 
 def _matched(pattern: str, name: str) -> str | None:

@@ -114,7 +114,7 @@ class OpenedRow:
     @property
     def commitment(self) -> str:
         """The row's commitment, computed again."""
-        return _commitment(self.salt, canonical_json(self.row))
+        return hashlib.sha256(b"\x00" + bytes.fromhex(self.salt) + _bytes(canonical_json(self.row))).hexdigest()
 
     def to_line(self) -> str:
         """Return the row's line of a file."""
@@ -183,10 +183,6 @@ def verify_opened(commitment: Commitment, opened: Iterable[OpenedRow]) -> Verifi
     if not seen:
         raise DataError("no row was revealed, so nothing is verified; expected the lines that `task reveal` writes")
     return Verified(len(seen), len(commitment.rows), tuple(wrong), commitment.uncovered)
-
-
-def _commitment(salt: str, text: str) -> str:
-    return hashlib.sha256(b"\x00" + bytes.fromhex(salt) + _bytes(text)).hexdigest()
 
 
 def _bytes(text: str) -> bytes:

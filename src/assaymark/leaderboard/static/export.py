@@ -175,7 +175,11 @@ class _Export:
                 self._paths.add(address)
                 self._pages[address] = zlib.compress(response.content)
                 self._policy = response.headers["content-security-policy"]
-                targets = [canonical(target) for target in addresses(response.text) if _is_ours(target)]
+                targets = [
+                    canonical(target)
+                    for target in addresses(response.text)
+                    if target.startswith("/") and not target.startswith("//")
+                ]
             for target in targets:
                 if target not in seen and boundary.holds(target, address):
                     seen.add(target)
@@ -210,10 +214,6 @@ class _Export:
         sprite = f'<body>\n<svg width="0" height="0" display="none" aria-hidden="true">{"".join(icons.values())}</svg>'
         html = html.replace('<meta charset="utf-8">', meta, 1).replace("<body>", sprite, 1)
         return html.encode("utf-8", "backslashreplace")
-
-
-def _is_ours(target: str) -> bool:
-    return target.startswith("/") and not target.startswith("//")
 
 
 def _suffix(content_type: str) -> str:

@@ -51,7 +51,8 @@ class SiteFolder:
         if target.is_symlink() or target.exists():
             if path not in self._earlier:
                 raise UsageError(f"{target} is in the way and was not written by an export; move it elsewhere")
-            if _hash_of(target) == digest:
+            is_there = target.is_file() and not target.is_symlink()
+            if is_there and sha256(target.read_bytes()).hexdigest() == digest:
                 self._note(path, digest, body)
                 return
         draft = self._draft / path
@@ -131,10 +132,6 @@ def _delete(root: Path, path: str) -> None:
         if folder == root or not folder.is_dir() or any(folder.iterdir()):
             return
         folder.rmdir()
-
-
-def _hash_of(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
 
 
 def _write(path: Path, files: Mapping[str, str]) -> None:

@@ -287,7 +287,7 @@ class GgufEngine:
             first: TextResult | None = None
             for repeat in prompt.repeats:
                 if first is None or prompt.sampling is not None:
-                    first = self._continue(prompt, index, repeat, stops)
+                    first = next(each for each in self._steps(prompt, index, repeat, stops, None) if each is not None)
                     yield first
                 else:
                     yield _again(first, repeat)
@@ -302,10 +302,6 @@ class GgufEngine:
         """Yield None after each token and finally the result."""
         self._check(prompt.tokens)
         yield from self._steps(prompt, 0, prompt.repeats[0], stops, follow)
-
-    def _continue(self, prompt: GenerationPrompt, index: int, repeat: int, stops: StopTexts) -> TextResult:
-        """Return one continuation, or its failure."""
-        return next(each for each in self._steps(prompt, index, repeat, stops, None) if each is not None)
 
     def _steps(
         self, prompt: GenerationPrompt, index: int, repeat: int, stops: StopTexts, follow: FollowText | None

@@ -197,7 +197,10 @@ class FirstTokenTally:
     def outputs(self, question: LetterQuestion, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
         # a drawn token below the bound leaves open how probable its letter's other spelling is
-        found = (_nats_of(letter, first.top) for letter in question.letters)
+        found = (
+            max((nats for text, nats in first.top.items() if text.lstrip() == letter), default=None)
+            for letter in question.letters
+        )
         letter_nats = [None if nats is None or nats < first.bound else nats for nats in found]
         inside = [nats for nats in letter_nats if nats is not None]
         best = max(first.top, key=lambda text: first.top[text])
@@ -240,11 +243,6 @@ class FirstTokenTally:
             "n_undecided": self.n_undecided,
             "n_elsewhere": self.n_elsewhere,
         }
-
-
-def _nats_of(letter: str, top: Mapping[str, float]) -> float | None:
-    """Return the log-probability of a letter, with or without white space before it; None if neither is given."""
-    return max((nats for text, nats in top.items() if text.lstrip() == letter), default=None)
 
 
 def _other_spelling(text: str, letters: Sequence[str]) -> int | None:

@@ -216,7 +216,9 @@ def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Di
         own = [line for line in pair.tasks if line.name in inside and line.name not in done]
         done.update(line.name for line in own)
         if unfold or len(own) <= FOLD_ABOVE:
-            ordered.extend((_shortened(line, group), depth + 1) for line in own)
+            ordered.extend(
+                (replace(line, label=line.label or line.name.removeprefix(f"{group.name}_")), depth + 1) for line in own
+            )
 
     for task in pair.tasks:
         holders = [group for group in pair.groups if task.name in group.members and group.name not in done]
@@ -228,11 +230,6 @@ def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Di
     ordered += [(line, 0) for line in pair.scorers]
     overall = [(pair.overall, 0)] if pair.overall is not None and len(pair.tasks) > 1 else []
     return [*ordered, *overall]
-
-
-def _shortened(line: Difference, group: Difference) -> Difference:
-    """Return a member's line labelled for display under its group: its alias, or its name without the group's."""
-    return replace(line, label=line.label or line.name.removeprefix(f"{group.name}_"))
 
 
 def shown_cells(line: Difference, depth: int = 0) -> list[str]:

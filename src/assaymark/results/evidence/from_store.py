@@ -290,9 +290,11 @@ def run_evidence(
         facts = (
             _facts_by_request(store, run_id, task, indices=of_task)
             if with_texts
-            else _hashes_by_request(store, run_id, task)
+            else {at: _RequestFacts(sha256) for at, sha256 in store.sample_hashes(run_id, task).items()}
         )
-        scores = store.scores(run_id, task, details=with_texts, indices=of_task, of_metrics=_has_a_row)
+        scores = store.scores(
+            run_id, task, details=with_texts, indices=of_task, of_metrics=lambda metric: not is_auxiliary(metric)
+        )
         rows += [_row(score, facts) for score in scores]
         prompts |= {
             (task, at): request_facts.prompt_hash
@@ -397,10 +399,6 @@ def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> 
     )
 
 
-def _has_a_row(metric: str) -> bool:
-    return not is_auxiliary(metric)
-
-
 def _facts_by_request(
     store: Store, run_id: str, task: str, *, subjects: bool = False, indices: Sequence[int] | None = None
 ) -> dict[tuple[int, int], _RequestFacts]:
@@ -409,11 +407,6 @@ def _facts_by_request(
         (record.request.sample_index, record.request.turn): _request_facts(record, subjects)
         for record in store.samples(run_id, task, indices=indices)
     }
-
-
-def _hashes_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _RequestFacts]:
-    """Return the facts of a task's requests as far as they are known without their texts: the samples' hashes."""
-    return {at: _RequestFacts(sha256) for at, sha256 in store.sample_hashes(run_id, task).items()}
 
 
 def _request_facts(record: SampleRecord, subjects: bool) -> _RequestFacts:

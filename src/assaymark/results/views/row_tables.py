@@ -19,16 +19,14 @@ def rows_blocks(rows: Sequence[RowPair], pair: PairComparison) -> list[Block]:
     body: list[Cells] = []
     for row in rows[:MOST_ROWS]:
         asked = Cell(f"{row.row}: {_cut(row.inputs)}", f"expected {_cut(row.expected)}" if row.expected else "")
-        body.append((asked, *(_answer(*each) for each in _sides(row)), "\n".join(_scores(row))))
+        sides = ((row.first_answer, row.first_error), (row.second_answer, row.second_error))
+        scores = [f"{score.metric} {_number(score.first)} → {_number(score.second)}" for score in row.scores]
+        body.append((asked, *(_answer(*each) for each in sides), "\n".join(scores)))
     if not body:
         return []
     heading = Heading(f"{counted(len(rows), 'row')}, those that got worse first", 4)
     more = [Paragraph(f"and {len(rows) - MOST_ROWS:,} more (--json)", "facts")] if len(rows) > MOST_ROWS else []
     return [heading, table(("row", *pair.labels, "scores"), body, n_text=len(pair.labels) + 2), *more]
-
-
-def _sides(row: RowPair) -> tuple[tuple[str | None, str | None], tuple[str | None, str | None]]:
-    return (row.first_answer, row.first_error), (row.second_answer, row.second_error)
 
 
 def _answer(answer: str | None, error: str | None) -> str:
@@ -37,10 +35,6 @@ def _answer(answer: str | None, error: str | None) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
-
-
-def _scores(row: RowPair) -> list[str]:
-    return [f"{score.metric} {_number(score.first)} → {_number(score.second)}" for score in row.scores]
 
 
 def _number(value: float | None) -> str:
