@@ -12,10 +12,10 @@ AssaymarkError
 
 A message states what happened, the value seen, the value expected, and the remedy. A `ModelError` about one request is
 stored with that request's output and the run continues; a failed request is never a wrong answer. Any other exception
-is a bug of ours (exit 1): one line, with its traceback under `--debug`.
+is a bug of ours (exit 1): one line, with its traceback under `--debug`. `few` and `clipped` keep messages short.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class AssaymarkError(Exception):
@@ -170,3 +170,13 @@ def panic_line(error: BaseException) -> str:
     """Return the message for a panic: it is the tokenizer that has native code in Rust."""
     text = " ".join(str(error).split())[:300]
     return f"the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER"
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names as one text, and the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def clipped(text: str, longest: int) -> str:
+    """Return a text of at most so many characters, the last one an ellipsis where it was longer."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"

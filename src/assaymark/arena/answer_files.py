@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers, stored_answers
 from assaymark.datasets.files import READABLE, read_files
-from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError, few
 from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
 from assaymark.store.public_store import PublicStore, public_store
@@ -127,10 +127,9 @@ def answers_of_runs(
     if len(runs) < len(by_model):
         used = {run.run_id for run in runs}
         others = [of[0] for of in by_model.values() if not any(run.run_id in used for run in of)]
-        listed = ", ".join(f"{Path(run.plan.model.name).name} (run {run.short_id})" for run in others[:LISTED])
-        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+        listed = few([f"{Path(run.plan.model.name).name} (run {run.short_id})" for run in others], LISTED)
         tell(
-            f"left out, without generated answers to {chosen}: {listed}{more}; to choose others name runs that share "
+            f"left out, without generated answers to {chosen}: {listed}; to choose others name runs that share "
             "a task with --answers RUN, repeated"
         )
     twice = [run.plan.model.name for run in runs]

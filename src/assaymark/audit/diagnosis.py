@@ -17,6 +17,7 @@ import numpy as np
 from assaymark.audit.items import AuditItem, items_of, with_shots, without_question
 from assaymark.audit.likelihoods import Answer, Likelihoods
 from assaymark.audit.prompts import VARIANTS, worded
+from assaymark.errors import clipped
 from assaymark.records import IN_REASONING, LoglikelihoodQuery, Output, Render, Request, Sample, Score, rotations_of
 from assaymark.results.evidence.from_store import deciding_score
 from assaymark.scoring.choices import score_choices
@@ -450,6 +451,5 @@ def _missed_by_others(sample: str, others: Sequence[OtherModel]) -> str | None:
     return f"missed by {len(missed)} of {len(asked)} better models{agree}"
 
 
-def _short(text: str, length: int = 120) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1] + "…"
+def _short(text: str) -> str:
+    return clipped(" ".join(text.split()), 120)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assaymark.documents.numbers import counted
-from assaymark.errors import DataError
+from assaymark.errors import DataError, few
 from assaymark.interop.hub_benchmarks import ACCURACY, HubTask, Unit, registered, tasks_of
 from assaymark.interop.hub_files import ModelFiles, StatedResult, holds_results, model_folders, read_model_files
 from assaymark.interop.imported import ForeignRun, Importer
@@ -131,8 +131,7 @@ def _unit_lines(read: Sequence[_Read]) -> Iterator[str]:
         name = f"{each.stated.name or each.stated.dataset} {each.stated.metric or each.stated.task_id}"
         by_reason.setdefault((unit, each.why), []).append(f"{name} {each.stated.value:g}")
     for (unit, why), names in by_reason.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        yield f"{unit}{why}: {', '.join(names[:LISTED])}{more}"
+        yield f"{unit}{why}: {few(names, LISTED)}"
 
 
 # ------------------------------------------------------------------------------------------ names

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assaymark.errors import DataError
+from assaymark.errors import DataError, clipped
 from assaymark.interop.imported import ForeignRun, ForeignSample, Importer
 from assaymark.interop.log_files import json_object, object_in, one_model, open_log, parse_json, zip_member
 from assaymark.interop.reported import ReportedValue
@@ -192,7 +192,7 @@ def _differing(identities: Sequence[Mapping[str, object]]) -> Iterator[str] | li
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 40 else text[:39] + "…"
+    return clipped(text, 40)
 
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}

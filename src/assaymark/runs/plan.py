@@ -12,14 +12,14 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError, UsageError
+from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError, UsageError, few
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS
 from assaymark.perturbations.named import perturbation_from
 from assaymark.records import Message, Render, RunPlan
 from assaymark.tasks.bound import BindOptions, BoundTask
-from assaymark.tasks.catalog import few, missing_members
+from assaymark.tasks.catalog import missing_members
 from assaymark.tasks.circular import circular_group
 from assaymark.tasks.functions import broken_declarations
 from assaymark.tasks.generation import MAX_TOKENS
@@ -350,7 +350,6 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     ]
     if not refused:
         return
-    names = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
     kinds = sorted({t.output_type for t in selection.tasks if t.name in set(refused)})
     remedy = "omit those tasks"
     if model.takes_messages:
@@ -361,7 +360,7 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
         )
     raise PlanError(
         f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
-        f"which these tasks need: {names}; it can answer {', '.join(sorted(able))}; {remedy}"
+        f"which these tasks need: {few(refused)}; it can answer {', '.join(sorted(able))}; {remedy}"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from assaymark.errors import AssaymarkError, DataError, UsageError
+from assaymark.errors import AssaymarkError, DataError, UsageError, few
 from assaymark.limits.characters import exception_text
 from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.create import MODELS, Factory, create_model
@@ -23,7 +23,7 @@ from assaymark.runs.plan import PreparedRun, RunOptions, prepare
 from assaymark.settings import data_folder
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions
-from assaymark.tasks.catalog import Catalog, few
+from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.functions import load_function, place_in
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.profiles import DEFAULT_PROFILE, find_profile
@@ -275,9 +275,8 @@ def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan])
     idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
     greedy = [name for name, generation in generating if not any(_draws(generation))]
     if idle and greedy:
-        more = f" and {len(greedy) - 3} more" if len(greedy) > 3 else ""
         yield (
-            f"gen_kwargs {', '.join(idle)} have no effect in {', '.join(greedy[:3])}{more}, where decoding is greedy; "
+            f"gen_kwargs {', '.join(idle)} have no effect in {few(greedy, 3)}, where decoding is greedy; "
             "add do_sample=true and a temperature to sample"
         )
 

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from assaymark.documents.blocks import Column, Example, Paragraph, Piece, table
 from assaymark.documents.document import Document, document
-from assaymark.errors import AssaymarkError, UsageError
+from assaymark.errors import AssaymarkError, UsageError, few
 from assaymark.models.checkpoint.identity import arguments_of_name
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
@@ -347,9 +347,8 @@ def _truncation_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str
         yield f"{truncated[0]} tokens truncated from the left, {truncated[1]}"
 
 
-def _first_texts(texts: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(repr(text[:AROUND]) for text in texts[:most]) + more
+def _first_texts(texts: Sequence[str]) -> str:
+    return few([repr(text[:AROUND]) for text in texts], 4)
 
 
 def differing_pieces(first: str, second: str) -> Iterator[DifferencePiece]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark.documents.numbers import counted
-from assaymark.errors import UsageError
+from assaymark.errors import UsageError, few
 from assaymark.records import Estimate, JsonValue
 from assaymark.records.json_values import json_fields
 from assaymark.runs.execute import RunResult
@@ -287,10 +287,7 @@ class Run:
         for estimate in self.estimates:
             if words := reported_words(estimate):
                 by_words.setdefault(words, []).append(estimate.task)
-        return [
-            f"{words}: {', '.join(tasks[:4])}{f' and {len(tasks) - 4} more' if len(tasks) > 4 else ''}"
-            for words, tasks in by_words.items()
-        ]
+        return [f"{words}: {few(tasks, 4)}" for words, tasks in by_words.items()]
 
     def _task_with_failures(self) -> str:
         return next(

@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 
 from sqlalchemy import Connection, func, select
 
-from assaymark.errors import UnknownName, UsageError
+from assaymark.errors import UnknownName, UsageError, few
 from assaymark.store.connection import Database
 from assaymark.store.leases import holder_of
 from assaymark.store.packing import pack_hash, unpack_json, unpack_optional, unpack_text
@@ -137,10 +137,9 @@ def _only(of_model: Sequence[tuple[StoredRow, str]], name: str) -> tuple[StoredR
     if len(of_model) > 1:
         lines = []
         for row, short in of_model[:MOST_OF_MODEL]:
-            tasks = plan_from_json(unpack_text(row.plan)).tasks
-            more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+            tasks = few([task.name for task in plan_from_json(unpack_text(row.plan)).tasks], 3)
             when = str(row.updated_at)[:16].replace("T", " ")
-            lines.append(f"\n  {short}  {', '.join(task.name for task in tasks[:3])}{more}  {row.status}  {when} UTC")
+            lines.append(f"\n  {short}  {tasks}  {row.status}  {when} UTC")
         more = f"\n  and {len(of_model) - MOST_OF_MODEL} more" if len(of_model) > MOST_OF_MODEL else ""
         raise UsageError(f"{len(of_model)} runs are of model {name}; name one by its id:{''.join(lines)}{more}")
     return of_model[0]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, select, tuple_
 
-from assaymark.errors import HashMismatch
+from assaymark.errors import HashMismatch, clipped
 from assaymark.records import IN_REASONING, JsonValue, ScoreStatus
 from assaymark.store import leases
 from assaymark.store.connection import Database
@@ -266,8 +266,7 @@ def snippet_of(text: str) -> str:
 
 
 def _one_line(text: str, length: int) -> str:
-    line = shown_text(" ".join(text[: 4 * length].split()))
-    return line if len(line) <= length else line[: length - 1] + "…"
+    return clipped(shown_text(" ".join(text[: 4 * length].split())), length)
 
 
 def end_of_prompt(connection: Connection, task: str, row: StoredRow) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 
 from assaymark.datasets.files import READABLE
-from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, install_line
+from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, few, install_line
 from assaymark.registry import Registry, nearest
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
@@ -497,8 +497,3 @@ def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
         f"suite {suite}: {len(missing)} of its tasks cannot be evaluated, and the composite needs all of them; "
         f"fix them, or add --partial to run the others without a composite:{lines}"
     )
-
-
-def few(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names as one text, and the number of the others."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -21,7 +21,7 @@ from assaymark.datasets import DatasetSpec, LoadedDataset, Rows, load_dataset
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE, at_most, read_files, split_files
 from assaymark.datasets.load import configurations_of
-from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError, clipped, few
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.tasks.answer_readings import READINGS
@@ -143,7 +143,7 @@ def subject_of(row: Mapping[str, object]) -> str | None:
         value = named.get(column)
         if isinstance(value, str) and (line := " ".join(value.split())):
             line = "".join(character if character.isprintable() else "\ufffd" for character in line)
-            return line if len(line) <= _SUBJECT_LENGTH else line[: _SUBJECT_LENGTH - 1] + "…"
+            return clipped(line, _SUBJECT_LENGTH)
     return None
 
 
@@ -383,5 +383,4 @@ def _split_of(name: DatasetName, known: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"it has: {', '.join(names[:SHOWN])}{more}"
+    return f"it has: {few(names, SHOWN)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import csv_lines
 from assaymark.datasets.files import MOST_FAULTS
-from assaymark.errors import DataError
+from assaymark.errors import DataError, few
 from assaymark.registry import nearest
 from assaymark.tasks.answer_readings import (
     FROM_0,
@@ -466,10 +466,9 @@ def _not(kind: str, answer: object, options: Sequence[object]) -> str:
     n_options = len(options)
     if kind == TEXT:
         texts = [str(option).strip() for option in options]
-        listed = ", ".join(f"'{text:.40}'" for text in texts[:MOST_OPTIONS])
-        more = f" and {len(texts) - MOST_OPTIONS} more" if len(texts) > MOST_OPTIONS else ""
+        listed = few([f"'{text:.40}'" for text in texts], MOST_OPTIONS)
         near = nearest(str(answer).strip(), texts, 1)
-        return f"none of the options {listed}{more}" + (f"; nearest: '{near[0]:.40}'" if near else "")
+        return f"none of the options {listed}" + (f"; nearest: '{near[0]:.40}'" if near else "")
     return {
         LETTER: f"not a letter from A to {LETTERS[:n_options][-1]}",
         FROM_0: f"not a number from 0 to {n_options - 1}",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from markupsafe import Markup, escape
 
 from assaymark.documents.plain_text import printable
+from assaymark.errors import clipped
 
 MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends
@@ -360,8 +361,7 @@ def _name(name: str, y: float, left: float = NAME_WIDTH, layout: Layout = WIDE) 
 
 
 def _cut(name: str, longest: int) -> str:
-    text = printable(name)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return clipped(printable(name), longest)
 
 
 def text_at(x: float, y: float, text: str, anchor: str) -> Markup:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assaymark.documents.numbers import mostly_truncated
-from assaymark.errors import UsageError
+from assaymark.errors import UsageError, few
 from assaymark.results.comparison.averages import GroupedTasks, MeasuredTask, group_line, overall_line, overall_units
 from assaymark.results.comparison.pairing import (
     PairedTask,
@@ -164,8 +164,7 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
 
 
 def _names(tasks: Sequence[TaskSummaryInput]) -> str:
-    names = [task.name for task in tasks]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return few([task.name for task in tasks], 4)
 
 
 def _with_truncated(line: Difference, tasks: Sequence[Difference], names: Sequence[str]) -> Difference:

@@ -20,6 +20,7 @@ from assaymark.documents.blocks import (
 from assaymark.documents.charts import DifferencePoint, can_draw, difference_charts
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import counted, shown_p, shown_value
+from assaymark.errors import clipped
 from assaymark.records import JsonValue
 from assaymark.results.comparison.records import OVERALL, Comparison, Difference, Flip, PairComparison
 from assaymark.results.comparison.verdict import shown_interval_of, shown_line_difference, table_notes
@@ -277,6 +278,5 @@ def _flips_of(task: str, flips: Sequence[Flip], labels: tuple[str, str]) -> list
 def _flipped(answer: str | None, picked: int | None, score: float) -> str:
     """Return the answer as the choice's text, else its number; with its score if that is neither 0 nor 1."""
     text = answer if answer is not None else "" if picked is None else f"choice {picked}"
-    text = text if len(text) <= LONGEST_ANSWER else text[: LONGEST_ANSWER - 1] + "…"
     tail = "" if text and score in {0.0, 1.0} else f"score {score:.3g}"
-    return ", ".join(part for part in (text, tail) if part)
+    return ", ".join(part for part in (clipped(text, LONGEST_ANSWER), tail) if part)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assaymark.errors import UsageError
+from assaymark.errors import UsageError, clipped
 from assaymark.options.lm_eval_options import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.records import (
@@ -224,13 +224,11 @@ def _difference(name: str, first: RunEvidence, second: RunEvidence, ours: JsonVa
     return f"{name}: {_setting_text(ours)} in {first.label}, {_setting_text(theirs)} in {second.label}"
 
 
-def _setting_text(value: JsonValue, longest: int = 60) -> str:
+def _setting_text(value: JsonValue) -> str:
     if value is None:
         return "none"
     text = str(value)
-    if text.startswith("sha256:"):
-        return text[:19]
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return text[:19] if text.startswith("sha256:") else clipped(text, 60)
 
 
 def _has_value(row: ScoreRow) -> bool:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from assaymark.documents.numbers import counted, shown_difference, shown_p
+from assaymark.errors import few
 from assaymark.results.comparison.records import Difference, PairComparison
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.power import detectable_z, mde_mcnemar
@@ -62,8 +63,7 @@ def table_notes(pair: PairComparison) -> list[str]:
     overall = pair.overall
     if overall is not None and len(pair.tasks) > 1:
         names = [f"{name} ({n} tasks)" if n > 1 else name for name, n in overall.units]
-        averaged = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        notes.append(f"overall: the mean of {averaged}, each with weight 1/{len(names)}")
+        notes.append(f"overall: the mean of {few(names, 8)}, each with weight 1/{len(names)}")
         neutral = {line.name for line in pair.tasks if line.is_neutral}
         for why, names in (
             ("not a proportion of correct answers", [name for name in overall.left_out if name not in neutral]),

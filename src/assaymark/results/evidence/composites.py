@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assaymark.documents.numbers import shown_interval, shown_value
-from assaymark.errors import DataError
+from assaymark.errors import DataError, clipped
 from assaymark.records import CompositeColumn, Estimate, EstimateDetails, ScoreStatus
 from assaymark.records.result_facts import ResultFacts, SuiteFact
 from assaymark.results.evidence.records import RunView, ScoreRow, score_number
@@ -312,8 +312,7 @@ def _line(estimate: Estimate, who: str) -> str:
     mark = "" if details["reproduced"] else f" [not reproduced: {details['unshown']}]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
-        why = details["why"] or "no reason stated"
-        why = why if len(why) <= LONGEST_REASON else why[: LONGEST_REASON - 1] + "…"
+        why = clipped(details["why"] or "no reason stated", LONGEST_REASON)
         return f"{estimate.task}{who}: no composite, {why}{rest}"
     among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)

@@ -6,6 +6,7 @@ The MDE is that of a paired comparison with another model; it warns against rank
 from collections.abc import Sequence
 
 from assaymark.documents.blocks import Table, table
+from assaymark.errors import few
 from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.baselines import BLIND
 from assaymark.results.evidence.records import RunView
@@ -43,15 +44,14 @@ def foot_lines(views: Sequence[RunView]) -> list[str]:
         return []
     effects = {label: mde_paired_binary(n, DISAGREEMENT) for label, n in sizes.items()}
     enough = {label: mde for label, mde in effects.items() if mde <= DISAGREEMENT}
-    few = [label for label in effects if label not in enough]
+    too_small = [label for label in effects if label not in enough]
     parts = []
     if enough:
         ends = [min(enough, key=enough.__getitem__), max(enough, key=enough.__getitem__)]
         named = [f"{100 * enough[label]:.1f} points on {label}" for label in ends]
         parts.append(named[0] if enough[ends[0]] == enough[ends[1]] else f"from {named[0]} to {named[1]}")
-    if few:
-        hidden = f" and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
-        parts.append(f"none on {', '.join(few[:MAX_NAMED])}{hidden} (too few samples)")
+    if too_small:
+        parts.append(f"none on {few(too_small, MAX_NAMED)} (too few samples)")
     if_so = f"if the models disagree on {DISAGREEMENT:.0%} of the answers"
     return [f"Minimum detectable effect (power 80%), {if_so}: {'; '.join(parts)}."]
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from assaymark.documents.blocks import Block, Cell, Cells, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
+from assaymark.errors import clipped
 from assaymark.results.comparison.document import shown_cells
 from assaymark.results.comparison.records import PairComparison
 from assaymark.results.comparison.row_pairs import PartDifference, RowPair
@@ -34,7 +35,7 @@ def _answer(answer: str | None, error: str | None) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
+    return clipped(text, LONGEST_CELL)
 
 
 def _number(value: float | None) -> str:

@@ -11,7 +11,7 @@ import click
 from assaymark.cli.help import Command, examples
 from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich
 from assaymark.cli.typed import typed_command
-from assaymark.errors import ModelError, UsageError
+from assaymark.errors import ModelError, UsageError, few
 from assaymark.runs.progress import ProgressLine
 from assaymark.runs.run_options import (
     EvaluationParameters,
@@ -230,8 +230,9 @@ def _exit_code(runs: Sequence["Run"]) -> int:
         for task, reason in run.unanswered_tasks.items():
             reasons.setdefault(reason.partition(": ")[2] or reason, []).append(task)
     for reason, tasks in reasons.items():
-        named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
-        echo(f"error: every request of {named} failed, so there is no result: {reason or 'see `show`'}", err=True)
+        echo(
+            f"error: every request of {few(tasks, 3)} failed, so there is no result: {reason or 'see `show`'}", err=True
+        )
     unscored = {name: why for run in runs for name, why in run.unscored.items()}
     for name, why in unscored.items():
         echo(f"error: {name}: no answer could be scored, so there is no result: {why}", err=True)
