@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from assaymark.audit.contamination import ContaminationTest
-from assaymark.audit.documents import contamination_document, contamination_json
-from assaymark.audit.verdicts import contamination_verdict
+from assaymark.audit.documents import contamination_document, contamination_json, contamination_verdict
 from assaymark.documents.terminal import as_text
 
 ORDER = ContaminationTest("arc", "order", "t", 0.3, 50, 0.4, 0.4)

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from assaymark.runs.doctor import EXTRAS
+from assaymark.runs.commands.doctor import EXTRAS
 from tests.conftest import ROOT
 
 

@@ -21,8 +21,7 @@ from assaymark.swe.agent import AgentLimits
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.grading_log import GradingLog
 from assaymark.swe.instances import Instance, read_predictions, text_sha, write_rows
-from assaymark.swe.one_shot import bm25_order, extract_patch
-from assaymark.swe.predicting import PredictOptions, predict
+from assaymark.swe.predicting import PredictOptions, bm25_order, extract_patch, predict
 from assaymark.swe.report import stored_report
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat /tmp/patch.txt"

@@ -14,8 +14,7 @@ from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.from_commits import CommitChoice, make_instances
 from assaymark.swe.instances import Instance, write_rows
-from assaymark.swe.pins import Pins, pins_of
-from assaymark.swe.preparing import interpreter_for, prepare_all, write_environments
+from assaymark.swe.preparing import Pins, interpreter_for, pins_of, prepare_all, write_environments
 from assaymark.swe.sandbox import SweLimits
 from tests.swe.projects import commit, git
 

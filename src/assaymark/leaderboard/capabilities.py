@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.board import slug
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records.json_values import dataclass_of
 
 FILE = Path(__file__).with_name("capabilities.yaml")
 
@@ -35,19 +36,8 @@ class Capability:
     advice: str = ""  # which benchmark to use when
 
 
-class _CapabilityText(TypedDict):
-    title: str
-    other_names: list[str]
-    domains: list[str]
-    tasks: list[str]
-    suggested: str
-    evaluate: NotRequired[list[str]]
-    votes: NotRequired[list[str]]
-    advice: str
-
-
 class _Content(TypedDict):
-    capabilities: Mapping[str, _CapabilityText]
+    capabilities: Mapping[str, Mapping[str, str | list[str]]]
     named_languages: Mapping[str, list[str]]  # key of a capability -> languages that are asked for
     columns: Mapping[str, str]  # the title of a table's column, as a slug -> task
 
@@ -62,19 +52,13 @@ def _content() -> _Content:
 def capabilities() -> Mapping[str, Capability]:
     """Return all capabilities by key, in the order in which pages list them."""
     return {
-        key: Capability(
-            key,
-            entry["title"],
-            tuple(entry["other_names"]),
-            tuple(entry["domains"]),
-            tuple(entry["tasks"]),
-            entry["suggested"],
-            tuple(entry.get("evaluate", ())),
-            tuple(entry.get("votes", ())),
-            entry["advice"],
-        )
+        key: dataclass_of(Capability, {"key": key} | {name: _unchanging(value) for name, value in entry.items()})
         for key, entry in _content()["capabilities"].items()
     }
+
+
+def _unchanging(value: str | list[str]) -> str | tuple[str, ...]:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def find_capability(name: str) -> Capability | None:

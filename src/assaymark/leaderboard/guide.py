@@ -9,6 +9,8 @@ from typing import NotRequired, TypedDict
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities, find_capability, names
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue
+from assaymark.records.json_values import dataclass_of
 from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
@@ -106,13 +108,6 @@ class _People(TypedDict):
     source: str
 
 
-class _Published(TypedDict):
-    model: str
-    value: float
-    setting: str
-    source: str
-
-
 class _Prompt(TypedDict):
     task: str
     text: str
@@ -129,7 +124,7 @@ class _Card(TypedDict):
     known_faults: list[str]
     licence: object
     citation: str
-    published: NotRequired[list[_Published]]
+    published: NotRequired[list[Mapping[str, JsonValue]]]
     sample_prompt: NotRequired[_Prompt]
 
 
@@ -148,7 +143,7 @@ def _section(capability: Capability, cards: Mapping[str, _Card]) -> GuideSection
 def _published(card: _Card) -> Iterator[PublishedValue]:
     if (people := card["human"]) and (share := people.get("value")) is not None:
         yield PublishedValue("people", 100 * share, "", people["source"])
-    yield from (PublishedValue(**each) for each in card.get("published", ()))
+    yield from (dataclass_of(PublishedValue, each) for each in card.get("published", ()))
 
 
 def _entry(task: str, card: _Card) -> GuideEntry:

@@ -12,7 +12,7 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.perturbations import rules
 from assaymark.perturbations.contrast_sets import CONTRAST_FORM, ContrastList, contrast_list
 from assaymark.perturbations.person_names import Names, NameSwap, names_by_category, names_of
-from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
+from assaymark.perturbations.rules import GENDER_PRONOUNS, GENDER_TERMS
 from assaymark.records import JsonValue, PerturbationPlan
 from assaymark.registry import nearest
 
@@ -142,6 +142,10 @@ def _with_list(
     return change
 
 
+def _renamed(own: Perturbation, random: Random) -> Callable[[str], str]:
+    return NameSwap(*_names(own.entries or "", "the list of person_name"), own.strength or 0.0, random)
+
+
 _WORDS = 'JSON such as {"going to": ["gonna"]}'
 _KINDS: Mapping[str, _PerturbationRule] = {
     "mild_mix": _PerturbationRule("robustness", None, _plain(rules.mild_mix)),
@@ -164,9 +168,7 @@ _KINDS: Mapping[str, _PerturbationRule] = {
     "person_name": _PerturbationRule(
         "fairness",
         1.0,
-        lambda own, random: NameSwap(
-            *_names(own.entries or "", "the list of person_name"), own.strength or 0.0, random
-        ),
+        _renamed,
         "rows NAME,first_name,race,white_american,gender,female",
         keeps_options=False,
         takes_seed=False,

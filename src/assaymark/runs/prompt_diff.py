@@ -17,6 +17,7 @@ from assaymark.models.checkpoint.identity import arguments_of_name
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Request, RollingQuery
+from assaymark.results.comparison.pairing import occurrences
 from assaymark.runs.run import Run
 from assaymark.store.rows import SampleRecord
 
@@ -254,14 +255,10 @@ def prompt_differences(task: str, first: Iterable[SampleRecord], second: Iterabl
     return TaskDifferences(task, len(common), len(ours) - len(common), len(theirs) - len(common), tuple(differences))
 
 
-def _keyed(records: Iterable[SampleRecord]) -> dict[tuple[str, int, int], SampleRecord]:
-    seen: Counter[tuple[str, int]] = Counter()
-    keyed: dict[tuple[str, int, int], SampleRecord] = {}
-    for record in records:
-        of_turn = (record.request.sample_sha256, record.request.turn)
-        keyed[of_turn[0], seen[of_turn], of_turn[1]] = record
-        seen[of_turn] += 1
-    return keyed
+def _keyed(records: Iterable[SampleRecord]) -> dict[tuple[tuple[str, int], int], SampleRecord]:
+    known = list(records)
+    contents = ((record.request.sample_sha256, record.request.turn) for record in known)
+    return dict(zip(occurrences(contents), known, strict=True))
 
 
 def _difference(task: str, first: SampleRecord, second: SampleRecord) -> PromptDifference | None:

@@ -1,7 +1,6 @@
 """Matching of samples with another tool's log: by their words; uncertain matches are excluded."""
 
-from assaymark.results.comparison.questions import SampleQuestion
-from assaymark.results.comparison.stored_runs import same_questions
+from assaymark.results.comparison.stored_runs import SampleQuestion, same_questions
 
 COLOURS = ("red", "blue")
 

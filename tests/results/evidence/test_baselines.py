@@ -10,8 +10,8 @@ from assaymark.records.result_facts import ResultFacts
 from assaymark.results.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.evidence.task_facts import with_declared_chance
-from assaymark.results.views.baselines import baseline_cells, baseline_notes, baselines_table
 from assaymark.results.views.cells import table_rows
+from assaymark.results.views.details import baseline_cells, baseline_notes, baselines_table
 
 
 def row(task: str, index: int, gold: int, choices: tuple[str, ...] = ("no", "yes")) -> ScoreRow:

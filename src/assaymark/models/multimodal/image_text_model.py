@@ -2,19 +2,28 @@
 
 Prompts are computed one at a time, without the trie: that is recorded with each attempt. Outputs are cached by the
 text, the hashes of the images, and what else decides them.
+
+A rendered chat already has the model's marks where its template puts images. In a plain prompt `<image>` becomes the
+processor's mark. A prompt with images is never truncated: one that is too long fails.
+
+Source: lm-evaluation-harness 0.4.13, models/hf_vlms.py (tok_batch_multimodal_encode, _encode_multimodal_pair).
 """
 
 import hashlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from assaymark.engine.image_text import ImageTextEngine, ImageTextPrompt
 from assaymark.engine.options import EngineSettings
 from assaymark.engine.spans import IntArray, SpanFailure
-from assaymark.errors import MissingExtra, ModelError, PromptTooLong, UsageError
+from assaymark.errors import MissingExtra, ModelError, ModelUnavailable, Permanent, PromptTooLong, UsageError
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.arguments import LocalArguments, local_arguments, whole_number
 from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify
@@ -29,7 +38,6 @@ from assaymark.models.local.generation import (
 )
 from assaymark.models.local.local_model import without_bars
 from assaymark.models.model import OutputCache
-from assaymark.models.multimodal.prompts import ImageTextReader, load_processor
 from assaymark.models.progress import AnswerTally, ProgressObserver
 from assaymark.models.text.generation_prompts import (
     DEFAULT_MAX_TOKENS,
@@ -43,6 +51,7 @@ from assaymark.models.text.stops import stop_texts
 from assaymark.models.text.tokenizer import tokenizer_facts
 from assaymark.records import (
     GenerateQuery,
+    ImagePart,
     JsonValue,
     LoglikelihoodQuery,
     Message,
@@ -57,11 +66,66 @@ from assaymark.records import (
 from assaymark.stopping import under_way
 
 if TYPE_CHECKING:
+    from PIL import Image
     from transformers import ProcessorMixin
 
+PLACEHOLDER = "<image>"
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # no decoder of another one is run on stored bytes
 KIND = "hf-multimodal"
 PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 PIXELS = ("min_pixels", "max_pixels")  # of image processors that keep an image's own size
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTextReader:
+    """Makes prompts of texts and images."""
+
+    processor: "ProcessorMixin"
+    add_bos_token: bool | None = None
+
+    def prompt(self, text: str, images: Sequence[ImagePart]) -> ImageTextPrompt:
+        """Return the inputs of a prompt.
+
+        Raises: Permanent if the processor refuses text and images together.
+        """
+        options: dict[str, object] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
+        pictures = [_picture(image) for image in images]
+        try:
+            made = self.processor(
+                text=[self.marked(text, images)], images=pictures or None, return_tensors="pt", **options
+            )
+        except (ValueError, TypeError, IndexError, KeyError, RuntimeError, AttributeError) as error:
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise Permanent(
+                f"the model's processor refuses the prompt and its {len(images)} images: {first}"
+            ) from error
+        inputs = {name: value for name, value in made.items() if name not in ("input_ids", "attention_mask")}
+        return ImageTextPrompt(made["input_ids"][0].numpy().astype(np.int32), inputs)
+
+    def pair(self, context: str, continuation: str) -> tuple[str, IntArray]:
+        """Return the text of a context and the tokens scored after it: those that the continuation adds.
+
+        Spaces at the end of the context begin the continuation. Shapes: int32 [n].
+        """
+        bare = context.rstrip()
+        own = [self._tokens(text, context) for text in (bare, context + continuation)]
+        return bare, np.asarray(own[1][len(own[0]) :], dtype=np.int32)
+
+    def _tokens(self, text: str, whole: str) -> list[int]:
+        specials = self._adds_specials(whole) is None
+        return list(self.processor.tokenizer(text, add_special_tokens=specials)["input_ids"])
+
+    def _adds_specials(self, text: str) -> bool | None:
+        """Return False for a text that begins with BOS, or where no BOS is wanted; None for the processor's default."""
+        bos = self.processor.tokenizer.bos_token
+        return False if self.add_bos_token is False or (bos and text.startswith(bos)) else None
+
+    def marked(self, text: str, images: Sequence[ImagePart]) -> str:
+        """Return a text with the processor's mark for each image."""
+        mark = getattr(self.processor, "image_token", None)
+        if not images or not isinstance(mark, str) or mark in text:
+            return text
+        return text.replace(PLACEHOLDER, mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,3 +420,38 @@ class ImageTextModel:
 
 def _context_of(request: Request, query: LoglikelihoodQuery) -> str:
     return "".join(request.segments if query.segments is None else query.segments)
+
+
+def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str, int]) -> "ProcessorMixin":
+    """Return the processor of a model: tokenizer and image processor.
+
+    Raises: ModelUnavailable where the folder has none; MissingExtra without transformers or Pillow.
+    """
+    try:
+        import PIL  # noqa: F401 - transformers' own message is less clear
+    except ImportError:
+        raise MissingExtra("a local model of images and text", "images") from None
+    try:
+        from transformers import AutoProcessor, ProcessorMixin
+    except ImportError:
+        raise MissingExtra("a local model", "hf") from None
+    try:
+        processor = AutoProcessor.from_pretrained(
+            str(folder), trust_remote_code=trust_remote_code, local_files_only=True, **pixels
+        )
+    except Exception as error:  # transformers raises many kinds of errors; each means that it is unusable
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelUnavailable(f"the processor in {folder} cannot be loaded: {first}") from error
+    if not isinstance(processor, ProcessorMixin) or getattr(processor, "image_processor", None) is None:
+        raise ModelUnavailable(
+            f"{folder} has no image processor, so this model takes text only; run it with --model hf"
+        )
+    return processor
+
+
+def _picture(image: ImagePart) -> "Image.Image":
+    """Return the decoded image, in RGB."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image.data), formats=FORMATS) as opened:
+        return opened.convert("RGB")

@@ -172,11 +172,11 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
     total = sum(line.n for line in lines)
     difference = sum(weight * measured.sign * measured.line.difference for measured, weight in unit.parts)
     if len(lines) == 1:
-        (low, high), (least, most) = (lines[0].low, lines[0].high), lines[0].one_sided
+        low, high = lines[0].low, lines[0].high
         if not lines[0].higher_is_better:
-            low, high, least, most = _negative(high), _negative(low), _negative(most), _negative(least)
+            low, high = (None if end is None else -end for end in (high, low))
         alone = _line(unit.name, unit.parts, difference, (low, high), lines[0].p, lines[0].method, confidence)
-        return replace(alone, one_sided=(least, most))
+        return replace(alone, one_sided=lines[0].one_sided_gain)
     ends = _small_ends(unit, difference, confidence) or _combined_interval(
         [(line, line.low, line.high) for line in lines], weights, difference
     )
@@ -195,10 +195,6 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
         return replace(pooled, stderr=comparison.stderr, one_sided=one_sided)
     p = _sign_flips(unit.name, unit.parts)
     return replace(_line(unit.name, unit.parts, difference, ends, p, _MOVER, confidence), one_sided=one_sided)
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def _small_ends(unit: Unit, difference: float, confidence: float) -> tuple[float, float] | None:

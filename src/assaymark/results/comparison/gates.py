@@ -86,8 +86,7 @@ def parse_gate(text: str) -> Gate:
         raise UsageError(
             f"gate '{text}' cannot be parsed; expected NAME >= BOUND, such as 'mmlu >= -0.01' or 'mmlu >= -1%'"
         )
-    bound = float(match["bound"]) / (100 if match["percent"] else 1)
-    return Gate(match["name"], bound, text.strip())
+    return Gate(match["name"], _limit(match), text.strip())
 
 
 def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[PairGateResult]:
@@ -122,16 +121,8 @@ def _checked(pair: PairComparison, gate: Gate) -> PairGateResult:
             f"gate '{gate.text}' cannot {outcome}: {line.name} is a share, whose differences are from -1 to 1; write "
             f"{gate.bound / 100:g} or {gate.bound:g}% for {points}"
         )
-    low = _one_sided_low(line)
+    low, _ = line.one_sided_gain
     return PairGateResult(gate, pair.labels, line, low, low is not None and low > gate.bound)
-
-
-def _one_sided_low(line: Difference) -> float | None:
-    """Return the lower end of the gain's one-sided 95% interval."""
-    least, most = line.one_sided
-    if line.higher_is_better:
-        return least
-    return None if most is None else -most
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +230,7 @@ def check_against(gate: BoundGate, line: Difference) -> BoundResult:
         raise UsageError(f"gate '{gate.text}': of {line.metric} {better} is better; write '{worse} baseline'")
     if line.scale == "proportion" and gate.limit <= -1.0:
         raise UsageError(f"gate '{gate.text}' cannot fail: a share loses 1 at most; write {-gate.limit:g}% for points")
-    least, most = line.one_sided
-    low, high = (least, most) if line.higher_is_better else (_negative(most), _negative(least))
+    low, high = line.one_sided_gain
     passes, fails = low is not None and low > gate.limit, high is not None and high < gate.limit
     outcome: Outcome = "pass" if passes else "fail" if fails else "undecided"
     needed = None
@@ -251,10 +241,6 @@ def check_against(gate: BoundGate, line: Difference) -> BoundResult:
             at_limit = max(changed, abs(gate.limit)) - gate.limit**2
         needed = _needed(abs(line.gain - gate.limit), variance, at_limit, line.n, 0.95)
     return BoundResult(gate, outcome, line.gain, low, high, line.n, needed)
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def _needed(distance: float, variance: float, at_limit: float, n: int, confidence: float) -> int | None:

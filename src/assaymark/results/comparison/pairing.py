@@ -7,8 +7,9 @@ are refused.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from assaymark.errors import UsageError, clipped
 from assaymark.options.lm_eval_options import PROMPT_STYLE
@@ -26,6 +27,7 @@ from assaymark.statistics.aggregate import traits_of
 
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # the subject of the comparison
 Key = tuple[str, int]  # (sample hash, occurrence)
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +158,17 @@ def _say_right_or_wrong(run: RunEvidence, task: str, of: tuple[str, str]) -> boo
 
 
 def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dict[Key, ScoreRow]:
-    seen: Counter[str] = Counter()
-    keyed: dict[Key, ScoreRow] = {}
     rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, metric, name_of_filter)]
-    for row in sorted(rows, key=lambda row: row.sample_index):
-        keyed[row.sample_sha256, seen[row.sample_sha256]] = row
-        seen[row.sample_sha256] += 1
-    return keyed
+    rows.sort(key=lambda row: row.sample_index)
+    return dict(zip(occurrences(row.sample_sha256 for row in rows), rows, strict=True))
+
+
+def occurrences(contents: Iterable[T]) -> Iterator[tuple[T, int]]:
+    """Yield each content with the number of its earlier occurrences."""
+    seen: Counter[T] = Counter()
+    for content in contents:
+        yield content, seen[content]
+        seen[content] += 1
 
 
 def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[int, int, int]) -> tuple[str, ...]:
@@ -210,14 +216,10 @@ def differing_prompts(first: RunEvidence, second: RunEvidence, task: str) -> tup
 
 def _prompts_by_sample(run: RunEvidence, task: str) -> dict[Key, str]:
     hashes = {row.sample_index: row.sample_sha256 for row in run.rows if row.task == task}
-    seen: Counter[str] = Counter()
-    prompts: dict[Key, str] = {}
-    for index in sorted(hashes):
-        key = (hashes[index], seen[hashes[index]])
-        seen[hashes[index]] += 1
-        if (prompt := run.prompt_hashes.get((task, index))) is not None:
-            prompts[key] = prompt
-    return prompts
+    indices = sorted(hashes)
+    keys = occurrences(hashes[index] for index in indices)
+    prompts = {key: run.prompt_hashes.get((task, index)) for key, index in zip(keys, indices, strict=True)}
+    return {key: prompt for key, prompt in prompts.items() if prompt is not None}
 
 
 def _difference(name: str, first: RunEvidence, second: RunEvidence, ours: JsonValue, theirs: JsonValue) -> str:

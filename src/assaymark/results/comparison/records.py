@@ -55,6 +55,14 @@ class Difference:
         return self.difference if self.higher_is_better else -self.difference
 
     @property
+    def one_sided_gain(self) -> tuple[float | None, float | None]:
+        """The one-sided bounds in the direction of better."""
+        least, most = self.one_sided
+        if self.higher_is_better:
+            return least, most
+        return None if most is None else -most, None if least is None else -least
+
+    @property
     def is_significant(self) -> bool:
         """Whether the difference is significant at 5%, with p corrected."""
         return (self.p if self.p_adjusted is None else self.p_adjusted) < LEVEL

@@ -14,6 +14,7 @@ import numpy as np
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
+from assaymark.results.comparison.pairing import occurrences
 from assaymark.results.comparison.records import Difference, PairComparison
 from assaymark.statistics.multiplicity import holm
 from assaymark.statistics.paired import compare_paired
@@ -89,13 +90,8 @@ def _by_content(store: Store, run_id: str, task: str) -> dict[tuple[str, int], S
     last: dict[int, SampleRecord] = {}
     for record in store.samples(run_id, task):
         last[record.request.sample_index] = record
-    counts: dict[str, int] = defaultdict(int)
-    by_content: dict[tuple[str, int], SampleRecord] = {}
-    for index in sorted(last):
-        sha256 = last[index].request.sample_sha256
-        by_content[sha256, counts[sha256]] = last[index]
-        counts[sha256] += 1
-    return by_content
+    records = [last[index] for index in sorted(last)]
+    return dict(zip(occurrences(record.request.sample_sha256 for record in records), records, strict=True))
 
 
 def _pair(task: str, first: SampleRecord, second: SampleRecord, lines: Sequence[Difference]) -> RowPair:

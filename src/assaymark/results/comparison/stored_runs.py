@@ -6,16 +6,29 @@ Case, white space and punctuation are ignored. Samples without a match, or with 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
-from assaymark.prompts.questions import words_of
-from assaymark.results.comparison.questions import SampleKey, SampleQuestion, run_questions, stores_rows, tool_of
+from assaymark.prompts.questions import question_in, strings_in, words_of
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import RunEvidence
 from assaymark.store import RunRow, Store
+from assaymark.store.rows import SampleRecord
+from assaymark.tasks.rescoring import choice_queries
 
+OWN_TOOL = "assaymark"
+SampleKey = tuple[str, int]  # task, sample index
 LOOKED_UP = 5  # words of a question that are looked up in an index before the whole is compared
+
+
+@dataclass(frozen=True, slots=True)
+class SampleQuestion:
+    """One sample's question, in the run's own wording and order of options."""
+
+    text: str  # the whole question with its options, without shots
+    question: str | None  # alone; None if it cannot be separated from the wording around it
+    options: tuple[str, ...] | None  # None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +38,6 @@ class Matches:
     pairs: Mapping[SampleKey, SampleKey]  # second -> first
     n_unknown: int  # samples of the second run that match none of the first
     n_ambiguous: int  # samples of the second run that match several, or one that others match as well
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """A question as words; equal for samples with the same words."""
-
-    text: str
-    question: str | None
-    options: tuple[str, ...] | None
 
 
 def aligned(first: RunEvidence, second: RunEvidence, pairs: Mapping[SampleKey, SampleKey], how: str) -> RunEvidence:
@@ -159,7 +163,7 @@ def same_questions(first: Mapping[SampleKey, SampleQuestion], second: Mapping[Sa
     Repeated questions of one run are paired in their order.
     """
     ours, theirs = _grouped(first), _grouped(second)
-    fits: dict[_Words, set[_Words]] = {words: set() for words in theirs}
+    fits: dict[SampleQuestion, set[SampleQuestion]] = {words: set() for words in theirs}
     known = [words for words in ours if words.question]
     for own, other in _contained(known, list(theirs)):
         fits[other].add(own)
@@ -180,12 +184,12 @@ def same_questions(first: Mapping[SampleKey, SampleQuestion], second: Mapping[Sa
     return Matches(pairs, n_unknown, n_ambiguous)
 
 
-def _grouped(questions: Mapping[SampleKey, SampleQuestion]) -> dict[_Words, list[SampleKey]]:
-    groups: dict[_Words, list[SampleKey]] = defaultdict(list)
+def _grouped(questions: Mapping[SampleKey, SampleQuestion]) -> dict[SampleQuestion, list[SampleKey]]:
+    groups: dict[SampleQuestion, list[SampleKey]] = defaultdict(list)
     for key, asked in sorted(questions.items()):
         options = None if asked.options is None else tuple(sorted(_spaced(option) for option in asked.options))
         question = None if asked.question is None else _spaced(asked.question)
-        groups[_Words(_spaced(asked.text), question, options)].append(key)
+        groups[SampleQuestion(_spaced(asked.text), question, options)].append(key)
     return groups
 
 
@@ -194,7 +198,9 @@ def _spaced(text: str) -> str:
     return f" {' '.join(words_of(text))} "
 
 
-def _contained(bare: Sequence[_Words], texts: Sequence[_Words]) -> Iterator[tuple[_Words, _Words]]:
+def _contained(
+    bare: Sequence[SampleQuestion], texts: Sequence[SampleQuestion]
+) -> Iterator[tuple[SampleQuestion, SampleQuestion]]:
     """Yield the pairs (a, b) for which b contains the bare question of a and their options are the same."""
     index: dict[tuple[str, ...], list[int]] = defaultdict(list)
     lengths = {min(LOOKED_UP, len(bare_words.question.split())) for bare_words in bare if bare_words.question} - {0}
@@ -211,8 +217,80 @@ def _contained(bare: Sequence[_Words], texts: Sequence[_Words]) -> Iterator[tupl
                 yield wording, other
 
 
-def _same_options(bare: _Words, other: _Words) -> bool:
+def _same_options(bare: SampleQuestion, other: SampleQuestion) -> bool:
     if bare.options and other.options:
         return bare.options == other.options
     listed, text = (bare.options, other.text) if bare.options else (other.options, bare.text)
     return all(option in text for option in listed or ())
+
+
+def tool_of(row: RunRow) -> str:
+    """Return the tool that made a run."""
+    imported = row.extra.get("imported")
+    return OWN_TOOL if imported is None else str(imported["tool"])
+
+
+def stores_rows(tool: str) -> bool:
+    """Return whether a tool's runs contain the data set's own rows, so that equal hashes mean equal rows."""
+    return tool in {OWN_TOOL, "lm-eval"}
+
+
+def run_questions(store: Store, run_id: str) -> dict[SampleKey, SampleQuestion]:
+    """Return the questions of a run's samples whose rows are stored; for a conversation the first turn."""
+    row = store.run(run_id)
+    read = _READ.get(tool_of(row), _unworded)
+    questions: dict[SampleKey, SampleQuestion] = {}
+    for task in row.tasks:
+        for record in store.samples(run_id, task):
+            if record.sample is not None and record.request.turn == 0:
+                questions[task, record.request.sample_index] = read(record, record.sample.row)
+    return questions
+
+
+def _of_row(record: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
+    """Return the question of a run that contains the data set's rows and its prompts."""
+    request = record.request
+    text = request.segments[-1] if request.segments else request.prompt
+    queries = choice_queries(request)
+    if queries and queries[0].segments is not None:  # the choices are contexts, each with the whole question
+        return SampleQuestion("\n".join(strings_in(row)), None, None)
+    question, options = question_in(row, text, [query.continuation for query in queries])
+    return SampleQuestion("\n".join([text, *options]), question or text, options)
+
+
+def _of_inspect(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
+    options = tuple(map(str, _listed(row, "choices")))
+    question = row.get("input")
+    return SampleQuestion(
+        "\n".join([*strings_in(question), *options]), question if isinstance(question, str) else None, options
+    )
+
+
+def _of_helm(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
+    options = tuple(str(each["text"]) for each in _listed(row, "references") if isinstance(each, Mapping))
+    source = row["input"]
+    question = str(source.get("text", "")) if isinstance(source, Mapping) else ""
+    return SampleQuestion("\n".join([question, *options]), question or None, options)
+
+
+def _of_lighteval(_: SampleRecord, row: Mapping[str, JsonValue]) -> SampleQuestion:
+    options = tuple(map(str, _listed(row, "choices")))
+    return SampleQuestion("\n".join([str(row["query"]), *options]), None, options)
+
+
+def _listed(row: Mapping[str, JsonValue], key: str) -> Sequence[JsonValue]:
+    value = row.get(key)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _unworded(_: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
+    return SampleQuestion("\n".join(strings_in(row)), None, None)
+
+
+_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, object]], SampleQuestion]] = {
+    OWN_TOOL: _of_row,
+    "lm-eval": _of_row,
+    "inspect_ai": _of_inspect,
+    "helm": _of_helm,
+    "lighteval": _of_lighteval,
+}

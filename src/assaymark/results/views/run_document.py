@@ -24,7 +24,6 @@ from assaymark.results.estimate_texts import (
 )
 from assaymark.results.evidence.composites import composite_lines
 from assaymark.results.evidence.records import RunView
-from assaymark.results.views.baselines import baseline_notes
 from assaymark.results.views.cells import (
     TableLine,
     heading_blocks,
@@ -34,7 +33,7 @@ from assaymark.results.views.cells import (
     shots_cell,
     table_rows,
 )
-from assaymark.results.views.details import detail_tables, foot_lines
+from assaymark.results.views.details import baseline_notes, detail_tables, foot_lines
 from assaymark.results.views.perturbed import perturbed_table
 
 MAX_NAMED = 4  # tasks that share a note and are named

@@ -414,7 +414,7 @@ def grade_command(
         )  # fmt: skip
     else:
         from assaymark.documents.document import document
-        from assaymark.swe.report_documents import report_blocks
+        from assaymark.swe.report import report_blocks
 
         print_rich(document(report_blocks(report)))
 
@@ -518,7 +518,7 @@ def report_command(
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if output else {}))
         return
     from assaymark.documents.document import document
-    from assaymark.swe import report_documents as shown
+    from assaymark.swe import report as shown
 
     print_rich(
         document(
