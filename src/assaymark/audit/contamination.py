@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,14 +23,11 @@ from assaymark.audit.overlap import Corpus, overlap_with
 from assaymark.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
 from assaymark.audit.stored import Keep, compute_only
 from assaymark.errors import DataError, UsageError
-from assaymark.models.local.token_moments import check_token_moments, token_moments_of
+from assaymark.models.local.token_moments import TextMoments, check_token_moments, token_moments_of
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, ModelIdentity, TaskPlan
 from assaymark.statistics.groups import compare_means
 from assaymark.statistics.multiplicity import holm
-
-if TYPE_CHECKING:
-    from assaymark.engine.token_moments import TokenMoments
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.word_ngrams import NGRAM_WORDS
 
@@ -59,7 +55,7 @@ def membership_scores(model: Model, texts: Sequence[str]) -> list[MembershipScor
     return [_scores(text, moments) for text, moments in zip(texts, token_moments_of(model, texts), strict=True)]
 
 
-def _scores(text: str, moments: "TokenMoments") -> MembershipScores:
+def _scores(text: str, moments: TextMoments) -> MembershipScores:
     if not moments.logprobs.size:
         return MembershipScores(None, None, None, None, None)
     count = max(1, math.ceil(SHARE * moments.logprobs.size))

@@ -20,9 +20,10 @@ store_option = click.option(
 )
 
 
-def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a line of text; control characters are shown as escapes, so that they cannot control the terminal."""
-    click.echo(printable(text), err=err, nl=nl)
+def echo(*lines: str, err: bool = False, nl: bool = True) -> None:
+    """Print lines of text; control characters are shown as escapes, so that they cannot control the terminal."""
+    for line in lines:
+        click.echo(printable(line), err=err, nl=nl)
 
 
 def print_json(value: object) -> None:

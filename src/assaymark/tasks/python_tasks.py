@@ -39,7 +39,7 @@ from assaymark.tasks.functions import load_function, published_seeds
 from assaymark.tasks.generated_code import refuse_unconfirmed_code
 from assaymark.tasks.generation import settings_of
 from assaymark.tasks.sample_scores import as_value, by_query
-from assaymark.tasks.simulated_conversations import BoundSimulatedTask
+from assaymark.tasks.simulated_tasks import BoundSimulatedTask
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import MetricSpec, Task
 from assaymark.tasks.yaml_tasks import BoundYamlTask

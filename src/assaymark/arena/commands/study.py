@@ -30,8 +30,7 @@ def serve_study(file: str, options: Mapping[str, object], store: str | None) -> 
     read, secret = read_study(Path(file)), server_secret()
     with Store.open(store) as opened:
         design, _ = store_study(opened, read, secret, time.time())
-        for note in design.notes:
-            echo(note, err=True)
+        echo(*design.notes, err=True)
 
         def ready(url: str) -> None:
             for name, path in invitations(opened, read.study, secret).items():
@@ -122,8 +121,7 @@ def ask(
                     "n_not_accepted": asked.n_not_accepted, "failures": asked.failures})  # fmt: skip
     else:
         echo(asked.line(output))
-        for failure in asked.failures[:3]:
-            echo(f"failed, not an answer: {failure}", err=True)
+        echo(*(f"failed, not an answer: {failure}" for failure in asked.failures[:3]), err=True)
     return ModelError.exit_code if asked.failures and not asked.n else 0
 
 
@@ -144,8 +142,7 @@ def check(file: str, *, as_json: bool) -> None:
         print_json({"study": read.study, "n_comparisons": design.n_comparisons, "items_of_raters": sizes,
                     "models": design.plan["models"], "notes": design.notes})  # fmt: skip
         return
-    for note in design.notes:
-        echo(note, err=True)
+    echo(*design.notes, err=True)
     echo(
         f"{read.study}: {design.n_comparisons} comparisons of {len(design.plan['models'])} models, "
         f"{read.ratings} raters each; {len(sizes)} raters with {min(sizes.values())} to {max(sizes.values())} items"

@@ -56,8 +56,7 @@ def check(
     else:
         for fact, value in checked.facts.items():
             echo(f"{fact:<22} {value}")
-        for finding in checked.findings:
-            echo(f"{finding.level}: {finding.text}")
+        echo(*(f"{finding.level}: {finding.text}" for finding in checked.findings))
         if all(finding.level == "note" for finding in checked.findings):
             echo("no errors or warnings")
     return 3 if any(finding.level == "error" for finding in checked.findings) else 0
@@ -109,8 +108,7 @@ def init(source: str, *, as_json: bool, **options: object) -> None:
     if as_json:
         print_json(written)
     else:
-        for line in written.lines():
-            echo(line)
+        echo(*written.lines())
 
 
 _output_folder = click.option(
@@ -152,8 +150,7 @@ def export_task(name: str, *, form: str, as_json: bool, **options: object) -> No
     if as_json:
         print_json(written.to_json())
     else:
-        for line in written.lines():
-            echo(line)
+        echo(*written.lines())
 
 
 @task.command(epilog=examples("task seal exam.yaml --public_fraction 0.1 --valid_until 2027-06-30"))

@@ -145,8 +145,7 @@ def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool)
     if as_json:
         print_json(work)
         return
-    for line in forecast_lines(work, options.price):
-        echo(line)
+    echo(*forecast_lines(work, options.price))
 
 
 @judge.command(epilog=examples("judge agreement votes.jsonl --human people.csv"))

@@ -62,8 +62,7 @@ def check(path: str) -> None:
     columns = table.columns
     if parsed.has_card_baselines and not any(row.is_baseline and row.model == PEOPLE for row in table.rows):
         echo("note: `baselines: cards` adds no row: no card of the board's tasks cites a score of people", err=True)
-    for line in table.unread:
-        echo(f"note: not read: {line}", err=True)
+    echo(*(f"note: not read: {line}" for line in table.unread), err=True)
     echo(f"{parsed.title}: columns {', '.join(column.title for column in columns)}")
     known = {entry.name for entry in Catalog.open([]).entries()} | {
         file.name.split(".")[0] for file in parsed.task_files

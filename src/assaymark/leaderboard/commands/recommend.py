@@ -57,8 +57,7 @@ def recommend(
     for missing in recommendation.no_evidence:
         echo(missing_line(missing))
         echo(advice_line(missing))
-    for unmeasured in recommendation.unmeasured:
-        echo(unmeasured_line(unmeasured))
+    echo(*(unmeasured_line(unmeasured) for unmeasured in recommendation.unmeasured))
     if not sources:
         echo("there was nothing to look in: the store has no results; name a table with --table FILE.csv", err=True)
     if recommendation.rankings:

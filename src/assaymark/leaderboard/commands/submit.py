@@ -53,10 +53,8 @@ def submit(model: str, check: bool, server: str | None, results: str | None, as_
         listed = [{"field": problem.field, "what": problem.what, "remedy": problem.remedy} for problem in problems]
         print_json({"problems": listed, "passed": list(passed), "url": url or None})
     else:
-        for line in passed:
-            echo(f"ok       {line}")
-        for problem in problems:
-            echo(f"problem  {problem}")
+        echo(*(f"ok       {line}" for line in passed))
+        echo(*(f"problem  {problem}" for problem in problems))
         if url:
             echo(f"submitted; follow it at {url}")
         elif not problems:

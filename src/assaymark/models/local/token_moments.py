@@ -4,17 +4,30 @@ Only a model in this process has access to whole next-token distributions.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from assaymark.errors import UsageError
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.model import Model
 
 if TYPE_CHECKING:
-    from assaymark.engine.token_moments import TokenMoments
     from assaymark.models.local.own_engine import OwnEngine
+
+
+@dataclass(frozen=True, slots=True)
+class TextMoments:
+    """Token statistics of one text, up to the model's maximum length.
+
+    Shapes: each [tokens]. Units: nats.
+    """
+
+    logprobs: npt.NDArray[np.float64]
+    means: npt.NDArray[np.float64]  # of log-probabilities, as the model expected them at that place
+    deviations: npt.NDArray[np.float64]
 
 
 def check_token_moments(model: Model) -> LocalModel:
@@ -30,13 +43,11 @@ def check_token_moments(model: Model) -> LocalModel:
     return model
 
 
-def token_moments_of(model: Model, texts: Sequence[str]) -> "Iterator[TokenMoments]":
-    """Yield the token statistics of each text, up to the model's maximum length and after its beginning-of-text token.
+def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[TextMoments]:
+    """Yield each text's token statistics, starting from the model's beginning-of-text token.
 
     Raises: UsageError for a model outside this process, or whose tokenizer has no beginning-of-text token.
     """
-    from assaymark.engine.token_moments import TokenMoments
-
     local = check_token_moments(model)
     engine = cast("OwnEngine", local.engine)  # of a model in this process
     prefix = local.encoder.prefix_token_id
@@ -46,6 +57,7 @@ def token_moments_of(model: Model, texts: Sequence[str]) -> "Iterator[TokenMomen
         kept = tokens[: local.max_length]
         sequence = kept if kept.size and int(kept[0]) == prefix else np.concatenate([[prefix], kept])
         if sequence.size < 2:
-            yield TokenMoments(np.zeros(0), np.zeros(0), np.zeros(0))
+            yield TextMoments(np.zeros(0), np.zeros(0), np.zeros(0))
             continue
-        yield engine.token_moments(sequence)
+        moments = engine.token_moments(sequence)
+        yield TextMoments(moments.logprobs, moments.means, moments.deviations)

@@ -82,8 +82,7 @@ def compare(
     else:
         print_rich(api.comparison_with_rates(comparison, rates, flips=flips))
         _print_rows(comparison, rows if with_rows else [], by or "", parts)
-    for result in results:
-        echo(result.message, err=True)
+    echo(*(result.message for result in results), err=True)
     if junit is not None:
         api.write_junit(junit, comparison, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED

@@ -52,8 +52,7 @@ def import_(path: Path, unit: str | None, store: str | None, as_json: bool) -> N
             return
         for each in every:
             _print_imported(each)
-        for fault in faults:
-            echo(f"note: {fault}", err=True)
+        echo(*(f"note: {fault}" for fault in faults), err=True)
         return
     imported = import_run(store, path, command=typed_command(), unit=stated)
     if as_json:
@@ -69,15 +68,13 @@ def _imported_json(imported: "Imported") -> dict[str, object]:
 
 def _print_imported(imported: "Imported") -> None:
     print_rich(imported.run.document())
-    for note in imported.notes:
-        echo(f"note: {note}", err=True)
+    echo(*(f"note: {note}" for note in imported.notes), err=True)
     if imported.corrected is not None:
         done = "replaces" if imported.is_new else "corrects"
         echo(f"this {done} run {imported.corrected}, which had these files' values in another unit")
     elif not imported.is_new:
         echo("this run was already in the store; nothing was added")
-    for line in imported.run.remarks():
-        echo(line)
+    echo(*imported.run.remarks())
 
 
 class TrainingParameters(TypedDict):
@@ -201,10 +198,8 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         if as_json:
             print_json({"paths": [*map(str, records.paths)], "notes": [*records.notes]})
             return
-        for path in records.paths:
-            echo(str(path))
-        for note in records.notes:
-            echo(f"note: {note}", err=True)
+        echo(*map(str, records.paths))
+        echo(*(f"note: {note}" for note in records.notes), err=True)
         return
     if model_id is not None or organization is not None or relationship is not None:
         raise UsageError("--model_id, --organization and --relationship are options of --format every-eval-ever")
@@ -222,8 +217,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         if as_json:
             print_json(written.to_json())
             return
-        for line in written.lines():
-            echo(line)
+        echo(*written.lines())
         return
     if wrong:
         path, n_rows, sealed = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
@@ -241,8 +235,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
     if as_json:
         print_json({"paths": [str(path) for path in paths]})
         return
-    for path in paths:
-        echo(str(path))
+    echo(*map(str, paths))
 
 
 def _say_replaced(path: str | None) -> None:

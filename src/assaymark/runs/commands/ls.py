@@ -116,8 +116,7 @@ def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def _print_prompts(items: Sequence[Mapping[str, str]]) -> None:
-    for item in items:
-        echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
+    echo(*(f"{item['name']:<14}  {' '.join(item['text'].split())}" for item in items))
 
 
 def _models(words: tuple[str, ...]) -> list[dict[str, object]]:
@@ -131,5 +130,4 @@ def _models(words: tuple[str, ...]) -> list[dict[str, object]]:
 
 
 def _print_models(items: Sequence[Mapping[str, object]]) -> None:
-    for item in items:
-        echo(f"{item['name']:<26}  {item['purpose']}")
+    echo(*(f"{item['name']:<26}  {item['purpose']}" for item in items))

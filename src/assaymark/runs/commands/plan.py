@@ -71,8 +71,7 @@ def print_plan(planned: "PlannedRun") -> None:
     from assaymark.documents.document import document
     from assaymark.runs.progress import clock
 
-    for note in planned.notes:
-        echo(f"note: {note}", err=True)
+    echo(*(f"note: {note}" for note in planned.notes), err=True)
     rows = []
     for chunk in planned.chunks:
         work = chunk.work
@@ -94,13 +93,8 @@ def print_plan(planned: "PlannedRun") -> None:
     if leaked:
         how = f"as the same row or a near-duplicate (profile {planned.plan.profile})"
         echo(f"{leaked} sample(s) would be among their own shots, {how}")
-    for line in truncation_lines(works):
-        echo(line)
-    for line in failure_lines(planned):
-        echo(line)
-    for line in cost_lines(planned):
-        echo(line)
-    echo(f"run key {planned.plan.key}")
+    key = f"run key {planned.plan.key}"
+    echo(*truncation_lines(works), *failure_lines(planned), *cost_lines(planned), key)
 
 
 def cost_lines(planned: "PlannedRun") -> list[str]:

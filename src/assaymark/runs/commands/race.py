@@ -99,8 +99,7 @@ def race(
     if as_json:
         print_json(outcome.to_json() if others else pair.to_json())
     elif others:
-        for line in outcome.lines():
-            echo(line)
+        echo(*outcome.lines())
         if outcome.n_failed:
             echo(pair.remarks[0], err=True)
     else:
@@ -114,8 +113,7 @@ def race(
             "questions"
         )
         echo(pair.about)
-        for remark in pair.remarks:
-            echo(remark, err=True)
+        echo(*pair.remarks, err=True)
         echo(f"runs {pair.run_ids[0][:8]} and {pair.run_ids[1][:8]}")
     if outcome.n_failed:
         return ModelError.exit_code

@@ -50,5 +50,4 @@ def rescore(
         print_json(rescored.to_json())
         return
     print_rich(rescored.run.document())
-    for line in (*rescored.lines(), *rescored.run.remarks()):
-        echo(line)
+    echo(*rescored.lines(), *rescored.run.remarks())

@@ -221,8 +221,8 @@ TASK_FAILED = 6  # exit code of a run in which one task has no answer, or one sc
 
 def _exit_code(runs: Sequence["Run"]) -> int:
     """Return the exit code of finished commands, and print why a run stopped early or which tasks failed as a whole."""
-    for reason in dict.fromkeys(run.stop_reason for run in runs if run.stop_reason):
-        echo(f"error: incomplete: {reason}", err=True)
+    reasons_to_stop = dict.fromkeys(run.stop_reason for run in runs if run.stop_reason)
+    echo(*(f"error: incomplete: {reason}" for reason in reasons_to_stop), err=True)
     if any(run.stop_reason or run.nothing_answered for run in runs):
         return ModelError.exit_code
     reasons: dict[str, list[str]] = {}  # tasks that failed for the same reason are one line
@@ -249,8 +249,7 @@ def _run_until(
     options["notify"], options["command"] = _note, typed_command()
 
     def report(states: Sequence[GoalState]) -> None:
-        for state in states:
-            echo(state.sentence, err=True)
+        echo(*(state.sentence for state in states), err=True)
 
     done = evaluate_until(
         model,
@@ -293,8 +292,7 @@ def _run_prompt_styles(parameters: RunParameters, *, quiet: bool, as_json: bool)
         print_json(done.to_json())
     else:
         print_rich(done.document())
-        for line in done.remarks():
-            echo(line)
+        echo(*done.remarks())
     for run in done.runs:
         _log_to_wandb(run.run, wandb)
     return _exit_code([run.run for run in done.runs])
@@ -336,10 +334,7 @@ def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: 
         echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
     else:
         print_rich(done.document(details=parameters["details"]))
-        for line in done.remarks(details=parameters["details"]):
-            echo(line)
-        for line in until.lines() if until is not None else ():
-            echo(line)
+        echo(*done.remarks(details=parameters["details"]), *(until.lines() if until is not None else ()))
     for line in done.store.notices:
         _note(line)
     if parameters["show_config"] and not as_json:

@@ -98,8 +98,7 @@ def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
         print_json(run.to_json())
     else:
         print_rich(run.document(by_subject=options["by"] is not None, details=options["details"]))
-        for line in run.remarks(details=options["details"]):
-            echo(line)
+        echo(*run.remarks(details=options["details"]))
 
 
 def _show_audit(audit: "ShownAudit", options: Mapping[str, object], *, as_json: bool) -> None:

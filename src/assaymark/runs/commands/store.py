@@ -31,8 +31,7 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
     if as_json:
         print_json([{"table": p.table, "row": p.row, "what": p.what} for p in problems])
     elif problems:
-        for problem in problems:
-            echo(str(problem))
+        echo(*map(str, problems))
         echo(counted(len(problems), "problem"), err=True)
     else:
         echo("no problems in texts, requests, outputs, scores and run keys")
@@ -49,8 +48,7 @@ def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
     from assaymark.runs.stored import removable_runs, remove_run
 
     run_rows = removable_runs(store, runs)
-    for row in run_rows:
-        echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
+    echo(*(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}" for row in run_rows))
     if not yes:
         try:
             is_agreed = click.confirm(f"Remove {counted(len(run_rows), 'run')} with all outputs?")

@@ -414,7 +414,7 @@ def grade_command(
         )  # fmt: skip
     else:
         from assaymark.documents.document import document
-        from assaymark.swe.report import report_blocks
+        from assaymark.swe.report_documents import report_blocks
 
         print_rich(document(report_blocks(report)))
 
@@ -518,7 +518,7 @@ def report_command(
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if output else {}))
         return
     from assaymark.documents.document import document
-    from assaymark.swe import report as shown
+    from assaymark.swe import report_documents as shown
 
     print_rich(
         document(
@@ -530,8 +530,7 @@ def report_command(
             [] if agreement is None else shown.agreement_blocks(agreement),
         )
     )
-    for line in lines:
-        echo(line)
+    echo(*lines)
 
 
 def _task_name(name: str) -> str:
