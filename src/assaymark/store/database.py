@@ -153,8 +153,7 @@ class Store(StoredResults):
         A request whose content differs from the stored one with the same id replaces it, and the outputs and scores of
         the old one are removed. (A request without some of its queries, as `unanswered` returns it, counts as equal.)
         """
-        self._writer.flush()
-        written = request_rows.add_requests(self._database, self._leases, run_id, requests, samples)
+        written = request_rows.add_requests(self._current(), self._leases, run_id, requests, samples)
         self._writer.learn(run_id, written)
 
     def unanswered(self, run_id: str, requests: Sequence[Request]) -> list[Request]:
@@ -164,8 +163,7 @@ class Store(StoredResults):
         (PromptTooLong, NonFiniteLogits). A request whose content differs from the stored one is returned unchanged, and
         so is a query of which some repeats are missing.
         """
-        self._writer.flush()
-        return request_rows.unanswered(self._database, run_id, requests)
+        return request_rows.unanswered(self._current(), run_id, requests)
 
     def add(self, run_id: str, attempt_id: int, outputs: Iterable[Output]) -> None:
         """Store outputs of requests that were added; the scores of a replaced output are removed.
@@ -193,8 +191,7 @@ class Store(StoredResults):
 
         If nobody is writing the run, the facts of its samples are updated too.
         """
-        self._writer.flush()
-        results.save_estimates(self._database, self._leases, run_id, estimates, extra)
+        results.save_estimates(self._current(), self._leases, run_id, estimates, extra)
         self._fill_facts_of(run_id)
 
     def close_run(
@@ -207,8 +204,7 @@ class Store(StoredResults):
 
         Raises: LeaseLost if another writer took the run over.
         """
-        self._writer.flush()
-        runs.close_run(self._database, self._leases, run_id, attempt_id, status, summary)
+        runs.close_run(self._current(), self._leases, run_id, attempt_id, status, summary)
         self._fill_facts_of(run_id)
 
     def close_rescoring(
@@ -239,8 +235,7 @@ class Store(StoredResults):
 
     def remove(self, run_id: str) -> RemovedCounts:
         """Remove a run and the texts that no other run uses."""
-        self._writer.flush()
-        counts = remove.remove_run(self._database, run_id)
+        counts = remove.remove_run(self._current(), run_id)
         self._writer.forget(run_id)
         self._leases.forget(run_id)
         return counts
@@ -252,23 +247,20 @@ class Store(StoredResults):
 
         Raises: UsageError for another word; StoreError for a run that this store does not see.
         """
-        self._writer.flush()
-        runs.set_visibility(self._database, run_id, visibility)
+        runs.set_visibility(self._current(), run_id, visibility)
 
     # ------------------------------------------------------------------------ reading while writing
 
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """Return the stored outputs of these requests, by query and repeat; a request without any has an empty list."""
-        self._writer.flush()
-        return reading.outputs_of(self._database, run_id, request_ids)
+        return reading.outputs_of(self._current(), run_id, request_ids)
 
     def unscored(self, run_id: str, scoring_hash: str, task: str | None = None) -> list[str]:
         """Return the ids of requests whose outputs are all stored but which have no score under this hash.
 
         Outputs with an error count: their request is scored as failed. `task` restricts the search to one task.
         """
-        self._writer.flush()
-        return reading.unscored(self._database, run_id, scoring_hash, task)
+        return reading.unscored(self._current(), run_id, scoring_hash, task)
 
     def find(self, keys: Sequence[str]) -> dict[str, Output]:
         """Return outputs of any run by `Output.cache_key`; unknown keys and outputs with errors are omitted.
@@ -276,8 +268,7 @@ class Store(StoredResults):
         `request_id`, `ask_index` and `repeat` are those of the run that has the output; `from_cache` is set. A row
         with a wrong checksum is not returned.
         """
-        self._writer.flush()
-        return reading.find(self._database, keys)
+        return reading.find(self._current(), keys)
 
     # ------------------------------------------------------------------------------------ derived rows
 
@@ -293,8 +284,7 @@ class Store(StoredResults):
 
         Raises: StoreError if they cannot be written.
         """
-        self._writer.flush()
-        return sample_facts.fill_runs(self._database, run_ids)
+        return sample_facts.fill_runs(self._current(), run_ids)
 
     def _fill_facts_of(self, run_id: str) -> None:
         """Store the facts of a run that was just ended or summarised; a failure only makes its lists slow."""
@@ -308,5 +298,4 @@ class Store(StoredResults):
 
         Raises: RunBusy if the run is being written; StoreError if the database has no full-text search.
         """
-        self._writer.flush()
-        return search.index_samples(self._database, run_id)
+        return search.index_samples(self._current(), run_id)

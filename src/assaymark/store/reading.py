@@ -133,22 +133,24 @@ class StoredResults:
         """The open database, for the tables of features (`feature_tables`)."""
         return self._database
 
+    def _current(self) -> Database:
+        """Write what is collected, and return the database."""
+        self._writer.flush()
+        return self._database
+
     # ----------------------------------------------------------------------------------------- runs
 
     def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
         """Return the runs, without audits, that match every word (id, model, task, profile or status), latest first."""
-        self._writer.flush()
-        return run_list.runs(self._database, words)
+        return run_list.runs(self._current(), words)
 
     def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
         """Return the audits that match every word, the latest first; they are stored as runs are."""
-        self._writer.flush()
-        return run_list.runs(self._database, words, audits=True)
+        return run_list.runs(self._current(), words, audits=True)
 
     def audit_states(self, kind: str) -> list[tuple[str, str]]:
         """Return id and time of the last change of each audit of a kind, the earliest change first, without plans."""
-        self._writer.flush()
-        return run_facts.audit_states(self._database, kind)
+        return run_facts.audit_states(self._current(), kind)
 
     def run(self, name: str) -> RunRow:
         """Return the run with this name: its id, a unique beginning of it, `last`, or `last~1` (the one before).
@@ -158,8 +160,7 @@ class StoredResults:
 
         Raises: UnknownName with the nearest ids.
         """
-        self._writer.flush()
-        return run_list.run(self._database, name)
+        return run_list.run(self._current(), name)
 
     def attempts(self, run_id: str) -> list[AttemptRow]:
         """Return the run's attempts, the earliest first."""
@@ -183,8 +184,7 @@ class StoredResults:
 
         Raises: StoreError for a run that does not exist.
         """
-        self._writer.flush()
-        return run_facts.estimates_of_runs(self._database, run_ids, tasks, primary_only=primary_only)
+        return run_facts.estimates_of_runs(self._current(), run_ids, tasks, primary_only=primary_only)
 
     # ------------------------------------------------------------------------------ scores, samples
 
@@ -203,23 +203,19 @@ class StoredResults:
         `detail` is None, which is faster. With `indices`, only the scores of these samples; with `of_metrics`, of the
         metrics whose names it takes.
         """
-        self._writer.flush()
-        return results.scores_of(self._database, run_id, task, details=details, indices=indices, of_metrics=of_metrics)
+        return results.scores_of(self._current(), run_id, task, details=details, indices=indices, of_metrics=of_metrics)
 
     def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
         """Return the hash of each sample of a task by (sample index, turn); no text is read."""
-        self._writer.flush()
-        return results.sample_hashes(self._database, run_id, task)
+        return results.sample_hashes(self._current(), run_id, task)
 
     def content_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], bytes]:
         """Return the hash of each request's content by (sample index, turn): two runs' are equal if all texts are."""
-        self._writer.flush()
-        return results.content_hashes(self._database, run_id, task)
+        return results.content_hashes(self._current(), run_id, task)
 
     def has_cut_prompts(self, run_id: str) -> bool:
         """Return whether a prompt of a run was truncated."""
-        self._writer.flush()
-        return results.has_cut_prompts(self._database, run_id)
+        return results.has_cut_prompts(self._current(), run_id)
 
     def samples(
         self,
@@ -234,13 +230,11 @@ class StoredResults:
 
         `indices` selects samples; `offset` and `limit` apply after it.
         """
-        self._writer.flush()
-        return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
+        return results.samples(self._current(), run_id, task, offset=offset, limit=limit, indices=indices)
 
     def score_names(self, run_id: str, task: str) -> list[tuple[str, str]]:
         """Return (filter, metric) of a task's current scores, in the order of `SampleRecord.scores`."""
-        self._writer.flush()
-        return results.score_names(self._database, run_id, task)
+        return results.score_names(self._current(), run_id, task)
 
     def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
         """Yield the records of `samples`, without those that are right by this (filter, metric).
@@ -248,18 +242,15 @@ class StoredResults:
         Right is a score of at least 1/2, or a negative one, which is not a share. Requests that failed or have no such
         score are included.
         """
-        self._writer.flush()
-        return results.samples_not_right(self._database, run_id, task, by)
+        return results.samples_not_right(self._current(), run_id, task, by)
 
     def generated(self, run_id: str) -> list[GeneratedRow]:
         """Return the numbers of generated texts of a run, by task, turn and finish reason."""
-        self._writer.flush()
-        return results.generated(self._database, run_id)
+        return results.generated(self._current(), run_id)
 
     def first_error(self, run_id: str) -> str | None:
         """Return the error of the run's first failed output, None if none failed."""
-        self._writer.flush()
-        return results.first_error(self._database, run_id)
+        return results.first_error(self._current(), run_id)
 
     # ---------------------------------------------------------------------------- lists of samples
 
@@ -287,9 +278,8 @@ class StoredResults:
 
         Raises: UnknownName for a task that the run does not have; UsageError for an invalid page.
         """
-        self._writer.flush()
         return sample_list.sample_list(
-            self._database, run_id, SampleFilter(task, wrong_only, category, text), Page(offset, limit)
+            self._current(), run_id, SampleFilter(task, wrong_only, category, text), Page(offset, limit)
         )
 
     def search_samples(
@@ -310,9 +300,8 @@ class StoredResults:
 
         Raises: as `sample_list`; UsageError for a query of more than 1,000 characters.
         """
-        self._writer.flush()
         return search.search_samples(
-            self._database, run_id, query, SampleFilter(task, wrong_only, category), Page(offset, limit)
+            self._current(), run_id, query, SampleFilter(task, wrong_only, category), Page(offset, limit)
         )
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
@@ -320,8 +309,7 @@ class StoredResults:
 
         Raises: UnknownName for a task that the run does not have.
         """
-        self._writer.flush()
-        return sample_list.categories(self._database, run_id, task)
+        return sample_list.categories(self._current(), run_id, task)
 
     def is_indexed(self, run_id: str) -> bool:
         """Return whether `search_samples` uses a full-text index for this run."""
