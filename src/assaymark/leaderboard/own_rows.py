@@ -164,8 +164,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
 
 def _of_report(run: StoredRun) -> dict[str, Fact]:
     """Return what a model's repository states of itself: when, and nothing of prompts."""
-    date = run.row.extra.get("imported", {}).get("date")
-    return {"prompts": None, "chat_template": None, "profile": None, "date": str(date)[:10] if date else None}
+    return {"prompts": None, "chat_template": None, "profile": None, "date": _date_of(run)[:10] or None}
 
 
 COMPOSITE = "composite"
@@ -363,7 +362,8 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
     matches = [_latest(member, runs, notes, columns_by_shots) for member in suite.members]
     damaged = [run for run in runs if _is_damaged_of(suite, run)]
     notes += [f"run {run.row.short_id} is damaged: its stored numbers are not as they were saved" for run in damaged]
-    if not any(matches) and not damaged:
+    found = [match for match in matches if match is not None]
+    if not found and not damaged:
         return None
     columns = board.score_columns
     cells = _cells(suite, columns, matches)
@@ -372,26 +372,17 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
     if whole is not None:
         cells |= _composite_cells(whole, cells, columns)
     averaged = _average(suite, columns, cells, matches, whole)
-    stopped = {match.run.run_id: match.run.stopped for match in matches if match is not None and match.run.stopped}
+    stopped = {match.run.run_id: match.run.stopped for match in found if match.run.stopped}
     if stopped:
         cells = _without_fixed_intervals(columns, cells, suite, matches)
         averaged = _average_at_any_time(suite, columns, cells, averaged, matches)
-    used = {match.run.run_id: match.run for match in matches if match is not None}
+    used = {match.run.run_id: match.run for match in found}
     latest = next((run for run in runs if run.run_id in used), None) or damaged[0]
     facts = facts_of_run(latest, board)
-    notes += [
-        match.run.mark.note
-        for match in matches
-        if match is not None and match.run.mark is not None and match.run.mark.note
-    ]
-    notes += [note for match in matches if match is not None for note in match.run.notes]
-    notes += [
-        f"{estimate.task}: {note}"
-        for match in matches
-        if match is not None
-        for estimate in match.estimates
-        if (note := truncation_of(estimate))
-    ]
+    notes += [match.run.mark.note for match in found if match.run.mark is not None and match.run.mark.note]
+    notes += [note for match in found for note in match.run.notes]
+    every = [estimate for match in found for estimate in match.estimates]
+    notes += [f"{estimate.task}: {note}" for estimate in every if (note := truncation_of(estimate))]
     by_rule = [run for run in stopped.values() if run is not None]
     return BoardRow(
         id=name,
@@ -604,7 +595,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
         has_group = any(estimate.details.get("kind", "task") != "task" for estimate in estimates)
         is_one = len(estimates) == 1 and suite.normalise == "none"
         cells[keys[title]] = RowScore(
-            _number_of_estimate(estimates[0]) if is_one else number_of(number),
+            number_of(estimates[0] if is_one else number),
             raws.get(title),
             n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
             n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
@@ -618,13 +609,10 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
     return cells
 
 
-def _number_of_estimate(estimate: Estimate) -> IntervalValue:
-    return IntervalValue(float(estimate.value or 0.0), estimate.low, estimate.high, estimate.stderr, estimate.method)
-
-
-def number_of(estimate: IntervalEstimate) -> IntervalValue:
-    """Return an interval estimate as a board's number."""
-    return IntervalValue(estimate.value, estimate.low, estimate.high, estimate.stderr, estimate.method)
+def number_of(estimate: IntervalEstimate | Estimate) -> IntervalValue:
+    """Return an estimate as a board's number."""
+    value = float(estimate.value or 0.0)
+    return IntervalValue(value, estimate.low, estimate.high, estimate.stderr, estimate.method)
 
 
 def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
@@ -660,8 +648,7 @@ def _average(
     if len(columns) == 1 and columns[0].key in cells and cells[columns[0].key].is_share:
         return Average(cells[columns[0].key].number, 1)
     if whole is not None:
-        number = IntervalValue(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
-        return Average(number, len(columns))
+        return Average(number_of(whole), len(columns))
     if all(match is None or match.is_share for match in matches):
         counted, _ = scored_columns(suite, [None if match is None else match.score for match in matches])
         if counted.value is not None:
