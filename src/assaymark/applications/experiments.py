@@ -52,7 +52,7 @@ class Experiment:
         """Return the differences and the first rows."""
         from assaymark.documents.document import document
         from assaymark.results.comparison.document import comparison_document
-        from assaymark.results.views.row_tables import rows_blocks
+        from assaymark.results.comparison.row_pairs import rows_blocks
 
         pairs = zip(self.rows, self.comparison.pairs, strict=True)
         return document(comparison_document(self.comparison).blocks, *(rows_blocks(rows, pair) for rows, pair in pairs))

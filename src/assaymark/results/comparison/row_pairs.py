@@ -11,15 +11,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assaymark.errors import UsageError
+from assaymark.documents.blocks import Block, Cell, Cells, Heading, Paragraph, table
+from assaymark.documents.document import Document, document
+from assaymark.documents.numbers import NOTHING, counted
+from assaymark.errors import UsageError, clipped
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
+from assaymark.results.comparison.document import shown_cells
 from assaymark.results.comparison.pairing import occurrences
 from assaymark.results.comparison.records import Difference, PairComparison
 from assaymark.statistics.multiplicity import holm
 from assaymark.statistics.paired import compare_paired
 from assaymark.store import SampleRecord, Store
 
+MOST_ROWS = 20  # that are printed
+LONGEST_CELL = 300  # characters of an answer
 MOST_PARTS = 100  # of one name, such as different tags
 LONGEST_TEXT = 2000  # characters that are kept of a text
 
@@ -218,3 +224,37 @@ def _difference(part: str, task: str, metric: str, line: Difference, rows: Seque
         n_mostly_cut=(0, 0), n_gained=None, n_lost=None,
     )  # fmt: skip
     return PartDifference(part, own)
+
+
+def rows_blocks(rows: Sequence[RowPair], pair: PairComparison) -> list[Block]:
+    """Return the rows, those that got worse first."""
+    body: list[Cells] = []
+    for row in rows[:MOST_ROWS]:
+        asked = Cell(f"{row.row}: {_cut(row.inputs)}", f"expected {_cut(row.expected)}" if row.expected else "")
+        sides = ((row.first_answer, row.first_error), (row.second_answer, row.second_error))
+        scores = [f"{score.metric} {_number(score.first)} → {_number(score.second)}" for score in row.scores]
+        body.append((asked, *(_answer_cell(*each) for each in sides), "\n".join(scores)))
+    if not body:
+        return []
+    heading = Heading(f"{counted(len(rows), 'row')}, those that got worse first", 4)
+    more = [Paragraph(f"and {len(rows) - MOST_ROWS:,} more (--json)", "facts")] if len(rows) > MOST_ROWS else []
+    return [heading, table(("row", *pair.labels, "scores"), body, n_text=len(pair.labels) + 2), *more]
+
+
+def _answer_cell(answer: str | None, error: str | None) -> str:
+    return f"failed: {_cut(error)}" if error is not None else NOTHING if answer is None else _cut(answer)
+
+
+def _cut(text: str) -> str:
+    return clipped(text, LONGEST_CELL)
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3g}"
+
+
+def parts_document(name: str, parts: Sequence[PartDifference], pair: PairComparison) -> Document:
+    """Return the differences by part."""
+    heading = Heading(f"Differences by {name}; p after Holm's correction over all of them", 4)
+    body = [(part.part, part.line.metric, *shown_cells(part.line)[1:7]) for part in parts]
+    return document(heading, table((name, "score", *pair.labels, "difference", "interval", "p", "n"), body, n_text=2))

@@ -106,7 +106,7 @@ def _print_rows(
     parts: "Sequence[Sequence[PartDifference]]",
 ) -> None:
     from assaymark.documents.document import Document
-    from assaymark.results.views.row_tables import parts_document, rows_blocks
+    from assaymark.results.comparison.row_pairs import parts_document, rows_blocks
 
     for own_parts, pair in zip(parts, comparison.pairs, strict=False):
         print_rich(parts_document(by, own_parts, pair))
