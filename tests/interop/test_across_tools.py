@@ -11,7 +11,7 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.interop.read_imported import read_imported
-from assaymark.runs.comparison import compare_runs, compare_stored
+from assaymark.runs.comparison import compare_runs, stored_runs
 from assaymark.runs.exporting import import_run
 from tests.interop.test_other_tools import TOOLS
 from tests.tasks.folders import task_spec, write_rows, write_task
@@ -119,4 +119,4 @@ def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytes
     said = " ".join(capsys.readouterr().out.split())
     how = "paired by the question's text and options, of simple-evals with assaymark"
     assert f"{how}: 4 of 5 samples; excluded: 1 without" in said
-    assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4
+    assert compare_runs(stored_runs(str(store), [run.id, log.id])).pairs[0].tasks[0].n == 4

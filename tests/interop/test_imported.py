@@ -10,7 +10,7 @@ from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.interop.read_lm_eval import imported_run
 from assaymark.records import LoglikelihoodQuery
-from assaymark.runs.comparison import compare_stored
+from assaymark.runs.comparison import compare_runs, stored_runs
 from assaymark.runs.exporting import import_run
 from assaymark.store import Store
 from tests.interop.test_lm_eval_files import results_in
@@ -64,7 +64,7 @@ def test_it_pairs_with_a_run_of_our_own(both: tuple[Path, Path], shared_dir: Pat
         "hf", ["arc_easy", "arc_challenge"], limit=8, store=store, data_dir=shared_dir / "data",
         model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
     )  # fmt: skip
-    pair = compare_stored(store, [theirs.id, ours.id], strict_prompts=True).pairs[0]
+    pair = compare_runs(stored_runs(store, [theirs.id, ours.id]), strict_prompts=True).pairs[0]
     assert {line.name: line.n for line in pair.tasks} == {"arc_challenge": 8, "arc_easy": 8}
     assert pair.flips == ()
     assert not pair.set_up

@@ -20,7 +20,7 @@ from assaymark.interop.log_files import zip_member
 from assaymark.interop.read_imported import read_imported
 from assaymark.results.report.contents import report_contents
 from assaymark.results.report.document import document_blocks
-from assaymark.runs.comparison import compare_stored
+from assaymark.runs.comparison import compare_runs, stored_runs
 from assaymark.runs.exporting import import_run
 from assaymark.store import Store
 
@@ -181,7 +181,7 @@ def test_imported_runs_compare_like_our_own(tool: str, tmp_path: Path) -> None:
     store = str(tmp_path / "store.sqlite")
     first = import_run(store, TOOLS[tool]).run
     second = import_run(store, other_model(tool, tmp_path)).run
-    (pair,) = compare_stored(store, [first.id, second.id], strict_prompts=True).pairs
+    (pair,) = compare_runs(stored_runs(store, [first.id, second.id]), strict_prompts=True).pairs
     task = next(iter(SIZES[tool]))
     line = next(line for line in pair.tasks if line.name == task)
     assert line.n == SIZES[tool][task]

@@ -17,7 +17,7 @@ from assaymark.interop.read_helm import read_helm
 from assaymark.interop.read_imported import read_imported
 from assaymark.records.json_values import list_at, object_at, object_of, objects_at
 from assaymark.results.evidence.perturbations import perturbed_from
-from assaymark.runs.comparison import compare_stored
+from assaymark.runs.comparison import compare_runs, stored_runs
 from assaymark.runs.exporting import import_run
 from tests.tasks.folders import task_spec, write_rows, write_task
 
@@ -129,7 +129,7 @@ def test_a_run_of_ours_is_compared_copy_by_copy(tmp_path: Path) -> None:
         perturb="mild_mix,gender,typos:0.05",
     )  # fmt: skip
     theirs = import_run(str(tmp_path / "store.sqlite"), LOGS / "joint").run
-    (pair,) = compare_stored(str(tmp_path / "store.sqlite"), [ours.id, theirs.id]).pairs
+    (pair,) = compare_runs(stored_runs(str(tmp_path / "store.sqlite"), [ours.id, theirs.id])).pairs
     n_paired = {line.name: line.n for line in pair.tasks}
     assert n_paired["ours"] == 6
     assert n_paired["ours~mild_mix"] == 6  # the generator is that of the id, which is the same here

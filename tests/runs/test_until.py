@@ -14,7 +14,7 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
-from assaymark.runs.comparison import compare_stored
+from assaymark.runs.comparison import compare_runs, stored_runs
 from assaymark.runs.race import RaceOptions, race_models
 from assaymark.runs.until import Budget, evaluate_until, parse_budget, parse_goal
 from assaymark.statistics.sequential import PairedRace, SequentialMean
@@ -271,11 +271,11 @@ def test_a_run_that_an_earlier_version_drew_actively_is_shown_and_continued(
     for name in ("run.csv", "run.assaymark"):
         assert main(["export", begun.id, "-o", str(tmp_path / name), "--store", store]) == 0
     assert main(["import", str(tmp_path / "run.assaymark"), "--store", store + "2"]) == 0
-    (pair,) = compare_stored(store, [other.id, begun.id]).pairs
+    (pair,) = compare_runs(stored_runs(store, [other.id, begun.id])).pairs
     assert "so intervals and p are not valid; evaluate the rest" in " ".join(pair.notes)
     continued = evaluate_until("fake", "demo_facts", ["± 6"], model_args=MODEL, store=store)
     assert continued.run.id == begun.id
-    (pair,) = compare_stored(store, [other.id, begun.id]).pairs
+    (pair,) = compare_runs(stored_runs(store, [other.id, begun.id])).pairs
     assert "intervals and p are not valid" not in " ".join(pair.notes)
     whole = assaymark.evaluate("fake", "demo_facts", model_args=MODEL, store=store)
     assert whole.id == begun.id
@@ -337,7 +337,7 @@ def test_a_race_may_count_each_task_the_same(two_sizes: Path, tmp_path: Path) ->
     )  # fmt: skip
     assert race.state.verdict == "first"
     assert "of the tasks' mean" in race.verdict
-    pair = compare_stored(store, [race.run_ids[1], race.run_ids[0]]).pairs[0]
+    pair = compare_runs(stored_runs(store, [race.run_ids[1], race.run_ids[0]])).pairs[0]
     gain = f"{100 * race.state.difference:+.1f} points of the tasks' mean"
     assert any(gain in note for note in pair.notes), pair.notes
 

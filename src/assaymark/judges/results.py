@@ -89,7 +89,7 @@ def _questions(pairs: Sequence[JudgedPair]) -> list[int]:
 
 JudgedItem = Grade | JudgedPair
 JudgingResults = Sequence[GradeSummary] | Sequence[PairSummary]
-GRADE, WIN, VERDICT = "grade", "win", "verdict"  # metrics
+GRADE, WIN = "grade", "win"  # metrics
 Key = tuple[str, int, int]
 
 

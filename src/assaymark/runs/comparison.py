@@ -51,11 +51,6 @@ class RunComparison(Comparison):
         return notebook_html(self.document().blocks)
 
 
-def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> RunComparison:
-    """Compare stored runs by their names; see `compare_runs`."""
-    return compare_runs(stored_runs(store, names), strict_prompts=strict_prompts)
-
-
 def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
     """Return stored runs by their names."""
     opened = existing_store(store)

@@ -32,7 +32,7 @@ from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError, install_line
 from assaymark.records import Estimate
 from assaymark.registry import Registry
-from assaymark.results.comparison.document import MARKS, pair_blocks, ranks_blocks
+from assaymark.results.comparison.document import pair_blocks, ranks_blocks
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.verdict import shown_gain, shown_interval_of
 from assaymark.results.estimate_texts import chance_cell, interval_text, is_proportion, shown_count
