@@ -27,9 +27,9 @@ _WSL = "install assaymark in WSL (`wsl --install`) and run this there, or in a c
 _CONTAINER = "install assaymark in a container of Linux (`docker run -it python:3.12 bash`) and run this there"
 
 
-def not_here(what: str, needs: str = "Linux") -> UsageError:
+def not_here(what: str) -> UsageError:
     """Return the error for a feature that this system lacks. what: begins a sentence, as "the warm process"."""
-    return UsageError(f"{what} needs {needs}, and this is {SYSTEM}: {_WSL if sys.platform == 'win32' else _CONTAINER}")
+    return UsageError(f"{what} needs Linux, and this is {SYSTEM}: {_WSL if sys.platform == 'win32' else _CONTAINER}")
 
 
 # ------------------------------------------------------------------------------------------------------------ locks

@@ -181,19 +181,19 @@ ALIVE_SECONDS = 15.0
 PATHS = ("/chat", "/chat/stream", "/chat/task")
 
 
-def chat_feature(endpoints: Sequence[Endpoint], settings: AskSettings = AskSettings()) -> Feature:  # noqa: B008 - frozen
+def chat_feature(endpoints: Sequence[Endpoint]) -> Feature:
     """Return the part of the application with the chat over these endpoints."""
-    chat = _Chat(endpoints, settings)
+    chat = _Chat(endpoints)
     return Feature(chat.add, [("/chat", "Chat")], dict.fromkeys(PATHS, LARGEST_BODY), DRAWING)
 
 
 class _Chat:
     """The handlers, and how many questions are in progress."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], settings: AskSettings) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in endpoints}
         self._names = tuple(self._endpoints)
-        self._settings = settings
+        self._settings = AskSettings()
         self._rate = Rate(QUESTIONS, PER_SECONDS)
         self._busy: dict[str, int] = {}  # network -> questions in progress
 

@@ -7,7 +7,7 @@ Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here calls 
     from_store.run_view(store, run_id) -> RunView                     stored estimates under a heading
     from_store.run_evidence(store, run_id) -> RunEvidence             scores and set-up, for compare
     summarise.summarise(rows, tasks, groups) -> tuple[Estimate, ...]  the same, pure
-    views.run_document.run_document(views, unfold=...) -> Document    one run, or several side by side
+    views.run_document.run_document(views) -> Document                one run, or several side by side
     views.subjects.subject_document(view, group), views.run_list.run_list(rows)
     views.samples.sample_example(turns), from_store.is_wrong(record)
     compare.compare_runs([evidence, ...]) -> Comparison               who is better, by how much, how sure

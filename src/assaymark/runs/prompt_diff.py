@@ -240,9 +240,8 @@ def _pieces(piece: DifferencePiece) -> Iterator[Piece]:
         yield Piece(_shorten(piece.second), "added")
 
 
-def _shorten(changed: str, longest: int = 400) -> str:
-    half = longest // 2
-    return changed if len(changed) <= longest else f"{changed[:half]} … {len(changed) - longest:,} … {changed[-half:]}"
+def _shorten(changed: str) -> str:
+    return changed if len(changed) <= 400 else f"{changed[:200]} … {len(changed) - 400:,} … {changed[-200:]}"
 
 
 def prompt_differences(task: str, first: Iterable[SampleRecord], second: Iterable[SampleRecord]) -> TaskDifferences:

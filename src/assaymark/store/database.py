@@ -272,19 +272,16 @@ class Store(StoredResults):
 
     # ------------------------------------------------------------------------------------ derived rows
 
-    def fill_facts(self, run_ids: Sequence[str] | None = None) -> int:
-        """Store the facts of samples (`sample_list`) for runs that lack them; return the number of samples.
+    def fill_facts(self) -> int:
+        """Store the facts of samples (`sample_list`) for all runs that lack them; return the number of samples.
 
         Facts are stored when a run is summarised. Runs of a store of an earlier version, and interrupted runs, lack
         them, and lists of their samples are slow. The work is done in short transactions and may be killed: another
         call continues it. Runs that are being written are skipped.
 
-        Args:
-            run_ids: the runs; None: all.
-
         Raises: StoreError if they cannot be written.
         """
-        return sample_facts.fill_runs(self._current(), run_ids)
+        return sample_facts.fill_runs(self._current())
 
     def _fill_facts_of(self, run_id: str) -> None:
         """Store the facts of a run that was just ended or summarised; a failure only makes its lists slow."""

@@ -10,7 +10,7 @@ without estimates (it was never summarised) `correct` is None.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -305,16 +305,15 @@ def set_row(task: FactTask, reached: tuple[int, int], *, is_complete: bool) -> d
     return with_checksum(fact_sets, row)
 
 
-def fill_runs(database: Database, run_ids: Iterable[str] | None) -> int:
-    """Store the facts of these runs, or of all that nobody is writing; return the number of samples.
+def fill_runs(database: Database) -> int:
+    """Store the facts of all runs that nobody is writing; return the number of samples.
 
     Runs with damaged texts are skipped; `verify` reports them.
 
     Raises: StoreError if they cannot be written.
     """
-    if run_ids is None:
-        with database.reading() as connection:
-            run_ids = _lacking(connection)
+    with database.reading() as connection:
+        run_ids = _lacking(connection)
     n_filled = 0
     for run_id in run_ids:
         try:

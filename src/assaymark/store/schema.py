@@ -60,9 +60,9 @@ metadata = MetaData()
 ROW_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's row id must be called INTEGER
 
 
-def row_key(name: str = "id") -> Column[int]:
+def row_key() -> Column[int]:
     """Return the column of a row id that we assign."""
-    return Column(name, ROW_ID, primary_key=True, autoincrement=False)
+    return Column("id", ROW_ID, primary_key=True, autoincrement=False)
 
 
 def parent_key(name: str, target: str, *, primary_key: bool = False) -> Column[int]:

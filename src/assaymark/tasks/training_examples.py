@@ -79,8 +79,7 @@ class EvaluatedRows:
     Source: Brown et al. 2020 (GPT-3), appendix C: 13-grams.
     """
 
-    def __init__(self, n_words: int = NGRAM_WORDS) -> None:
-        self.n_words = n_words
+    def __init__(self) -> None:
         self._grams: set[int] = set()
         self._asked: set[tuple[str, ...]] = set()
 
@@ -97,7 +96,7 @@ class EvaluatedRows:
         return any(words in self._asked for words in _asked_texts(bound, sample))
 
     def _grams_of(self, row: Mapping[str, object]) -> Iterator[int]:
-        return ngrams([word for text in strings_in(row) for word in plain_words(text)], self.n_words)
+        return ngrams([word for text in strings_in(row) for word in plain_words(text)], NGRAM_WORDS)
 
 
 def _asked_texts(bound: BoundTask, sample: Sample) -> Iterator[tuple[str, ...]]:

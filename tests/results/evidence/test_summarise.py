@@ -122,7 +122,7 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
     result = summarise(rows, [task_of("s"), task_of("t")], [group])
     assert [cell.details.get("n_gold_absent") for cell in result] == [2, None, 2]
     view = RunView("model", "run", result)
-    lines = note_lines(table_rows([view], unfold=True), [view])
+    lines = note_lines(table_rows([view]), [view])
     assert "t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
@@ -135,7 +135,7 @@ def test_the_same_note_of_several_tasks_is_one_line() -> None:
     rows += [ScoreRow("h", i, f"h{i}", "acc", 0.0, detail=rows[0].detail) for i in range(2)]
     result = summarise(rows, [task_of(name) for name in (*names, "h")])
     view = RunView("model", "run", result)
-    ties = [line for line in note_lines(table_rows([view], unfold=True), [view]) if "tie" in line]
+    ties = [line for line in note_lines(table_rows([view]), [view]) if "tie" in line]
     assert [line.partition(":")[0] for line in ties] == ["a acc, b acc, c acc, d acc and 3 more", "h acc"]
 
 

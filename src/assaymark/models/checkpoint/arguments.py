@@ -159,19 +159,19 @@ def typed_value(text: str) -> JsonValue:
         return text
 
 
-def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
-    """Return the parts between separators outside brackets and quotes; empty parts are dropped."""
+def split_outside_brackets(text: str) -> list[str]:
+    """Return the parts between commas outside brackets and quotes; empty parts are dropped."""
     parts, start, depth, quote = [], 0, 0, ""
     for at, char in enumerate(text):
         if quote:
             quote = "" if char == quote else quote
-        elif char in "'\"" and (depth or text[at - 1 : at] in {"=", separator, ""}):
+        elif char in "'\"" and (depth or text[at - 1 : at] in {"=", ",", ""}):
             quote = char
         elif char in "[{":
             depth += 1
         elif char in "]}":
             depth -= 1
-        elif char == separator and depth <= 0:
+        elif char == "," and depth <= 0:
             parts.append(text[start:at])
             start = at + 1
     parts.append(text[start:])

@@ -290,8 +290,8 @@ def _check_offsets(header: Mapping[str, TensorEntry], n_data: int) -> None:
 class FileDigests:
     """SHA-256 of files, cached between processes by path, size, modification time and inode."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or cache_folder() / "file_digests.json"
+    def __init__(self) -> None:
+        self._path = cache_folder() / "file_digests.json"
         self._known: dict[str, str] | None = None
         self._is_changed = False
 

@@ -142,15 +142,15 @@ class Generation:
             yield prepared.output(repeat, final, len(result.tokens), result.finish_reason)
 
 
-def pieces_of(requests: Sequence[Request], size: int = CHUNK) -> Iterator[list[Request]]:
-    """Yield the requests that have a generate query, in order, in pieces of about `size` characters."""
+def pieces_of(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Yield the requests that have a generate query, in order, in pieces of about CHUNK characters."""
     piece: list[Request] = []
     n_characters = 0
     for request in requests:
         if any(isinstance(query, GenerateQuery) for query in request.queries):
             piece.append(request)
             n_characters += sum(map(len, request.segments)) + sum(len(image.data) for image in request.images)
-        if n_characters >= size:
+        if n_characters >= CHUNK:
             yield piece
             piece, n_characters = [], 0
     if piece:

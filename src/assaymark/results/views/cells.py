@@ -44,12 +44,11 @@ class _Node:
     cells: dict[tuple[str, str], list[Estimate | None]] = field(default_factory=dict)  # by (metric, filter)
 
 
-def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: bool = False) -> list[TableLine]:
+def table_rows(views: Sequence[RunView], *, primary_only: bool = False) -> list[TableLine]:
     """Return the rows of a table over these runs, in the order in which their tasks were evaluated.
 
     Args:
         views: the runs, one column each.
-        unfold: show every task of every group.
         primary_only: show only the primary metric of each task.
     """
     root = _Node("", "")
@@ -60,7 +59,7 @@ def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: 
             if primary_only and not estimate.details.get("primary", True):
                 continue
             _insert(root, estimate, column, len(views))
-    return [row for child in root.children.values() for row in _rows_of(child, 0, unfold, len(views), True)]
+    return [row for child in root.children.values() for row in _rows_of(child, 0, len(views), True)]
 
 
 def leaf_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
@@ -97,10 +96,10 @@ def _insert(root: _Node, estimate: Estimate, column: int, n_columns: int) -> Non
     leaf.cells.setdefault((estimate.metric, estimate.filter), [None] * n_columns)[column] = estimate
 
 
-def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool) -> list[TableLine]:
+def _rows_of(node: _Node, depth: int, n_columns: int, is_top: bool) -> list[TableLine]:
     groups = [child for child in node.children.values() if child.is_group]
     tasks = [child for child in node.children.values() if not child.is_group]
-    hidden = 0 if unfold or not node.cells or len(tasks) <= FOLD_ABOVE else len(tasks)
+    hidden = 0 if not node.cells or len(tasks) <= FOLD_ABOVE else len(tasks)
     cells = node.cells or {("", "none"): [None] * n_columns}
     rows = [
         TableLine(node.name, node.label, depth, metric, filters, tuple(each), node.is_group, hidden, index == 0, is_top)
@@ -108,7 +107,7 @@ def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool
     ]
     below = is_top and not node.cells
     nodes = groups if hidden else list(node.children.values())
-    return rows + [row for child in nodes for row in _rows_of(child, depth + 1, unfold, n_columns, below)]
+    return rows + [row for child in nodes for row in _rows_of(child, depth + 1, n_columns, below)]
 
 
 def metric_cell(row: TableLine) -> str:

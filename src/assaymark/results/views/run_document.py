@@ -39,28 +39,25 @@ from assaymark.results.views.perturbed import perturbed_table
 MAX_NAMED = 4  # tasks that share a note and are named
 
 
-def run_document(views: Sequence[RunView], *, unfold: bool = False, details: bool = False) -> Document:
+def run_document(views: Sequence[RunView], *, details: bool = False) -> Document:
     """Return the results of one run, or of several runs side by side.
 
     Args:
         views: one run (all its metrics) or several (one metric per task, one column per run).
-        unfold: show every task of every group.
         details: also show calibration, baselines and the minimum detectable effect of one run.
     """
     # values side by side invite a comparison: report the minimum detectable effect
     foot = foot_lines(views) if details or len(views) > 1 else []
     return document(
         heading_blocks(views[0]) if len(views) == 1 else [],
-        result_blocks(views, unfold=unfold, details=details),
+        result_blocks(views, details=details),
         [Paragraph(line, "facts") for line in foot],
     )
 
 
-def result_blocks(
-    views: Sequence[RunView], *, unfold: bool = False, details: bool = False, claims: Sequence[ClaimPoint] = ()
-) -> list[Block]:
+def result_blocks(views: Sequence[RunView], *, details: bool = False, claims: Sequence[ClaimPoint] = ()) -> list[Block]:
     """Return the values of one or several runs as a table and drawn, and the warnings about them."""
-    rows = table_rows(views, unfold=unfold, primary_only=len(views) > 1)
+    rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Paragraph(line, "verdict") for line in composite_lines(views)]
     if rows:
         blocks.append(_one_run(rows) if len(views) == 1 else _side_by_side(rows, views))
