@@ -10,7 +10,7 @@ import pytest
 
 from assaymark.hosting.answer_bodies import spoken, tools_in
 from assaymark.hosting.app import HostSettings
-from assaymark.hosting.request_messages import read_messages
+from assaymark.hosting.request_bodies import read_messages
 from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from tests.hosting.calling_model import calling_model
