@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import select, text, update
 
 from assaymark.arena.arena_log import FIRST, AlreadyVoted, ArenaLog, commitment, first_break, vote_hash
-from assaymark.arena.arena_rows import Activity, NewBattle, NewVote
+from assaymark.arena.arena_rows import Activity, BattleRow, NewVote
 from assaymark.arena.studies.study_log import NewAssignment, StudyLog
 from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import ARENA_TABLES
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store import Store
 
-BATTLE = NewBattle(
+BATTLE = BattleRow(
     token="t0", opened_at=1000.5, voter="v", origin="o", mode="anonymous", source="s", prompt_id="p", category=None,
     model_a="large", model_b="small", is_swapped=True, prompt="Who?", answer_a="I.", answer_b="You.",
 )  # fmt: skip

@@ -32,7 +32,7 @@ from sqlalchemy import (
     update,
 )
 
-from assaymark.arena.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewBattle, NewVote, VoteRow
+from assaymark.arena.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewVote, VoteRow
 from assaymark.arena.tables import (
     ARENA_TABLES,
     arena_models,
@@ -129,7 +129,7 @@ def _votes() -> Select[object]:
 
 
 def _with_texts(joined: FromClause) -> Select[object]:
-    columns = [battles.c[name] for name in ("id", *BATTLE_FACTS, "is_swapped")]
+    columns = [battles.c[name] for name in (*BATTLE_FACTS, "is_swapped")]
     names = [model.c.name.label(side) for side, model in _models.items()]
     contents = [text.c.content.label(name) for name, text in _texts.items()]
     return select(*columns, *names, *contents).select_from(joined)
@@ -238,7 +238,7 @@ class ArenaLog:
 
     # -------------------------------------------------------------------------------------- battles
 
-    def open_battle(self, new: NewBattle) -> None:
+    def open_battle(self, new: BattleRow) -> None:
         """Store a battle, before anything of it is shown.
 
         Raises: UnknownName for a model that is not registered.
@@ -477,8 +477,7 @@ def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
 def _battle_row(row: StoredRow) -> BattleRow:
     values = row._asdict()
     values |= {name: None if values[name] is None else unpack_text(values[name]) for name in TEXTS}
-    values |= {"number": values.pop("id"), "is_swapped": bool(values["is_swapped"])}
-    return BattleRow(**values)
+    return BattleRow(**{**values, "is_swapped": bool(values["is_swapped"])})
 
 
 TABLES = FeatureTables(ARENA_TABLES, "votes", lambda store: ArenaLog(store).problems())

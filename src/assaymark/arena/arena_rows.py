@@ -25,8 +25,8 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NewBattle:
-    """A battle to store. Units: opened_at in seconds since 1970."""
+class BattleRow:
+    """A battle; the texts are None once erased. Units: opened_at in seconds since 1970."""
 
     token: str
     opened_at: float
@@ -39,31 +39,10 @@ class NewBattle:
     model_a: str
     model_b: str
     is_swapped: bool
-    prompt: str
-    answer_a: str
-    answer_b: str
-    is_private: bool = False  # whether a voter wrote the prompt: then texts are stored for this battle alone
-
-
-@dataclass(frozen=True, slots=True)
-class BattleRow:
-    """A stored battle; the texts are None once erased."""
-
-    number: int
-    token: str
-    opened_at: float
-    voter: str
-    origin: str
-    mode: str
-    source: str
-    prompt_id: str
-    category: str | None
-    model_a: str
-    model_b: str
-    is_swapped: bool
     prompt: str | None
     answer_a: str | None
     answer_b: str | None
+    is_private: bool = False  # of a new one, whose prompt a voter wrote: its texts are stored for it alone
 
 
 @dataclass(frozen=True, slots=True)

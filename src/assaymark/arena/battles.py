@@ -11,14 +11,14 @@ keeps a chance, so that voters cannot infer the models from the pairing. A fair 
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from secrets import token_urlsafe
 
 import numpy as np
 
 from assaymark.arena.answers import AnswerSource
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.arena_rows import NewBattle, VoteRow
+from assaymark.arena.arena_rows import BattleRow, VoteRow
 from assaymark.arena.ballots import Ballots, Publishing, Voter, VoterView, shown_battle
 from assaymark.arena.voters import DAY, VoteLimits
 from assaymark.errors import DataError, UsageError
@@ -110,24 +110,24 @@ class VotedPairs:
 DRAWS = 50  # pairs tried for one with a common prompt
 
 
-@dataclass(eq=False)
-class Arena:
-    """Battles over one source of answers, in one store."""
+class Arena(Ballots):
+    """Battles over one source of answers, and the votes on them, in one store."""
 
-    store: Store
-    source: AnswerSource
-    limits: VoteLimits = field(default_factory=VoteLimits)
-    publishing: Publishing = field(default_factory=Publishing)
-    seed: int | None = None  # of pairs and sides; None: not predictable
-    clock: Callable[[], float] = time.time
-
-    def __post_init__(self) -> None:
-        """Register the source's models and count the votes there are."""
-        seed = token_urlsafe() if self.seed is None else self.seed
-        self._generator = generator_for("arena", self.source.name, seed)
+    def __init__(
+        self,
+        store: Store,
+        source: AnswerSource,
+        limits: VoteLimits | None = None,
+        publishing: Publishing | None = None,
+        seed: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Register the source's models and count the votes there are. seed: of pairs and sides; None: unpredictable."""
+        super().__init__(store, limits or VoteLimits(), publishing or Publishing(), clock)
+        self.source = source
+        self._generator = generator_for("arena", source.name, token_urlsafe() if seed is None else seed)
         self._lock = threading.Lock()
-        self._pairs = VotedPairs(self.store, self.source.models, self._generator)
-        self._ballots = Ballots(self.store, self.limits, self.publishing, self.clock)
+        self._pairs = VotedPairs(store, source.models, self._generator)
 
     def begin(self, voter: Voter) -> VoterView:
         """Return the voter's open battle, or a new one.
@@ -139,7 +139,7 @@ class Arena:
         return self._begun(voter)
 
     def _begun(self, voter: Voter) -> VoterView:
-        self._ballots.check(voter, is_vote=False)
+        self.check(voter, is_vote=False)
         new = self._drawn(voter, self.clock())
         ArenaLog(self.store).open_battle(new)
         return VoterView(new.token, "open", new.prompt, new.answer_a, new.answer_b)
@@ -149,7 +149,7 @@ class Arena:
 
         Raises: UnknownName; Refused over a limit; UsageError if the battle has a vote.
         """
-        if self._ballots.show(voter, token).state != "open":
+        if self.show(voter, token).state != "open":
             raise UsageError("this battle has a vote already; begin a new one")
         waiting = ArenaLog(self.store).open_battle_of(voter.voter, self.clock() - DAY)
         if waiting is not None and waiting.token != token:  # skipped before, in another window
@@ -158,7 +158,7 @@ class Arena:
         ArenaLog(self.store).skip_battle(token, self.clock())
         return begun
 
-    def _drawn(self, voter: Voter, now: float) -> NewBattle:
+    def _drawn(self, voter: Voter, now: float) -> BattleRow:
         with self._lock:
             for _ in range(DRAWS):
                 pair = self._pairs.draw()
@@ -168,28 +168,9 @@ class Arena:
             else:
                 raise DataError(f"{self.source.name}: {DRAWS} drawn pairs have no common prompt; add answers")
         answers = (drawn.second, drawn.first) if pair.is_swapped else (drawn.first, drawn.second)
-        return NewBattle(
+        return BattleRow(
             token=token_urlsafe(24), opened_at=now, voter=voter.voter, origin=voter.origin, mode="anonymous",
             source=self.source.name, prompt_id=drawn.prompt.id, category=drawn.prompt.category,
             model_a=pair.sides[0], model_b=pair.sides[1], is_swapped=pair.is_swapped,
             prompt=drawn.prompt.text, answer_a=answers[0], answer_b=answers[1],
         )  # fmt: skip
-
-    def show(self, voter: Voter, token: str) -> VoterView:
-        """Return a battle of this voter; as `Ballots.show`."""
-        return self._ballots.show(voter, token)
-
-    def vote(
-        self,
-        voter: Voter,
-        token: str,
-        choice: str,
-        key: str,
-        marks: tuple[str | None, str | None] = (None, None),
-    ) -> VoterView:
-        """Store the voter's vote on his battle, and return the battle with the names; as `Ballots.vote`."""
-        return self._ballots.vote(voter, token, choice, key, marks)
-
-    def publish_due(self, now: float) -> None:
-        """Publish the votes so far if a batch is due; as `Ballots.publish_due`."""
-        self._ballots.publish_due(now)

@@ -14,7 +14,7 @@ from secrets import token_urlsafe
 
 from assaymark.arena.answers import contains_a_name, names_its_model
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.arena_rows import NewBattle
+from assaymark.arena.arena_rows import BattleRow
 from assaymark.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
 from assaymark.arena.battles import VotedPairs
 from assaymark.arena.cadence import Cadence, Release
@@ -331,7 +331,7 @@ class LiveArena:
         store_conversation(self.store, battle.token, battle.models, battle.turns, generation, bases)
         first = " ".join(battle.turns[0].question.lower().split())
         ArenaLog(self.store).open_battle(
-            NewBattle(
+            BattleRow(
                 token=battle.token, opened_at=battle.opened_at, voter=battle.voter.voter, origin=battle.voter.origin,
                 mode=battle.mode, source=SOURCE, prompt_id=keyed_hash(self.prompt_key, "prompt", first), category=None,
                 model_a=battle.models[0], model_b=battle.models[1], is_swapped=battle.is_swapped,
