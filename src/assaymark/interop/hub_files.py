@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -70,16 +70,6 @@ class ModelFiles:
     files: tuple[Path, ...]
 
 
-@dataclass
-class _Reading:
-    """What was read of a folder so far."""
-
-    root: Path
-    results: list[StatedResult] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-
-
 class _Fault(Exception):
     """What is wrong with an entry or a key of it."""
 
@@ -116,14 +106,16 @@ def _folders_in(folder: Path) -> list[Path]:
 
 def files_in_model(folder: Path) -> list[Path]:
     """Return the files of a model's folder that are read."""
-    return [*_entries_files(_Reading(folder)), folder / CARD]
+    return [*_entries_files(folder), folder / CARD]
 
 
 def read_model_files(path: Path) -> ModelFiles:
     """Return what a model's folder, or one file of it, says about its results, and what could not be read of it."""
     root = path if path.is_dir() else path.parent.parent if _is_entries_file(path) else path.parent
-    reading = _Reading(root)
-    names = [path] if not path.is_dir() else [*_entries_files(reading), root / CARD]
+    results: list[StatedResult] = []
+    faults: list[str] = []
+    files: list[Path] = []
+    names = [path] if not path.is_dir() else [*_entries_files(root, faults), root / CARD]
     for file in names:
         if file.name == CARD and not _has_model_index(file):
             continue
@@ -131,27 +123,28 @@ def read_model_files(path: Path) -> ModelFiles:
         try:
             content = load_yaml(_front_matter(file) if file.name == CARD else _content(root, file))
         except DataError as error:
-            reading.faults.append(f"{shown}: {error}")
+            faults.append(f"{shown}: {error}")
             continue
-        reading.files.append(file)
+        files.append(file)
         of_file = _card_results(shown, content) if file.name == CARD else _entries(shown, content)
         for each in of_file:
             if isinstance(each, str):
-                reading.faults.append(each)
+                faults.append(each)
             else:
-                reading.results.append(each)
-    return ModelFiles(_model_of(root), tuple(reading.results), tuple(reading.faults), tuple(reading.files))
+                results.append(each)
+    return ModelFiles(_model_of(root), tuple(results), tuple(faults), tuple(files))
 
 
 def _is_entries_file(path: Path) -> bool:
     return path.suffix == ".yaml" and path.parent.name == FOLDER
 
 
-def _entries_files(reading: _Reading) -> list[Path]:
-    folder = reading.root / FOLDER
+def _entries_files(root: Path, faults: list[str] | None = None) -> list[Path]:
+    """Return the files of a folder's entries; `faults` gets a line where they are too many."""
+    folder = root / FOLDER
     files = sorted(file for file in folder.iterdir() if file.suffix == ".yaml") if folder.is_dir() else []
-    if len(files) > MOST_FILES:
-        reading.faults.append(f"{FOLDER}: has {len(files):,} files; the first {MOST_FILES:,} are read")
+    if len(files) > MOST_FILES and faults is not None:
+        faults.append(f"{FOLDER}: has {len(files):,} files; the first {MOST_FILES:,} are read")
     return files[:MOST_FILES]
 
 
