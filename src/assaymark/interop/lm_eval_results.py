@@ -7,13 +7,14 @@ A task's configuration as in lm-eval's results files: the task file with default
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 
 from assaymark.records import Estimate, JsonValue, RunPlan
-from assaymark.records.json_values import list_at, object_at, object_of, objects_at
+from assaymark.records.json_values import object_at, object_of, objects_at
+from assaymark.results.evidence.records import GroupSummaryInput
+from assaymark.results.evidence.task_facts import groups_from
 from assaymark.results.views.run_document import estimate_json
 from assaymark.settings import FORMER_NAME, VERSION
 from assaymark.store.rows import AttemptRow, RunRow
@@ -96,28 +97,6 @@ NOT_AVAILABLE = "N/A"
 UNKNOWN_VERSION = "N/A"
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A group as a run's facts have it. has_values: whether it has values of its own, and not only members."""
-
-    name: str
-    alias: str
-    version: str
-    members: tuple[str, ...]
-    has_values: bool
-
-    @classmethod
-    def of(cls, facts: Mapping[str, JsonValue]) -> "_Group":
-        """Return the group of stored facts."""
-        return cls(
-            str(facts["name"]),
-            str(facts["alias"] or ""),
-            str(facts["version"] or ""),
-            tuple(map(str, list_at(facts, "members"))),
-            bool(facts["aggregates"]),
-        )
-
-
 def results_mapping(
     run: RunRow, estimates: Sequence[Estimate], attempts: Sequence[AttemptRow] = ()
 ) -> dict[str, JsonValue]:
@@ -126,12 +105,12 @@ def results_mapping(
     Source: lm-eval 0.4.13 `EvalAcc._to_eval_results` and `simple_evaluate`, observed.
     """
     tasks = {name: object_of(facts, name) for name, facts in object_at(run.extra, "tasks").items()}
-    groups = [_Group.of(facts) for facts in objects_at(run.extra, "groups")]
+    groups = groups_from(run.extra)
     arguments = model_arguments(run.plan)
     sizes = {name: _n_samples(name, estimates) for name in run.tasks}
     results = {name: _task_entry(name, sizes[name], tasks.get(name, {}), estimates) for name in run.tasks}
     of_groups = {group.name: _group_entry(group, groups, estimates, sizes) for group in reversed(groups)}
-    averaged = {group.name: of_groups[group.name] for group in groups if group.has_values}
+    averaged = {group.name: of_groups[group.name] for group in groups if group.aggregates}
     directions, shots = _directions_and_shots(run.plan, tasks, groups)
     versions = {name: tasks.get(name, {}).get("version", "Yaml") for name in run.tasks}
     versions |= {group.name: group.version or UNKNOWN_VERSION for group in groups}
@@ -191,11 +170,14 @@ def _values(cell: Estimate) -> dict[str, JsonValue]:
 
 
 def _group_entry(
-    group: _Group, groups: Sequence[_Group], estimates: Sequence[Estimate], sizes: Mapping[str, int]
+    group: GroupSummaryInput,
+    groups: Sequence[GroupSummaryInput],
+    estimates: Sequence[Estimate],
+    sizes: Mapping[str, int],
 ) -> dict[str, JsonValue]:
     entry: dict[str, JsonValue] = {"alias": group.alias or group.name, "name": group.name}
     cells = _cells(group.name, "group", estimates)
-    if not group.has_values:
+    if not group.aggregates:
         return entry
     entry["sample_len"] = sum(sizes.get(leaf, 0) for leaf in _leaves(group, groups))
     for cell in cells:
@@ -207,7 +189,7 @@ def _group_entry(
     return entry
 
 
-def _leaves(group: _Group, groups: Sequence[_Group]) -> list[str]:
+def _leaves(group: GroupSummaryInput, groups: Sequence[GroupSummaryInput]) -> list[str]:
     by_name = {each.name: each for each in groups}
     leaves: dict[str, None] = {}
     waiting = list(group.members)
@@ -225,7 +207,7 @@ def _leaves(group: _Group, groups: Sequence[_Group]) -> list[str]:
 
 
 def _directions_and_shots(
-    plan: RunPlan, tasks: Mapping[str, Mapping[str, JsonValue]], groups: Sequence[_Group]
+    plan: RunPlan, tasks: Mapping[str, Mapping[str, JsonValue]], groups: Sequence[GroupSummaryInput]
 ) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
@@ -240,7 +222,9 @@ def _directions_and_shots(
     return directions, shots
 
 
-def _inherit(group: _Group, directions: dict[str, dict[str, JsonValue]], shots: dict[str, JsonValue]) -> None:
+def _inherit(
+    group: GroupSummaryInput, directions: dict[str, dict[str, JsonValue]], shots: dict[str, JsonValue]
+) -> None:
     """Set a group's direction and shots to those of its direct members if these agree."""
     counts = {shots[member] for member in group.members if member in shots}
     if len(counts) == 1:
