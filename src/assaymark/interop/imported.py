@@ -330,23 +330,7 @@ def facts_from(
             }
             for task in tasks
         },
-        "groups": [
-            {
-                "name": group.name,
-                "alias": group.alias,
-                "version": group.version,
-                "members": list(group.members),
-                "aggregates": [
-                    {
-                        "metric": aggregate.metric,
-                        "weight_by_size": aggregate.weight_by_size,
-                        "filters": None if aggregate.filters is None else list(aggregate.filters),
-                    }
-                    for aggregate in group.aggregates
-                ],
-            }
-            for group in groups
-        ],
+        "groups": [json_fields(group) for group in groups],
     }
 
 
