@@ -6,7 +6,7 @@ the rater stays, so that counts of invitations remain right.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, Table, delete, insert, select
 
@@ -98,18 +98,9 @@ class StudyLog:
                 row = {"id": own, "study": number, "name": rater, "token_hash": text_digest(token), "state": "invited"}
                 _insert(connection, study_raters, {**row, "consented_at": None})
                 for position, assignment in enumerate(by_rater[rater]):
-                    row = {
-                        "id": next_id(connection, assignments),
-                        "rater": own,
-                        "position": position,
-                        "prompt": assignment.item,
-                    }
-                    sides = {
-                        "model_a": assignment.model_a,
-                        "model_b": assignment.model_b,
-                        "expected": assignment.expected,
-                    }
-                    _insert(connection, assignments, row | sides)
+                    sides = asdict(assignment)
+                    row = {"id": next_id(connection, assignments), "rater": own, "position": position}
+                    _insert(connection, assignments, row | {"prompt": sides.pop("item")} | sides)
         return True
 
     def plan(self, name: str) -> StudyPlan:

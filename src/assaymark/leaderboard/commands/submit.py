@@ -50,8 +50,7 @@ def submit(model: str, check: bool, server: str | None, results: str | None, as_
     else:
         problems, passed, url = _send(server, results, check, {**options, "model": model})
     if as_json:
-        listed = [{"field": problem.field, "what": problem.what, "remedy": problem.remedy} for problem in problems]
-        print_json({"problems": listed, "passed": list(passed), "url": url or None})
+        print_json({"problems": problems, "passed": list(passed), "url": url or None})
     else:
         echo(*(f"ok       {line}" for line in passed))
         echo(*(f"problem  {problem}" for problem in problems))

@@ -29,7 +29,7 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
 
     problems = verify_store(store, run)
     if as_json:
-        print_json([{"table": p.table, "row": p.row, "what": p.what} for p in problems])
+        print_json(problems)
     elif problems:
         echo(*map(str, problems))
         echo(counted(len(problems), "problem"), err=True)

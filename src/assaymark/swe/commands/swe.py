@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -345,15 +346,7 @@ def predict_command(
                 write_trajectories(opened, made, trajectories)
     finally:
         asked.close()
-    rows = [
-        {
-            "instance_id": each.instance_id,
-            "model_name_or_path": each.model_name_or_path,
-            "model_patch": each.model_patch,
-        }
-        for each in made
-    ]
-    write_rows(output, rows)
+    write_rows(output, map(asdict, made))
     if as_json:
         print_json({"file": str(output), "predictions": len(made), "failures": failures})
     else:
