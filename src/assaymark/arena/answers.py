@@ -1,12 +1,8 @@
-"""Sources of the two answers of a battle: stored answers of every model to the same prompts.
-
-`AnswerSource` is their interface, so that a source that calls models can replace stored answers.
-"""
+"""Sources of the two answers of a battle: stored answers of every model to the same prompts."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -36,21 +32,6 @@ class Drawn:
     prompt: ArenaPrompt
     first: str
     second: str
-
-
-class AnswerSource(Protocol):
-    """The interface to answers that battles need."""
-
-    @property
-    def name(self) -> str:
-        """The name of the source in the log."""
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The models that answer."""
-
-    def draw(self, first: str, second: str, generator: np.random.Generator) -> Drawn | None:
-        """Return a prompt with the answers of two models; None if no prompt has answers of both."""
 
 
 class StoredAnswers:

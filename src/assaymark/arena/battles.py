@@ -16,7 +16,7 @@ from secrets import token_urlsafe
 
 import numpy as np
 
-from assaymark.arena.answers import AnswerSource
+from assaymark.arena.answers import StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import BattleRow, VoteRow
 from assaymark.arena.ballots import Ballots, Publishing, Voter, VoterView, shown_battle
@@ -116,7 +116,7 @@ class Arena(Ballots):
     def __init__(
         self,
         store: Store,
-        source: AnswerSource,
+        source: StoredAnswers,
         limits: VoteLimits | None = None,
         publishing: Publishing | None = None,
         seed: int | None = None,
