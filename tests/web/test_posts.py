@@ -236,12 +236,14 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         server_secret()
 
 
-def test_every_block_of_a_page_is_one_of_the_base_page() -> None:
-    """A block that the base page lacks, or has twice, would drop a page's scripts or break every page."""
+def test_every_block_of_a_page_is_one_of_the_page_that_it_extends() -> None:
+    """A block that this page lacks, or the base page has twice, would drop a page's scripts or break every page."""
     package = Path(create_app.__code__.co_filename).parents[1]
-    named = {
-        path.name: re.findall(r"{%-? block (\w+)", path.read_text()) for path in package.glob("*/templates/*.html")
-    }
-    base = named.pop("base.html")
-    assert len(set(base)) == len(base)
-    assert {name for blocks in named.values() for name in blocks} <= set(base)
+    texts = {path.name: path.read_text() for path in package.glob("**/templates/*.html")}
+    named = {name: re.findall(r"{%-? block (\w+)", text) for name, text in texts.items()}
+    extended = {name: re.findall(r'{% extends "([\w.]+)" %}', text) for name, text in texts.items()}
+    assert len(set(named["base.html"])) == len(named["base.html"])
+    assert extended["board_document.html"] == ["document.html"]
+    for name, (parent,) in ((name, found) for name, found in extended.items() if found):
+        known = {*named[parent], *(each for above in extended[parent] for each in named[above])}
+        assert set(named[name]) <= known | ({"heading"} if name == "document.html" else set()), name
