@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
@@ -293,6 +295,17 @@ def test_what_a_target_returns_is_stored_as_json() -> None:
     output = run.samples("rows")[0].outputs[0]
     assert json.loads(output.text or "")["answer"] == "4"
     assert (output.n_context_tokens, output.n_tokens) == (7, 5)
+
+
+def test_decimals_and_enumerations_are_the_values_that_they_stand_for() -> None:
+    """A sum from a database and a member of an enumeration are read as number and text."""
+
+    class Colour(Enum):
+        RED = "red"
+
+    values = {"sum": Decimal("7.50"), "colour": Colour.RED}
+    rows = [{"question": "sum", "expected": 7.5}, {"question": "colour", "expected": "red"}]
+    assert run_of(lambda question: values[question], rows).estimate("rows", "exact").value == 1.0
 
 
 class Unspeakable(Exception):

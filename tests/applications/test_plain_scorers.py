@@ -119,6 +119,44 @@ def test_values_of_different_kinds_are_named() -> None:
     assert scored("exact", "3", "3").comment is None
 
 
+def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
+    """What keeps `exact` from 1 is counted below the table: null, a boolean for a number, case, spaces."""
+    cases = [
+        (None, "5"),
+        (True, 1),
+        ([5], 5),
+        ("paris", "Paris"),
+        (" 5\n", "5"),
+        ("Rome", "Paris"),
+        ({"a": 1}, {"a": 2}),
+    ]
+    results = [scored("exact", output, expected) for output, expected in cases]
+    assert [each.value for each in results] == [0.0] * len(cases)
+    kind = "of another kind: the answer is {}, the expected value a {}"
+    assert [each.metadata.get("near_miss") for each in results] == [
+        kind.format("null", "string"), kind.format("a boolean", "number"), kind.format("an array", "number"),
+        "case", "typography", None, None,
+    ]  # fmt: skip
+    assert scored("levenshtein", None, "full").value == 0.0  # null has no letters
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"role": "assistant", "content": "5", "refusal": None},
+        {"type": "ai", "content": "5", "additional_kwargs": {}},
+        {"messages": [{"role": "user", "content": "7"}, {"role": "assistant", "content": "5"}]},
+        {"id": "7", "choices": [{"index": 0, "message": {"role": "assistant", "content": "5"}}], "created": 7},
+    ],
+)
+def test_the_answer_in_a_chat_is_its_last_message(output: Any) -> None:
+    """What clients of models and agents return as it is: a message, a completion, a state; not the text of its JSON."""
+    assert scored("exact", output, "5").value == 1.0
+    assert scored("contains", output, "7").value == 0.0
+    question = {"role": "user", "content": "5"}
+    assert scored("exact", {"messages": [question]}, "5").value == 0.0
+
+
 def test_what_was_ignored_stands_below_the_table_and_the_comment_with_the_sample(tmp_path: Path) -> None:
     """A run says how many answers are right only across kinds; each wrong one names its kind."""
     rows = tmp_path / "rows.jsonl"

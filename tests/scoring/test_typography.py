@@ -61,6 +61,9 @@ from assaymark.scoring.typography import equal_by, number_of
         ("Paris — France", "Paris-France", "typography"),
         ("- Paris", "Paris", "typography"),
         ("[1, 2]", "[1,2]", "typography"),
+        (r"\boxed{\text{Paris}}", "Paris", "typography"),
+        (r"\( 5 \)", "$5$", "typography"),
+        (r"$$\boxed{1,000}$$", r"\[1000\]", "number"),
     ],
 )
 def test_what_cannot_carry_meaning_is_ignored(answer: str, reference: str, by: str) -> None:
@@ -120,6 +123,24 @@ def test_a_reference_among_other_words_is_noticed(answer: str, references: list[
     assert (score.value, (score.detail or {}).get("among_words", False)) == (0.0, is_among)
     published = score_generation(answer, references[0], {"exact_match": {"ignore_case": True}})["exact_match"]
     assert published.detail == {"extracted": answer}
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "miss"),
+    [
+        ("Paris", ["Rome", "Paris;Lutetia"], "part"), ("5", ["2+3=<<2+3=5>>5\n#### 5"], "part"),
+        ("5", ["<think>2 and 3</think>\n5"], "part"), ("1/2", ["0.5"], "notation"), ("50%", ["0.5"], "notation"),
+        (r"\frac{1}{2}", ["2/4"], "notation"), ("5", ["15"], None), ("1/0", ["1"], None), ("1e99999", ["1/2"], None),
+        (r"\(4\) and \(6\)", ["5"], None),
+    ],
+)  # fmt: skip
+def test_an_answer_that_may_not_be_meant_as_wrong_says_why(
+    answer: str, references: list[str], miss: str | None
+) -> None:
+    """A part of a longer reference, and another notation of its value, stay wrong and are counted beside the score."""
+    options = {"exact_match": {"ignore_typography": True, "ignore_case": True}}
+    score = score_generation(answer, references, options, multiple_targets=True)["exact_match"]
+    assert (score.value, (score.detail or {}).get("near_miss")) == (0.0, miss)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
 
 from assaymark.applications.rows import CONTEXTS, Row, shown_value
 from assaymark.applications.scorer import Answered
@@ -64,10 +66,20 @@ def read_returned(value: object) -> Returned:
 
 
 def answer_of(output: JsonValue) -> JsonValue:
-    """Return the answer in an output: the value of `output`, `answer` or `response` of a mapping, else the output."""
-    if isinstance(output, Mapping):
-        return next((output[name] for name in _ANSWER if output.get(name) is not None), output)
-    return output
+    """Return the answer in an output: the value of `output`, `answer` or `response` of a mapping, else the output.
+
+    Of a chat message by the model, of the state of an agent that ends with one (`messages`) and of a chat completion
+    (`choices`) it is the message's content.
+    """
+    if not isinstance(output, Mapping):
+        return output
+    if (named := next((output[name] for name in _ANSWER if output.get(name) is not None), None)) is not None:
+        return named
+    for list_, at in (("messages", -1), ("choices", 0)):
+        if isinstance(listed := output.get(list_), list) and listed and isinstance(listed[at], Mapping):
+            return answer_of(listed[at].get("message", listed[at]))
+    is_message = output.get("role") == "assistant" or output.get("type") == "ai"  # LangChain's
+    return output["content"] if is_message and output.get("content") is not None else output
 
 
 def _plain(value: object) -> JsonValue:
@@ -90,12 +102,14 @@ def _plain(value: object) -> JsonValue:
 
 
 def _encoded(value: object) -> object:
-    """Return the plain value of an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
+    """Return an object's plain value: of dataclasses, pydantic's models, dates, numpy, decimals and enumerations."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     for method, arguments in (("model_dump", {"mode": "json"}), ("isoformat", {}), ("tolist", {})):
         if callable(getattr(value, method, None)) and not isinstance(value, type):
             return getattr(value, method)(**arguments)
+    if isinstance(value, Enum | Decimal):
+        return value.value if isinstance(value, Enum) else float(value)
     raise TypeError(f"a {type(value).__name__}")
 
 

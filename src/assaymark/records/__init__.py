@@ -421,6 +421,7 @@ class SampleDetails(TypedDict, total=False):
     n_outside: int  # of those, choices outside the most probable tokens
     equal_by: Mapping[str, int]  # right answers that are not the reference to the letter: case, typography, ...
     n_among_words: int  # wrong answers that have the reference among other words
+    near_misses: Mapping[str, int]  # wrong answers that may not be meant as such: part of the reference, ...
     first_error: str
     n_failed_in_scoring: int  # of n_failed: answered, and the scorer failed
     task_in_file: str  # the name in the stored run, where a board has another

@@ -5,7 +5,7 @@ scored one request at a time, with all of its outputs, by the task's own scoring
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -16,7 +16,7 @@ from assaymark.errors import AssaymarkError, LeaseLost, Retryable, StoreError, n
 from assaymark.limits.characters import exception_text
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
-from assaymark.models.text.reasoning import unremoved_reasoning
+from assaymark.models.text.reasoning import unremoved_mark
 from assaymark.platforms import peak_memory_bytes
 from assaymark.records import JsonValue, Output, Progress, Request, Sample, Score, ScoreStatus, content_hash
 from assaymark.runs.chunks import Chunk
@@ -122,7 +122,7 @@ class Attempt:
         self._is_new = opened.is_new
         self.n_answered = self.n_failed = self.n_to_retry = 0
         self.n_tokens = 0
-        self.unremoved: Counter[str] = Counter()  # tag -> answers that contain the end of reasoning
+        self.unremoved: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of `unremoved_mark`: answers with it
         self.seconds = 0.0  # of `answer`, which loads the weights first
         self.stop_reason: str | None = None  # why no more requests were sent, and how to go on
         self._is_spent = False
@@ -201,8 +201,8 @@ class Attempt:
             if output.error is not None:
                 self.n_failed += 1
                 self.n_to_retry += output.error_kind in RETRIED_KINDS
-            elif output.text and (tag := unremoved_reasoning(output.text)) is not None:
-                self.unremoved[tag] += 1
+            elif output.text and (mark := unremoved_mark(output.text)) is not None:
+                self.unremoved[mark[0]][mark[1]] += 1
             self.store.add(self.run_id, self.attempt_id, [output])
             yield output
             self.seconds += time.monotonic() - before
@@ -225,7 +225,7 @@ class Attempt:
         else:
             described = dict(self.model.describe())
             self.stop_reason = str(described["given_up"]) if described.get("given_up") else self.stop_reason
-            unremoved: Mapping[str, JsonValue] = {"unremoved_reasoning": dict(self.unremoved)} if self.unremoved else {}
+            unremoved: Mapping[str, JsonValue] = {kind: dict(counts) for kind, counts in self.unremoved.items()}
             self._close(self.status, {"model": described, **self._work(), **self._cost(), **unremoved})
 
     def _cost(self) -> Mapping[str, JsonValue]:

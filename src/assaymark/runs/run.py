@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from assaymark.documents.document import Document
     from assaymark.results.evidence.generated_texts import TurnAnswers
 
+_UNREMOVED = {  # key of an attempt's summary, with counts by mark -> what is said
+    "unremoved_reasoning": "the reasoning before it was scored as part of the answer; remove it with "
+    "think_end_token={} in --model_args",
+    "unremoved_end": "the end of a turn was scored as part of the answer, with all that follows it; end answers there "
+    "with --gen_kwargs 'until={}'",
+}
+
 
 class Run:
     """A stored run. Printing it prints its table."""
@@ -260,7 +267,7 @@ class Run:
         return lines
 
     def lines_on_texts(self) -> list[str]:
-        """Return lines on how generated texts ended, and on reasoning that is still part of them."""
+        """Return lines on how generated texts ended, and on reasoning and ends of turns that are still part of them."""
         return self._lines_on_texts(self.row, self.store.attempts(self.id))
 
     def _lines_on_texts(self, row: RunRow, attempts: Sequence[AttemptRow]) -> list[str]:
@@ -268,16 +275,14 @@ class Run:
 
         scored = frozenset(estimate.task for estimate in self.estimates)
         lines = generated_lines(self.answers, scored, is_finished=row.status == "finished")
-        unremoved: Counter[str] = Counter()
-        for attempt in attempts:
-            by_tag = attempt.summary.get("unremoved_reasoning")
-            if isinstance(by_tag, Mapping):
-                unremoved.update({tag: n for tag, n in by_tag.items() if isinstance(n, int)})
-        return lines + [
-            f"{counted(n, 'answer')} with {tag}: the reasoning before it was scored as part of the answer; remove it "
-            f"with think_end_token={tag} in --model_args"
-            for tag, n in unremoved.items()
-        ]
+        for kind, how in _UNREMOVED.items():
+            unremoved: Counter[str] = Counter()
+            for attempt in attempts:
+                by_mark = attempt.summary.get(kind)
+                if isinstance(by_mark, Mapping):
+                    unremoved.update({mark: n for mark, n in by_mark.items() if isinstance(n, int)})
+            lines += [f"{counted(n, 'answer')} with {mark}: {how.format(mark)}" for mark, n in unremoved.items()]
+        return lines
 
     def _lines_on_reports(self) -> list[str]:
         """Return who reported the values of a run without answers, when and where, with their tasks."""

@@ -16,7 +16,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.scoring.metric import GENERATE, facts_of, metric
 from assaymark.scoring.metrics import computations, split_reduced
-from assaymark.scoring.typography import EqualBy, equal_by, is_among_words
+from assaymark.scoring.typography import EqualBy, equal_by, near_miss
 from assaymark.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., object]
@@ -176,7 +176,7 @@ def _scored(
     for option in cast("list[object]", gold):  # as `_cast_gold` makes them
         value = _call(function, option, prediction, options)
         item = value[name] if isinstance(value, Mapping) else value
-        if isinstance(item, ScoreValue) and not is_match and (item.value or not (detail or {}).get("among_words")):
+        if isinstance(item, ScoreValue) and not is_match and (item.value or len(detail or {}) < 2):
             detail = item.detail
         is_match = is_match or bool(item.value if isinstance(item, ScoreValue) else item)
     return {name: ScoreValue(1.0 if is_match else 0.0, detail=detail)}
@@ -215,9 +215,11 @@ def matches_reference(references: Sequence[object], predictions: Sequence[object
     if by is not None and by != "text":
         detail["equal_by"] = by
     elif (
-        by is None and rules.ignore_typography and is_among_words(str(gold), prediction, ignore_case=rules.ignore_case)
+        by is None
+        and rules.ignore_typography
+        and (miss := near_miss(prediction, str(gold), ignore_case=rules.ignore_case)) is not None
     ):
-        detail["among_words"] = True
+        detail |= {"among_words": True} if miss == "among words" else {"near_miss": miss}
     return ScoreValue(float(by is not None), detail=detail)
 
 

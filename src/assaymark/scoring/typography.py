@@ -10,9 +10,11 @@ Source: Unicode Standard Annex 15 (normalisation forms), section 3.13 of the Uni
 import re
 import unicodedata
 from decimal import Decimal
+from fractions import Fraction
 from typing import Literal
 
 EqualBy = Literal["text", "case", "typography", "number"]
+NearMiss = Literal["among words", "part", "notation"]
 
 _TYPED = str.maketrans(
     {
@@ -36,6 +38,11 @@ _SPACE = re.compile(
     r"|\s+(?=[^\w\s.])|(?<=[^\w\s.,])\s+|(?<=[^\d],)\s+|(?<=,)\s+(?!\d)"  # - 5, 50 %, a, b
 )
 _WRAPPED = re.compile(r"""(\*\*|\*|["']|\$)(?![\s*"'$])((?:(?!\1).)+)\1""", re.DOTALL)
+_LATEX = re.compile(  # around the whole text
+    r"\\\(((?:(?!\\\)).)+)\\\)|\\\[((?:(?!\\\]).)+)\\\]|\$\$([^$]+)\$\$|\\(?:boxed|text)\{((?:[^{}]|\{[^{}]*\})+)\}",
+    re.DOTALL,
+)
+_FRACTION = re.compile(r"([+-]?\d{1,9})/(\d{1,9})|([+-]?)\\[dt]?frac\{(\d{1,9})\}\{(\d{1,9})\}")
 _LETTER = re.compile(r"\(?([^\W\d_])\)")
 _BULLET = re.compile(r"\A(?:[-*]\s+(?=[^\W\d_]{2})|•\s*)")
 _END = re.compile(  # `5!` and `n!` are factorials, `cd ..` is a folder
@@ -89,8 +96,8 @@ def _shorter(text: str) -> str:
     """Return a text without the marks at its end and one pair of marks around it."""
     if (letter := _LETTER.fullmatch(text)) is not None:  # (C)
         return letter[1]
-    wrapped = _WRAPPED.fullmatch(text)
-    inner = wrapped[2] if wrapped else text
+    wrapped = _WRAPPED.fullmatch(text) or _LATEX.fullmatch(text)
+    inner = wrapped[wrapped.lastindex or 0] if wrapped else text
     return (inner[:-LONGEST_END] + _END.sub("", inner[-LONGEST_END:])).strip()
 
 
@@ -115,6 +122,32 @@ def _differ_in_unit(answer: str, reference: str) -> bool:
     return first is not None and second is not None and any(
         one and other and one != other for one, other in zip(first.groups(), second.groups(), strict=True)
     )  # fmt: skip
+
+
+def near_miss(answer: str, reference: str, *, ignore_case: bool = True) -> NearMiss | None:
+    """Return why a wrong answer may not be meant as one, which is said beside the score; None for others.
+
+    "among words": it has the reference among other words; "part": the reference has it among other words, as
+    `Paris;Lutetia` and `2+3=5 #### 5` do; "notation": both are one value, such as 1/2 and 0.5, or 50% and 0.5.
+    """
+    if is_among_words(reference, answer, ignore_case=ignore_case):
+        return "among words"
+    if is_among_words(answer, reference, ignore_case=ignore_case):
+        return "part"
+    value = _value_of(answer)
+    return "notation" if value is not None and value == _value_of(reference) else None
+
+
+def _value_of(text: str) -> Fraction | None:
+    """Return the value of a number, a fraction or a percentage; None for other texts."""
+    plain = plain_text(text)
+    if (match := _FRACTION.fullmatch(plain)) is not None:
+        above, below = (match[1], match[2]) if match[1] else (match[3] + match[4], match[5])
+        return Fraction(int(above), int(below)) if int(below) else None
+    quantity = _quantity(plain)
+    if quantity is None or quantity[0] or quantity[2] not in ("", "%") or abs(quantity[1].adjusted()) > LONGEST:
+        return None
+    return Fraction(quantity[1]) / (100 if quantity[2] else 1)
 
 
 def is_among_words(reference: str, answer: str, *, ignore_case: bool = True) -> bool:

@@ -17,7 +17,7 @@ from assaymark.models.server.bodies import (
 )
 from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.text.generation_prompts import GenerationInput
-from assaymark.records import GenerationSettings
+from assaymark.records import REFUSED, GenerationSettings
 
 Json = dict[str, Any]
 TOKENS = ["The", " sky", " is", " blue", "."]  # the last one was generated
@@ -240,3 +240,22 @@ def test_an_answer_without_text_is_one_where_the_model_might_have_called_a_tool(
         for finish, may_call in (("stop", False), ("tool_calls", True), ("error", True)):
             with pytest.raises(HttpFailure, match=r"contains no text|neither calls nor a text|broke off its answer"):
                 read(finish, may_call=may_call, **message)
+
+
+def test_parts_that_are_no_answer_are_kept_apart_from_it() -> None:
+    """Reasoning and refusals among the parts of a content are what they say, under each service's names."""
+    thinking = [
+        {"type": "reasoning", "text": "7?"},
+        {"type": "thinking", "thinking": "7?"},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "7?"}]},
+    ]
+    for part in thinking:
+        read = read_text(chat([part, {"type": "text", "text": "5"}]), is_chat=True)
+        assert (read.text, read.reasoning) == ("5", "7?")
+    refused = read_text(chat([{"type": "refusal", "refusal": "No."}]), is_chat=True)
+    assert (refused.text, refused.finish_reason) == ("No.", REFUSED)
+
+
+def chat(content: object) -> Json:
+    """Return an answer with one message."""
+    return {"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}]}

@@ -75,7 +75,7 @@ def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> Non
         ({"detail": "out of memory"}, "out of memory"),
         (
             {"detail": [{"loc": ["body", "prompt"], "msg": "not a string"}, {"msg": "too long"}]},
-            "not a string; too long",
+            "body.prompt: not a string; too long",
         ),
         ({"object": "error", "message": "out of memory"}, "out of memory"),
         ({"code": 7}, "{'code': 7}"),

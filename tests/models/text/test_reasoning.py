@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.errors import UsageError
-from assaymark.models.text.reasoning import TAGS, ends_in_reasoning, opened_reasoning, unremoved_reasoning
+from assaymark.models.text.reasoning import TAGS, ends_in_reasoning, opened_reasoning, unremoved_mark
 from assaymark.models.text.stops import final_of_text
 from assaymark.records import IN_REASONING, REFUSED
 from assaymark.runs.demo import demo_model
@@ -59,8 +59,11 @@ def test_tags_are_found() -> None:
     for tag, end in TAGS.items():
         assert opened_reasoning(f"<|im_start|>assistant\n{tag}\n") == tag
         assert opened_reasoning(f"assistant\n{tag}\n\n{end}\n\n") is None
-        assert unremoved_reasoning(f"{tag}so{end}B") == end
-    assert unremoved_reasoning("B") is None
+        assert unremoved_mark(f"{tag}so{end}B") == ("unremoved_reasoning", end)
+    assert unremoved_mark("B") is None
+    assert unremoved_mark("B<|im_end|>\n<|im_start|>user") == ("unremoved_end", "<|im_end|>")
+    assert unremoved_mark("B</s>\n") == ("unremoved_end", "</s>")
+    assert unremoved_mark("<s>old</s> B") is None
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
 @pytest.mark.parametrize("with_option", [True, False])
 def test_the_table_says_how_texts_ended(server: HostileServer, tmp_path: Path, with_option: bool) -> None:
     """Nothing in an unfinished text is graded and their number is shown; unremoved reasoning names the option."""
-    texts = iter(["<think>no</think>\n\nB", "<think>The answer is B", "B", "B"])
+    texts = iter(["<think>no</think>\n\nB", "<think>The answer is B", "B", "B<|im_end|>"])
     server.answer = lambda _, __: completion(next(texts))
     (tmp_path / "q.csv").write_text("question,answer\n" + "".join(f"Question {i}?,B\n" for i in range(4)))
     model_args = {"model": "m", "base_url": server.url, **({"think_end_token": "</think>"} if with_option else {})}
@@ -88,10 +91,12 @@ def test_the_table_says_how_texts_ended(server: HostileServer, tmp_path: Path, w
     first, second, *_ = (record.outputs[0] for record in run.samples("q"))
     assert first.text == ("B" if with_option else "<think>no</think>\n\nB")  # a chat's answer is its whole turn
     assert (second.text, second.reasoning, second.finish_reason) == ("", "<think>The answer is B", IN_REASONING)
-    assert run.estimate("q").value == (0.75 if with_option else 0.5)
+    assert run.estimate("q").value == (0.5 if with_option else 0.25)
     said = " ".join(run.remarks())
     assert "1 of 4 answers ended while reasoning, and nothing in them was graded; raise max_gen_toks" in said
     assert ("1 answer with </think>" in said and "think_end_token=</think>" in said) != with_option
+    assert "1 answer with <|im_end|>: the end of a turn was scored" in said
+    assert "'until=<|im_end|>'" in said
 
 
 def test_the_table_says_what_was_refused_and_who_answered(server: HostileServer, tmp_path: Path) -> None:

@@ -270,8 +270,9 @@ def test_a_group_without_aggregate_is_only_a_heading() -> None:
 def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() -> None:
     """The note below the table names what was ignored, with counts, and JSON has them too."""
     metric = MetricInput("exact_match")
-    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)] + [{"among_words": True}]
-    values = [1.0, 1.0, 1.0, 1.0, 0.0]
+    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)]
+    details += [{"among_words": True}, {"near_miss": "part"}, {"metadata": {"near_miss": "case"}}]
+    values = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     rows = [
         ScoreRow("t", index, f"sha256:{index}", "exact_match", value, detail=detail)
         for index, (value, detail) in enumerate(zip(values, details, strict=True))
@@ -283,7 +284,9 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
     assert note == (
         "t exact_match: 3 right answers not the reference to the letter: 2 in case, 1 in how a number is written; "
         "1 wrong answer with the reference among other words, where only the reference alone is right; "
-        "--system_instruction can ask for it"
+        "--system_instruction can ask for it; 1 wrong answer found within a longer reference, where only all of it is "
+        "right; several right answers are a list; 1 wrong answer equal to the expected value but for case, which "
+        "{exact: {ignore_case: true, ignore_typography: true}} ignores"
     )
 
 

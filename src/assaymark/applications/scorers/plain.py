@@ -37,20 +37,21 @@ from assaymark.scoring.typography import canonical, equal_by, folded, number_of
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-VERSION = 2  # raise it when the same answers would get another score
+VERSION = 3  # raise it when the same answers would get another score
 
 
 def text_of(value: JsonValue) -> str:
-    """Return a value's text for comparison: that of a mapping's answer or only value, else compact JSON."""
+    """Return a value's text for comparison: of a mapping's answer or only value, else compact JSON; of null none."""
     value = _inner(value)
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return value or ""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _inner(value: JsonValue) -> JsonValue:
-    """Return the value of a mapping with one entry, or its answer; any other value as it is."""
-    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else answer_of(value)
+    """Return a mapping's answer, or its value where it has one entry; any other value as it is."""
+    inner = answer_of(value)
+    return next(iter(value.values())) if inner is value and isinstance(value, Mapping) and len(value) == 1 else inner
 
 
 @dataclass(frozen=True)
@@ -135,13 +136,17 @@ class Exact(PlainScorer):
             return self._equal_but_for(by, f"equal but for {by}")
         if self._normal(output) == self._normal(expected):
             return self._result(value=True)
-        if isinstance(output, str) == isinstance(expected, str):
+        if isinstance(output, str) and isinstance(expected, str):
+            by = equal_by(output, expected)
+            return replace(self._result(value=False), metadata={} if by is None else {"near_miss": by})
+        if json_kind(output) == json_kind(expected):
             return self._result(value=False)
         text, value = (output, expected) if isinstance(output, str) else (expected, output)
-        if self._normal(_value_like(value, str(text))) == self._normal(value):
+        if isinstance(text, str) and self._normal(_value_like(value, text)) == self._normal(value):
             return self._equal_but_for("kind", f"{text!r:.80} is the {json_kind(value)}")
         kinds = f"the answer is a {json_kind(output)}, the expected value a {json_kind(expected)}"
-        return self._result(False, kinds.replace("a array", "an array").replace("a object", "an object"))
+        kinds = kinds.replace("a array", "an array").replace("a object", "an object").replace("a null", "null")
+        return replace(self._result(False, kinds), metadata={"near_miss": f"of another kind: {kinds}"})
 
     def _equal_but_for(self, by: str | None, comment: str) -> Result:
         """Return the result for values that are equal apart from an ignored difference, which the comment names."""

@@ -233,11 +233,11 @@ def read_text(answer: object, *, is_chat: bool, keys: KeyHider = NO_KEYS, may_ca
     details = answer.get("incomplete_details") if finish is None and isinstance(answer, Mapping) else None
     finish = details.get("reason") if isinstance(details, Mapping) else finish
     finish = "length" if AT_LIMIT.fullmatch(str(finish)) else finish
-    content = message.get("content") if is_chat else message.get("text")
-    if not content and message.get("refusal"):  # it replaces the answer
-        content, finish = message["refusal"], REFUSED
+    content, of_parts = _by_kind(message.get("content") if is_chat else message.get("text"), keys)
+    if not content and (refusal := message.get("refusal") or of_parts.get("refusal")):  # it replaces the answer
+        content, finish = refusal, REFUSED
     calls = message.get("tool_calls") or _older_call(message)
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or None
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or of_parts.get("reasoning")
     if calls is None and not content and finish in ("tool_calls", "function_call"):
         raise HttpFailure(MalformedAnswer, f"the answer has finish_reason {finish}, and neither calls nor a text")
     is_silent = may_call and finish == "stop"
@@ -265,6 +265,25 @@ def _older_call(message: Mapping[str, object]) -> list[object] | None:
     """Return `function_call`, which `tool_calls` replaced, in the newer form; None where there is none."""
     call = message.get("function_call")
     return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
+
+
+_REASONING = re.compile("reason|think|thought", re.IGNORECASE)
+
+
+def _by_kind(content: object, keys: KeyHider) -> tuple[object, dict[str, str]]:
+    """Return a content without the parts that are no answer, and the texts of those: `reasoning` and `refusal`."""
+    if not isinstance(content, list):
+        return content, {}
+    answer: list[object] = []
+    others: dict[str, str] = {}
+    for part in content:
+        kind = str(part.get("type")) if isinstance(part, Mapping) else ""
+        name = "refusal" if kind == "refusal" else "reasoning" if _REASONING.search(kind) else None
+        if name is None:
+            answer.append(part)
+        else:
+            others[name] = others.get(name, "") + _text(part.get(kind) or part.get("text"), keys)
+    return answer, others
 
 
 def _text(content: object, keys: KeyHider) -> str:

@@ -317,7 +317,9 @@ def _words_in(value: object) -> object:
     """Return the message in an error of OpenAI's, FastAPI's or another format; the whole value if there is none."""
     for name in ("error", "message", "detail", "msg"):
         if isinstance(value, dict) and value.get(name):
-            return _words_in(value[name])
+            field = value.get("loc") if name == "msg" else None  # FastAPI's place of a field that it refuses
+            where = f"{'.'.join(map(str, field))}: " if isinstance(field, list) and field else ""
+            return f"{where}{words}" if isinstance(words := _words_in(value[name]), str) else words
     if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
         return "; ".join(str(_words_in(each)) for each in value)
     return value

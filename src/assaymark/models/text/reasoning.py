@@ -33,6 +33,11 @@ _TAG = re.compile(  # in any case, with attributes, escaped, or as a special tok
 )
 
 
+_END_OF_TURN = re.compile(  # of chat templates; a server that does not know them as tokens leaves them in the text
+    r"<\|(?:im_end|eot_id|eom_id|end|return|end_of_turn|end_of_text|endoftext)\|>|<end_of_turn>|<｜end▁of▁sentence｜>|(?:</s>|<eos>)\s*\Z"
+)
+
+
 def opened_reasoning(prompt: str) -> str | None:
     """Return the tag with which a prompt ends and so opens the reasoning; None for other prompts."""
     end = prompt[-200:].rstrip()
@@ -59,9 +64,14 @@ def ends_in_reasoning(
     return (think_end is not None and is_cut) or (opened is not None and TAGS[opened] not in answer)
 
 
-def unremoved_reasoning(text: str) -> str | None:
-    """Return the tag that closes reasoning which is still part of an answer; None without."""
-    return next((end for end in TAGS.values() if end in text), None)
+def unremoved_mark(text: str) -> tuple[str, str] | None:
+    """Return a mark that is still part of an answer, after its kind; None without.
+
+    "unremoved_reasoning": the tag that closes reasoning; "unremoved_end": the end of a turn.
+    """
+    if (closing := next((end for end in TAGS.values() if end in text), None)) is not None:
+        return "unremoved_reasoning", closing
+    return ("unremoved_end", mark[0].strip()) if (mark := _END_OF_TURN.search(text)) else None
 
 
 def refuse_opened_reasoning(requests: Sequence[Request]) -> None:

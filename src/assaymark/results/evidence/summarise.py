@@ -198,14 +198,22 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> SampleDetails:
 
 
 def _equal_by(rows: Sequence[ScoreRow]) -> SampleDetails:
-    """Count right answers that are not the reference to the letter, and wrong ones with the reference among words."""
-    stated = (_detail(row, "equal_by", None) or _detail(row, "metadata", None) for row in rows)
-    names = (each.get("equal_by") if isinstance(each, Mapping) else each for each in stated)  # a scorer's is inside
-    counts = Counter(str(name) for name in names if name)
-    details: SampleDetails = {"equal_by": dict(counts.most_common())} if counts else {}
+    """Count right answers that are not the reference to the letter, and wrong ones that may not be meant as such."""
+    details: SampleDetails = {}
+    if equal := _named(rows, "equal_by"):
+        details["equal_by"] = equal
+    if near := _named(rows, "near_miss"):
+        details["near_misses"] = near
     if among := sum(bool(_detail(row, "among_words", default=False)) for row in rows):
         details["n_among_words"] = among
     return details
+
+
+def _named(rows: Sequence[ScoreRow], key: str) -> dict[str, int]:
+    """Count the texts under a key of the scores' details, or of a scorer's metadata; the most frequent first."""
+    stated = (_detail(row, key, None) or _detail(row, "metadata", None) for row in rows)
+    names = (each.get(key) if isinstance(each, Mapping) else each for each in stated)
+    return dict(Counter(name for name in names if name and isinstance(name, str)).most_common())
 
 
 def _absent_golds(name: str, own: Scored) -> SampleDetails:

@@ -203,6 +203,14 @@ def _prompt_notes(cell: Estimate) -> list[str]:
 
 
 _DIFFERS_IN = {"number": "how a number is written", "kind": "kind, such as a number and its text"}
+_IGNORABLE = (
+    "equal to the expected value but for {}, which {{exact: {{ignore_case: true, ignore_typography: true}}}} ignores"
+)
+_NEAR_MISSES = {
+    **dict.fromkeys(("case", "typography", "number"), _IGNORABLE),
+    "part": "found within a longer reference, where only all of it is right; several right answers are a list",
+    "notation": "with the reference's value in another notation, such as 1/2 for 0.5",
+}
 _PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
 
 
@@ -230,6 +238,10 @@ def _notes(cell: Estimate) -> list[str]:
         notes.append(
             f"{counted(among, 'wrong answer')} with the reference among other words, where only the reference alone is "
             "right; --system_instruction can ask for it"
+        )
+    for miss, n in details.get("near_misses", {}).items():
+        notes.append(
+            f"{counted(n, 'wrong answer')} {_NEAR_MISSES[miss].format(miss) if miss in _NEAR_MISSES else miss}"
         )
     if scored := details.get("n_first_token"):
         notes.append(f"{scored:,} scored by the first generated token")
