@@ -53,6 +53,8 @@ def test_words_for_missing_values_are_texts(tmp_path: Path) -> None:
         (("B", "a"), "a letter"),
         (("1", "0"), "a number from 0"),
         (("2", "1"), "a number from 1"),
+        (("1.0", "0.0"), "a number from 0"),  # a column that had an empty cell in pandas
+        (("2.0", "1.0"), "a number from 1"),
         (("green", "red"), "the text of a choice"),
     ],
 )
@@ -145,6 +147,32 @@ def test_a_reading_is_named_only_for_rows_with_options(tmp_path: Path) -> None:
         golds(tmp_path, "question,answer\n2+2?,4\n", answers="letter")
     with pytest.raises(DataError, match="line 2: 'A' in column 'answer' is not a number from 0 to 1"):
         golds(tmp_path, "question,A,B,answer\nQ?,x,y,A\n", answers="from_0")
+
+
+@pytest.mark.parametrize("choices", [["x", "y", "z"], {"A": "x", "B": "y", "C": "z"}])
+def test_indices_that_are_floats_are_indices(tmp_path: Path, choices: object) -> None:
+    """JSON written by pandas has 1.0 for 1 where the column has an empty cell; 1.5 is none."""
+    rows = [{"question": f"Q{answer}?", "choices": choices, "answer": answer} for answer in (2.0, 0.0, 1.0)]
+    assert golds(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "my.jsonl") == ["2", "0", "1"]
+    rows.append({**rows[0], "answer": 1.5})
+    with pytest.raises(DataError, match=r"line 4: '1.5' in column 'answer' is not a number from 0 to 2"):
+        opened(tmp_path, "my.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_ending_of_a_file_may_be_in_capitals(tmp_path: Path) -> None:
+    """Older programs on Windows write Q.CSV."""
+    task, _ = opened(tmp_path, "Q.CSV", "question;answer\n2+2?;4\n")
+    assert (task.task.name, [request.target for request in task.requests()]) == ("Q", ["4"])
+
+
+def test_yes_is_true(tmp_path: Path) -> None:
+    """An answer that is JSON's true or false is right in either word; texts are compared as they are."""
+    rows = [{"question": "Is ice cold?", "answer": True}, {"question": "Is fire?", "answer": False}]
+    task, note = opened(tmp_path, "my.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert "compared with 'answer', where yes is true and no is false" in note
+    assert [request.target for request in task.requests()] == ["['True', 'Yes']", "['False', 'No']"]
+    texts, note = opened(tmp_path, "texts.csv", "question,answer\nIs ice cold?,TRUE\n")
+    assert ("yes" in note, next(texts.requests()).target) == (False, "TRUE")
 
 
 def test_choices_by_text(tmp_path: Path) -> None:
@@ -613,9 +641,22 @@ def test_what_precedes_a_question_is_a_chat(tmp_path: Path) -> None:
     assert [(m.role, m.text) for m in request.messages] == [("system", "Be brief."), ("user", "Hi?")]
     with pytest.raises(DataError, match="column 'tools' has functions for the model, and no column has the expected"):
         opened(tmp_path, "tools.jsonl", lines({"conversations": turns, "tools": '[{"name": "f"}]'}))
+    for history in ([{"role": "user", "content": "Hi"}], [["Hi", "Yo", "?"]], [["Hi", None]]):  # not pairs of texts
+        with pytest.raises(DataError, match=r"line 1 has .* in column 'history'; expected a list of pairs of texts"):
+            opened(tmp_path, "turns.jsonl", lines({**alpaca[0], "history": history}))
     plain = [{**row, "system": "", "history": []} for row in alpaca]
     task, _ = opened(tmp_path, "plain.jsonl", lines(*plain))
     assert not next(task.requests()).messages
+
+
+def test_a_chat_beside_another_answer_says_that_its_own_is_left_out(tmp_path: Path) -> None:
+    """A logged answer of a model and the reference may both be there; the note says which one counts."""
+    chat = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "5"}]
+    task, note = opened(tmp_path, "my.jsonl", lines({"messages": chat, "answer": "4"}))
+    assert "compared with 'answer' (its own last answer is left out)" in note
+    (request,) = task.requests()
+    assert (request.target, [message.text for message in request.messages]) == ("4", ["2+2?"])
+    assert "left out" not in opened(tmp_path, "asked.jsonl", lines({"messages": chat[:1], "answer": "4"}))[1]
 
 
 def test_a_developers_message_is_a_system_message(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ counted from 1. A wrong guess would make every score wrong without a sign of it,
 a reading is chosen only where the rows leave no other one; see decision 20.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,10 +112,16 @@ def _places(answer: object, options: Sequence[object]) -> dict[str, int]:
         places[TEXT] = place
     if len(text) == 1 and text.upper() in LETTERS[: len(options)]:
         places[LETTER] = LETTERS.index(text.upper())
-    if text.isascii() and text.isdigit() and len(text) < 4:
-        places.update({name: int(text) - first for name, first in ((FROM_0, 0), (FROM_1, 1))
-                       if 0 <= int(text) - first < len(options)})  # fmt: skip
+    if (number := whole_number(answer)) is not None:
+        places.update({name: number - first for name, first in ((FROM_0, 0), (FROM_1, 1))
+                       if 0 <= number - first < len(options)})  # fmt: skip
     return places
+
+
+def whole_number(answer: object) -> int | None:
+    """Return the number that an answer is, from 0 to 999; 1.0 is one, as a column with an empty cell is stored."""
+    match = re.fullmatch(r"([0-9]{1,3})(?:\.0)?", str(answer).strip())
+    return None if match is None else int(match[1])
 
 
 def text_index(answer: object, options: Sequence[object]) -> int | None:

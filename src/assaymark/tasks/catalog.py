@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
-from assaymark.datasets.files import READABLE
 from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, few, install_line
 from assaymark.registry import Registry, nearest
 from assaymark.tasks import lm_eval_names
@@ -486,7 +485,7 @@ def _files_called(name: str) -> list[str]:
     if not place.name or not place.parent.is_dir():
         return []
     found = sorted(place.parent.glob(f"{escape(place.name)}.*"))
-    return [str(path) for path in found if path.name.endswith(READABLE)]
+    return [str(path) for path in found if is_rows_file(path)]
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:

@@ -115,6 +115,13 @@ def text_key(value: object) -> str | None:
     return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None
 
 
+def ends_with_answer(value: object) -> bool:
+    """Return whether a value of a row is a list of messages, the last by the model."""
+    last = value[-1] if isinstance(value, list) and value else None
+    role = last.get("role", last.get("from")) if isinstance(last, Mapping) else None
+    return isinstance(role, str) and _ROLES.get(role.lower()) == "assistant"
+
+
 def read_messages(value: object) -> list[tuple[str, str]]:
     """Return role (system, user or assistant) and text of each message.
 
@@ -176,9 +183,16 @@ def resolve_messages(field: object, columns: Collection[str], *, ends_with_answe
     return messages
 
 
+def _is_pair(turn: object) -> bool:
+    return isinstance(turn, list) and [type(text) for text in turn] == [str, str]
+
+
 def fault_of_chat(row: Row, used: ChatColumns) -> str | None:
     """Return the fault of a row's chat or answer, to be written after its location; None for a good row."""
     try:
+        turns = row[used.history] if used.history else None
+        if turns and not (isinstance(turns, list) and all(map(_is_pair, turns))):
+            return f" has {turns!r:.80} in column '{used.history}'; expected a list of pairs of texts: asked, said"
         asked = resolve_messages(used.field, row.keys(), ends_with_answer=True)(row)
         if used.answer_key is None:
             answer = row[str(used.answer)]

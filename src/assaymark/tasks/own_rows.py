@@ -67,7 +67,7 @@ class OwnRows:
 
 def is_rows_file(path: Path) -> bool:
     """Return whether a file, by the end of its name, contains rows."""
-    return path.name.endswith(READABLE)
+    return path.name.lower().endswith(READABLE)
 
 
 def row_file_names(paths: Iterable[Path]) -> dict[Path, str]:
@@ -84,7 +84,8 @@ def row_file_names(paths: Iterable[Path]) -> dict[Path, str]:
 
 def name_of_rows(path: Path) -> str:
     """Return the name of a file of rows without its ending: `e0.5.csv` is `e0.5`."""
-    return path.name.removesuffix(max((end for end in READABLE if path.name.endswith(end)), key=len, default=""))
+    n_end = max((len(end) for end in READABLE if path.name.lower().endswith(end)), default=0)
+    return path.name[: len(path.name) - n_end]
 
 
 def _names_of_files(files: Sequence[Path]) -> dict[Path, str]:
@@ -154,8 +155,9 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
         rows, unless they are to be skipped.
     """
     skip_bad_rows = data.skip_bad_rows
-    is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
-    builder = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
+    endings = [each.lower() for each in path.suffixes]
+    is_csv = bool({".csv", ".tsv"} & set(endings))
+    builder = "parquet" if endings[-1:] == [".parquet"] else "csv" if is_csv else "json"
     options: dict[str, JsonValue] = {}
     if is_csv and path.stat().st_size:
         delimiter = sniff_delimiter(path)

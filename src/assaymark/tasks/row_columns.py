@@ -20,6 +20,7 @@ from assaymark.tasks.answer_readings import (
     AnswerCounts,
     is_same_text,
     text_index,
+    whole_number,
 )
 from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
@@ -236,7 +237,10 @@ def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) 
     names, faults = header.cells, Faults()
     for i, name in enumerate(names):
         if name in names[:i]:
-            faults.add(f"line {header.number}: two columns are called '{name}'")
+            remedy = (
+                f"'{name}'" if name.strip() else "'', as separators at the end of each line make them; remove those"
+            )
+            faults.add(f"line {header.number}: two columns are called {remedy}")
     for name in names:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
@@ -355,7 +359,7 @@ def _other_option(
     elif kind == TEXT:
         right = text_index(row[columns.answer], options)
     else:
-        right = LETTERS.index(text.upper()) if kind == LETTER else int(text) - (kind == FROM_1)
+        right = LETTERS.index(text.upper()) if kind == LETTER else (whole_number(text) or 0) - (kind == FROM_1)
     for other in columns.others:
         value = row.get(other)
         if _is_empty(value) or _not_text(value):
@@ -364,8 +368,8 @@ def _other_option(
         named = {i for i, option in enumerate(options) if is_same_text(value, option)}
         if len(said) == 1 and said.upper() in LETTERS[: len(options)]:
             named.add(LETTERS.index(said.upper()))
-        if re.fullmatch(r"\d{1,2}", said):  # from 0 or from 1
-            named |= {i for i in (int(said), int(said) - 1) if 0 <= i < len(options)}
+        if (number := whole_number(said)) is not None:  # from 0 or from 1
+            named |= {i for i in (number, number - 1) if 0 <= i < len(options)}
         if isinstance(labels, list) and value in labels:
             named.add(labels.index(value))
         if named and right not in named:
@@ -422,7 +426,7 @@ def _right_option(answer: object, options: Sequence[object], kind: str) -> objec
     text = str(answer).strip()
     if kind == LETTER:
         return options[LETTERS.index(text.upper())]
-    return options[int(text) - (kind == FROM_1)] if kind in (FROM_0, FROM_1) else None
+    return options[(whole_number(answer) or 0) - (kind == FROM_1)] if kind in (FROM_0, FROM_1) else None
 
 
 def references_in(value: object) -> Sequence[object] | None:
@@ -483,5 +487,4 @@ def _is_option(answer: object, options: Sequence[object], kind: str) -> bool:
         return len(text) == 1 and text.upper() in LETTERS[: len(options)]
     if kind == TEXT:
         return text_index(answer, options) is not None
-    least = int(kind == FROM_1)
-    return kind == LABEL or text in map(str, range(least, len(options) + least))
+    return kind == LABEL or whole_number(answer) in range(int(kind == FROM_1), len(options) + int(kind == FROM_1))

@@ -24,7 +24,7 @@ from assaymark.tasks.answer_readings import (
     counted_answers,
 )
 from assaymark.tasks.images import image_columns
-from assaymark.tasks.messages import ChatColumns, fault_of_chat, text_key
+from assaymark.tasks.messages import ChatColumns, ends_with_answer, fault_of_chat, text_key
 from assaymark.tasks.row_columns import (
     QuestionColumns,
     ToolColumns,
@@ -163,6 +163,8 @@ def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
     after = " and ".join(f"'{name}'" for name in (used.system, used.history) if name is not None)
     form = f"after {after} is {form}" if after else f"is {form}"
     answer = f"'{used.answer}'" if used.answer else "its last answer"
+    if used.answer and ends_with_answer(_first(rows, used.messages)):
+        answer += " (its own last answer is left out)"
     spec = {
         "output_type": "generate_until",
         "doc_to_messages": used.field,
@@ -347,6 +349,8 @@ def _reference(rows: Rows, answer: str) -> tuple[str, bool]:
     if isinstance(first, Mapping):
         by_name = f"{answer}.text" if "text" in first else f"[{answer}.value] + ({answer}.aliases or [])"
         return f"{{{{{by_name}}}}}", True
+    if isinstance(first, bool) and all(isinstance(value, bool | None) for value in rows.values(answer)):
+        return f"{{{{['True', 'Yes'] if {answer} else ['False', 'No']}}}}", True
     if any(isinstance(value, list) for value in rows.values(answer)):
         return f"{{{{{answer} if {answer} is iterable and {answer} is not string else [{answer}]}}}}", True
     if not any(isinstance(value, str) and value.startswith("[") for value in rows.values(answer)):
@@ -384,7 +388,8 @@ def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
         spec["doc_to_text"] = f"{_before_question(roles)}Question: {{{{{roles.asked}}}}}\nAnswer:"
         guess = f"{_about(roles)} is a question"
     guess += f", the generated answer is compared with '{answer}'"
-    guess += ", any of whose texts is right" if are_several else ""
+    is_boolean = reference.startswith("{{['True'")
+    guess += ", where yes is true and no is false" if is_boolean else ", any of whose texts is right" * are_several
     return Shape(
         spec,
         f"{guess}, {_IGNORING}",
