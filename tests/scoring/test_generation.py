@@ -69,6 +69,12 @@ def test_unknown_metrics_and_options_are_named() -> None:
         ExactMatchOptions.from_mapping({"ignore_case": "no"})
 
 
+def test_an_answer_that_no_filter_took_out_of_its_list_says_so() -> None:
+    """lm-eval compares the list itself, which no text equals: the score stays, and its note names take_first."""
+    score = score_generation(["4"], "4", {"exact_match": {}})["exact_match"]
+    assert (score.value, score.detail) == (0.0, {"extracted": ["4"], "near_miss": "list"})
+
+
 def test_an_empty_or_fallback_answer_is_unparsed() -> None:
     """An answer from which nothing was extracted is not silently counted as a wrong answer."""
     assert all(is_unparsed(answer) for answer in ("", " \n", "[invalid]", None, ["[invalid]", ""]))

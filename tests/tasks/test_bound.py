@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.errors import DataError, MalformedSample, PlanError
+from assaymark.errors import AssaymarkError, DataError, MalformedSample, PlanError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Message, Request, RollingQuery
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.profiles import PROFILES
@@ -269,6 +269,25 @@ def test_unsupported_tasks_are_refused_with_the_reason(tmp_path: Path, changes: 
     """A task that cannot run is refused with the reason."""
     with pytest.raises(PlanError, match=message):
         bound(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"filter_list": [{"name": "f", "filter": [{"function": "regexx"}]}]},
+            "unknown filter 'regexx'; nearest: regex",
+        ),
+        ({"filter_list": [{"name": "f", "filter": [{"function": "regex", "patern": "x"}]}]}, "argument 'patern'"),
+        ({"metric_list": [{"metric": "exact_match", "ignore_case": "true"}]}, "ignore_case of exact_match is 'true'"),
+    ],
+)
+def test_misspelt_settings_are_refused_before_any_request(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    """Filters and options are checked when the task is bound: answers that cannot be scored are not paid for."""
+    with pytest.raises(AssaymarkError, match=message):
+        bound(tmp_path, output_type="generate_until", **{"metric_list": [{"metric": "exact_match"}], **changes})
 
 
 def test_code_of_the_model_runs_when_confirmed(tmp_path: Path) -> None:

@@ -106,6 +106,13 @@ def test_without_lm_eval_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.
         bind(task, BindOptions())
 
 
+def test_a_class_that_is_no_task_is_named(tmp_path: Path) -> None:
+    """The name of another class of the file is one line, not an internal error."""
+    pytest.importorskip("lm_eval")
+    with pytest.raises(DataError, match=r"capitals \(.*capitals.yaml\): its class Capitals is no task; expected a sub"):
+        bind(capitals(tmp_path, "class Capitals:\n    pass\n"), BindOptions())
+
+
 def test_a_class_that_fails_is_named(tmp_path: Path) -> None:
     """An error inside the class is converted to ours, with its name; unsupported requests are refused."""
     pytest.importorskip("lm_eval")

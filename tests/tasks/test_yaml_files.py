@@ -6,7 +6,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.tasks.task import FunctionRef
-from assaymark.tasks.yaml_files import parse_yaml, read_task_file, repeated_keys
+from assaymark.tasks.yaml_files import notes_on_file, parse_yaml, read_task_file
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -69,9 +69,20 @@ def test_a_repeated_key_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text("task: a\nmetadata:\n  version: 1\n  version: 2\ntask: b\n")
     assert parse_yaml(path)["task"] == "b"
-    assert sorted(repeated_keys(path)) == [
+    assert sorted(notes_on_file(path)) == [
         "twice.yaml: the key 'task' is in line 1 and again in line 5; the last one counts",
         "twice.yaml: the key 'version' is in line 3 and again in line 4; the last one counts",
     ]
-    path.write_text("task: a\nlist: [{x: 1}, {x: 2}]\nf: !function a.b\n")
-    assert repeated_keys(path) == []
+    path.write_text("task: a\nlist: [{x: 1}, {x: 2}]\nf: !function a.b\ndoc_to_choice: [x, 1, yes]\n")
+    assert notes_on_file(path) == []
+
+
+@pytest.mark.parametrize("choices", ["['{{a}}', '{{b}}']", "{1: x, 2: '{{a}}'}"])
+def test_a_template_in_a_list_of_choices_is_noted(tmp_path: Path, choices: str) -> None:
+    """lm-eval sends the braces, and the score is that of choices which no row has."""
+    path = tmp_path / "t.yaml"
+    path.write_text(f"task: t\ndoc_to_choice: {choices}\n")
+    (note,) = notes_on_file(path)
+    assert note.startswith("t.yaml: the choice '{{a}}' is sent as it stands: no list is a template")
+    path.write_text("task: t\ndoc_to_choice: '{{[a, b]}}'\n")
+    assert notes_on_file(path) == []

@@ -91,7 +91,9 @@ def resolve_choices(field: object, columns: Collection[str]) -> Resolve:
         try:
             return python_value(text)
         except (SyntaxError, ValueError) as error:
-            raise MalformedSample(f"doc_to_choice returns {text!r:.120}; expected a list: {error}") from error
+            raise MalformedSample(
+                f"doc_to_choice returns {text!r:.120}; expected a list, as {{{{[a, b]}}}} returns one"
+            ) from error
 
     return choices
 

@@ -209,7 +209,10 @@ def matches_reference(references: Sequence[object], predictions: Sequence[object
     (gold,), (prediction,) = references, predictions
     rules = ExactMatchOptions.from_mapping(options)
     if not isinstance(prediction, str):
-        return ScoreValue(float(prediction == gold), detail={"extracted": prediction})
+        is_in_list = isinstance(prediction, list | tuple) and prediction != gold
+        return ScoreValue(
+            float(prediction == gold), detail={"extracted": prediction, **({"near_miss": "list"} if is_in_list else {})}
+        )
     by = _equal_by(prediction, str(gold), rules)
     detail: dict[str, JsonValue] = {"extracted": prediction}
     if by is not None and by != "text":

@@ -42,7 +42,7 @@ from assaymark.tasks.task_index import (
     task_files,
 )
 from assaymark.tasks.user_code import declarations_in, refuse_broken
-from assaymark.tasks.yaml_files import read_suite, read_task_file, repeated_keys, suites_below
+from assaymark.tasks.yaml_files import notes_on_file, read_suite, read_task_file, suites_below
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 # our own task files, and no others, may name functions here by dotted path: `!function assaymark.scoring.…`
@@ -461,7 +461,7 @@ class Catalog:
             self._beside = _Folder(path.parent, origin, index_folder(path.parent))
         if file is not None:
             expander.add_source(TaskSource(file, path, origin, trusted))
-            expander.notes += repeated_keys(path)
+            expander.notes += notes_on_file(path)
         elif alone and is_suite(read_task_file(path)):
             self._add_suite(read_suite(path), expander)
         elif alone:

@@ -83,6 +83,9 @@ class BoundPythonTask:
         self.options = options
         self.not_circular = "it is a Python class of lm-eval" if options.circular else None
         self._theirs = _instance_of(task)
+        if not hasattr(self._theirs, "eval_docs"):
+            raise DataError(f"task {task.name} ({task.source}): its class {type(self._theirs).__name__} is no task; "
+                            "expected a subclass of lm_eval.api.task.Task")  # fmt: skip
         docs = self._theirs.eval_docs
         self._docs: Sequence[Mapping[str, object]] = docs
         self.n_original = len(docs)

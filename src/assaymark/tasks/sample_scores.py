@@ -33,7 +33,7 @@ from assaymark.scoring.choices import (
     score_choices,
     score_rotations,
 )
-from assaymark.scoring.filters import Pipeline, build_pipeline
+from assaymark.scoring.filters import Pipeline, build_filter, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
 from assaymark.scoring.metric import LOGLIKELIHOOD, TOOL_CALLS
 from assaymark.scoring.metrics import defaults_for, is_higher_better, may_be_share, names_for
@@ -43,7 +43,7 @@ from assaymark.tasks.circular import circular_metrics
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
 from assaymark.tasks.self_critique import LAST_TURN
 from assaymark.tasks.spec_hash import file_of
-from assaymark.tasks.task import MetricSpec, Task
+from assaymark.tasks.task import FunctionRef, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
 
 Functions = Mapping[str, Callable[..., object]]  # the task's own metrics by name
@@ -68,6 +68,18 @@ class SampleScorer:
         self.multiple_input = multiple_input
         self.multiple_targets = multiple_targets
         self._loaded: tuple[list[Pipeline], Functions, OwnScoring | None] | None = None
+        self._check_options()
+
+    def _check_options(self) -> None:
+        """Raise for filters and options that are not known, before any request is sent; no code of the task is run."""
+        for step in (step for spec in self.task.filters for step in spec.steps):
+            if isinstance(step.function, str) and not any(
+                isinstance(each, FunctionRef) for each in step.kwargs.values()
+            ):
+                build_filter(step.function, step.kwargs)
+        for metric in self.task.metrics:
+            if metric.name == "exact_match" and metric.function is None:
+                generation.ExactMatchOptions.from_mapping(metric.kwargs)
 
     def _load(self) -> tuple[list[Pipeline], Functions, OwnScoring | None]:
         """Import the task's own code at the first sample that is scored."""

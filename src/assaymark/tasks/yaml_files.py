@@ -107,8 +107,8 @@ def read_card(path: Path) -> Mapping[str, object]:
     return card
 
 
-def repeated_keys(path: Path) -> list[str]:
-    """Return a note for each key that is repeated in one mapping of a task file: the last one counts, as in lm-eval."""
+def notes_on_file(path: Path) -> list[str]:
+    """Return notes on what a task file may not mean, and lm-eval reads so: repeated keys, templates among choices."""
     lines = []
     waiting = [yaml.compose(path.read_bytes(), Loader=_TaskLoader)]
     while waiting:
@@ -119,7 +119,14 @@ def repeated_keys(path: Path) -> list[str]:
             continue
         waiting += [value for _, value in node.value]
         line_of: dict[str, int] = {}
-        for key, _ in node.value:
+        for key, value in node.value:
+            choices = value.value if isinstance(value, yaml.CollectionNode) and key.value == "doc_to_choice" else ()
+            texts = [each[1].value if isinstance(each, tuple) else each.value for each in choices]
+            if template := next((text for text in texts if "{{" in str(text)), None):
+                lines.append(
+                    f"{path.name}: the choice {template!r:.60} is sent as it stands: no list is a template; write "
+                    "doc_to_choice as one template that returns a list: '{{[A, B]}}'"
+                )
             line = key.start_mark.line + 1
             if isinstance(key.value, str) and key.value in line_of:
                 lines.append(
