@@ -12,6 +12,8 @@ from assaymark.judges.verdicts import Form, parse_verdict, swapped
         ("grade", "[[7.5]]", 7.5),
         ("grade", "first [[3]], on reflection [[9]]", 9.0),
         ("grade", "[[4]] and then [[11]]", 4.0),
+        ("grade", "[[7]] out of [[10]]", 7.0),  # the scale is no verdict
+        ("grade", "**[[7]]/[[10]]**", 7.0),
         ("pair", "so: [[A]]", 1.0),
         ("pair", "so: [[ B ]]", 0.0),
         ("pair", "[[C]]", 0.5),

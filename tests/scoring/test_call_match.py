@@ -116,6 +116,8 @@ def test_json_schemas_types_are_known_too(
         ("2024/01/11", "2024-01-11", True, True),
         ("1,000 m", "1000 m", True, True),
         ("oslo norway", "Oslo, Norway", True, True),
+        ("Zu\u0308rich", "Zürich", True, False),
+        ("Cox’s Bazar", "Cox's Bazar", True, False),
     ],
 )
 def test_numbers_within_texts_keep_their_signs_in_own_questions(

@@ -17,6 +17,7 @@ LOWEST_GRADE, HIGHEST_GRADE = 1.0, 10.0
 STRONG = 3.0  # a strong verdict counts three times (Arena-Hard v0.1)
 
 _BRACKETS = re.compile(r"\[\[([^\[\]\n]{1,12})\]\]")
+_SCALE = re.compile(r"(?<=\]\])\s*(?:/|out of|of)\s*\[\[[0-9]+\]\]", re.IGNORECASE)  # [[7]] out of [[10]]
 _NUMBER = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?")
 
 
@@ -41,7 +42,7 @@ def parse_verdict(text: str, form: Form) -> Verdict | None:
     AlpacaEval scores it.
     """
     read = _READ[form]
-    for inside in reversed(_BRACKETS.findall(text)):
+    for inside in reversed(_BRACKETS.findall(_SCALE.sub("", text))):
         verdict = read(inside.strip())
         if verdict is not None:
             return verdict

@@ -26,6 +26,7 @@ from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_val
 from assaymark.scoring.metric import ANY_CALL, CALL_MATCH, TOOL_CALLS, metric
 from assaymark.scoring.metrics import computations
 from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, TaggedText, UnreadableAnswer, read_calls
+from assaymark.scoring.typography import folded
 from assaymark.scoring.values import ScoreValue
 
 Reason = Literal[
@@ -288,6 +289,7 @@ def _plain_with_numbers(value: object) -> object:
     """Return a text as BFCL compares texts, and its numbers with their signs: 1.5 is not 15, -5 is not 5."""
     if not isinstance(value, str):
         return value
+    value = folded(value).replace("’", "'")
     numbers = re.findall(r"(?<![\w.\-/])-?\d+|\d+", re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", value.replace("−", "-")))
     return _plain(value), *numbers
 

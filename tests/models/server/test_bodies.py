@@ -254,6 +254,8 @@ def test_parts_that_are_no_answer_are_kept_apart_from_it() -> None:
         assert (read.text, read.reasoning) == ("5", "7?")
     refused = read_text(chat([{"type": "refusal", "refusal": "No."}]), is_chat=True)
     assert (refused.text, refused.finish_reason) == ("No.", REFUSED)
+    with pytest.raises(HttpFailure, match="a part tool_use; expected its calls in tool_calls"):
+        read_text(chat([{"type": "text", "text": "Wait."}, {"type": "tool_use", "name": "f"}]), is_chat=True)
 
 
 def chat(content: object) -> Json:

@@ -272,7 +272,8 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
     metric = MetricInput("exact_match")
     details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)]
     details += [{"among_words": True}, {"near_miss": "part"}, {"metadata": {"near_miss": "case"}}]
-    values = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    details += [{"reason": "wrong_type"}, {"reason": "no_call"}]
+    values = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     rows = [
         ScoreRow("t", index, f"sha256:{index}", "exact_match", value, detail=detail)
         for index, (value, detail) in enumerate(zip(values, details, strict=True))
@@ -286,7 +287,8 @@ def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() 
         "1 wrong answer with the reference among other words, where only the reference alone is right; "
         "--system_instruction can ask for it; 1 wrong answer found within a longer reference, where only all of it is "
         "right; several right answers are a list; 1 wrong answer equal to the expected value but for case, which "
-        "{exact: {ignore_case: true, ignore_typography: true}} ignores"
+        "{exact: {ignore_case: true, ignore_typography: true}} ignores; 1 wrong answer with an argument of "
+        "another type than the declared one, such as '3' or 3.0 for an integer"
     )
 
 

@@ -271,7 +271,10 @@ _REASONING = re.compile("reason|think|thought", re.IGNORECASE)
 
 
 def _by_kind(content: object, keys: KeyHider) -> tuple[object, dict[str, str]]:
-    """Return a content without the parts that are no answer, and the texts of those: `reasoning` and `refusal`."""
+    """Return a content without the parts that are no answer, and the texts of those: `reasoning` and `refusal`.
+
+    Raises: HttpFailure for calls among them.
+    """
     if not isinstance(content, list):
         return content, {}
     answer: list[object] = []
@@ -279,6 +282,10 @@ def _by_kind(content: object, keys: KeyHider) -> tuple[object, dict[str, str]]:
     for part in content:
         kind = str(part.get("type")) if isinstance(part, Mapping) else ""
         name = "refusal" if kind == "refusal" else "reasoning" if _REASONING.search(kind) else None
+        if re.search("tool|function", kind):  # else the answer would have no call
+            raise HttpFailure(
+                MalformedAnswer, f"the answer's content has a part {kind[:40]}; expected its calls in tool_calls"
+            )
         if name is None:
             answer.append(part)
         else:

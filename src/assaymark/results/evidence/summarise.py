@@ -202,7 +202,10 @@ def _equal_by(rows: Sequence[ScoreRow]) -> SampleDetails:
     details: SampleDetails = {}
     if equal := _named(rows, "equal_by"):
         details["equal_by"] = equal
-    if near := _named(rows, "near_miss"):
+    near = _named(rows, "near_miss")
+    if n_of_type := _named(rows, "reason").get("wrong_type"):  # of a call's argument
+        near["wrong_type"] = n_of_type
+    if near:
         details["near_misses"] = near
     if among := sum(bool(_detail(row, "among_words", default=False)) for row in rows):
         details["n_among_words"] = among

@@ -209,6 +209,7 @@ _IGNORABLE = (
 _NEAR_MISSES = {
     **dict.fromkeys(("case", "typography", "number"), _IGNORABLE),
     "part": "found within a longer reference, where only all of it is right; several right answers are a list",
+    "wrong_type": "with an argument of another type than the declared one, such as '3' or 3.0 for an integer",
     "list": "still in a list, which no text equals; end the task's filters with take_first",
     "notation": "with the reference's value in another notation, such as 1/2 for 0.5",
 }
