@@ -223,11 +223,15 @@ def test_what_is_unknown_stays_unknown() -> None:
     tokens: tuple[dict[str, Any], ...] = (
         {"ai.usage.promptTokens": 5, "ai.usage.completionTokens": 2},
         {"llm.token_count.prompt": 5, "llm.token_count.total": 7},
+        {"llm.token_count.completion": 2, "llm.token_count.total": 7},
         {"langfuse.observation.usage_details": '{"input": 5, "output": 2, "total": 7}'},
+        {"mlflow.chat.tokenUsage": '{"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}'},
     )
     for counts in tokens:
         facts = facts_of(counts, {})
         assert (facts.n_input, facts.n_output) == (5, 2)
+    total = facts_of({"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.total": 7}, {})
+    assert (total.n_input, total.n_output, total.cost) == (7, None, None)  # a price needs the parts
     for odd in (-1, True, "many", 1e300, float("nan"), [3], 2**70):
         assert facts_of({"gen_ai.usage.input_tokens": odd}, {}).n_input is None
     assert facts_of({}, {}).kind == "span"

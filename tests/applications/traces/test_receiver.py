@@ -148,10 +148,13 @@ CHAT, TOOL, AGENT = "chat", "execute_tool", "invoke_agent"
         # an agent above calls without usage, and one above searches alone
         ([step(1, None, AGENT, (100, 10)), step(2, 1, CHAT)], (100, 10)),
         ([step(1, None, AGENT, (100, 10)), step(2, 1, TOOL), step(3, 2, "embeddings", (5, 0))], (105, 10)),
+        # a total that is not divided, alone and above the call that has its parts
+        ([step(1, None, AGENT), step(2, 1, CHAT, **{"usage.total_tokens": 110})], (110, None)),
+        ([step(1, None, CHAT, **{"usage.total_tokens": 110}), step(2, 1, CHAT, (100, 10))], (100, 10)),
     ],
 )  # fmt: skip
 def test_tokens_are_the_sum_over_the_calls_of_models(
-    receiver: Receiver, steps: list[dict[str, Any]], expected: tuple[int, int]
+    receiver: Receiver, steps: list[dict[str, Any]], expected: tuple[int, int | None]
 ) -> None:
     """Whatever is nested in what, each call counts once, and spans that sum calls do not."""
     receiver.send(*steps)

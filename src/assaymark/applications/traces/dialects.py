@@ -64,7 +64,8 @@ _COST_PARTS = (
     ("gen_ai.cost.input_cost", "gen_ai.cost.output_cost"),
     ("gen_ai.usage.input_cost", "gen_ai.usage.output_cost"),
 )
-_LANGFUSE = ("langfuse.observation.usage_details", "langfuse.observation.cost_details")  # JSON: input, output, total
+_USAGE = ("langfuse.observation.usage_details", "mlflow.chat.tokenUsage")  # JSON: input or input_tokens, ...
+_LANGFUSE_COST = "langfuse.observation.cost_details"
 _USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "traceloop.association.properties.session_id", "thread.id"),
@@ -78,7 +79,8 @@ def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
     n_input, n_output = _tokens(attributes)
     kind = kind_of(attributes)
     cost = _reported_cost(attributes)
-    if cost is None and model is not None and kind in {"llm", "embedding"}:
+    is_split = n_output is not None or kind == "embedding" or number_of(attributes, _INPUT) is not None
+    if cost is None and model is not None and kind in {"llm", "embedding"} and is_split:
         cost = _priced(model, n_input, n_output)
     return SpanFacts(
         kind=kind,
@@ -121,12 +123,17 @@ def _model(attributes: Attributes) -> str | None:
 
 
 def _tokens(attributes: Attributes) -> tuple[int | None, int | None]:
-    """Return the tokens read and generated; the latter from the total if only they are not stated."""
+    """Return the tokens read and generated; of one that is not stated the rest of the total.
+
+    Tokens of which only the total is stated are counted as read.
+    """
     n_input, n_output, n_total = (number_of(attributes, names) for names in (_INPUT, _OUTPUT, _TOTAL))
-    if n_input is None and n_output is None and isinstance(details := parsed(attributes.get(_LANGFUSE[0])), dict):
-        n_input, n_output = number_of(details, ("input",)), number_of(details, ("output",))
-    if n_output is None and n_input is not None and n_total is not None and n_total >= n_input:
-        n_output = n_total - n_input
+    if n_input is None and n_output is None and isinstance(details := parsed(first_of(attributes, _USAGE)), dict):
+        names = (("input", "input_tokens"), ("output", "output_tokens"), ("total", "total_tokens"))
+        n_input, n_output, n_total = (number_of(details, each) for each in names)
+    if n_total is not None and n_total >= (n_input or n_output or 0) and None in (n_input, n_output):
+        rest = n_total - (n_input or n_output or 0)
+        return (rest, n_output) if n_input is None else (n_input, rest)
     return n_input, n_output
 
 
@@ -141,7 +148,7 @@ def _reported_cost(attributes: Attributes) -> float | None:
         parts = [cost for name in names if (cost := _amount(attributes.get(name))) is not None]
         if parts:
             return sum(parts)
-    details = parsed(attributes.get(_LANGFUSE[1]))
+    details = parsed(attributes.get(_LANGFUSE_COST))
     if not isinstance(details, dict):
         return None
     parts = [cost for name, value in details.items() if name != "total" and (cost := _amount(value)) is not None]
@@ -159,9 +166,7 @@ def _amount(value: JsonValue) -> float | None:
 
 def _priced(model: str, n_input: int | None, n_output: int | None) -> float | None:
     """Return the cost by the table of prices; None for an unknown model, or where no tokens are known."""
-    if n_input is None and n_output is None:
-        return None
-    price = _price(model)
+    price = None if n_input is None and n_output is None else _price(model)
     return None if price is None else float(price.of(n_input or 0, n_output or 0))
 
 
