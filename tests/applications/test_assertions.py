@@ -232,7 +232,7 @@ def test_what_cannot_be_checked_is_refused(assertion: Any, message: str) -> None
 
 
 def test_a_run_of_promptfoos_tests(tmp_path: Path) -> None:
-    """Tests of a configuration and of a table are scored alike; a row without assertions is refused."""
+    """Tests of a configuration and of a table are scored alike, equality too; a row without assertions is refused."""
     config = tmp_path / "config.yaml"
     tests = [{"vars": {"city": "Paris"}, "assert": [{"type": "icontains", "value": "paris"}]},
              {"vars": {"city": "Rome"}, "assert": [{"type": "equals", "value": "Roma"}]}]  # fmt: skip
@@ -246,8 +246,12 @@ def test_a_run_of_promptfoos_tests(tmp_path: Path) -> None:
     assert assaymark.evaluate(shout, config, scorers="assertions").estimate("config", "assertions").value == 0.5
     rows = read_rows(table)
     assert (rows[0].metadata["assert"], rows[1].expected) == (["icontains:paris", "is-json"], "Roma")
+    assert assaymark.evaluate(shout, table, scorers="assertions").estimate("tests", "assertions").value == 0.25
+    equal = tmp_path / "equal.csv"
+    equal.write_text("city,__expected\nParis,PARIS\nRome,contains:OM\nOslo,Oslo\n", encoding="utf-8")
+    assert assaymark.evaluate(shout, equal, scorers="assertions").estimate("equal", "assertions").value == 2 / 3
     with pytest.raises(UsageError, match="'assertions' needs assertions, and row 1 of 2 has none"):
-        assaymark.evaluate(shout, table, scorers="assertions")
+        assaymark.evaluate(shout, [rows[0], {"city": "Rome"}], scorers="assertions")
     half = assaymark.evaluate(shout, rows[:1], scorers="assertions")
     assert half.estimate("rows", "assertions").value == 0.5
 

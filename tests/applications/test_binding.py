@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -383,7 +384,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
     """A scalar of numpy is read as a number."""
     import numpy as np
 
-    assert [results_of(each, "s")[0].value for each in (np.float32(0.5), np.bool_(True))] == [0.5, 1.0]
+    numbers = (np.float32(0.5), np.bool_(True), Decimal("0.25"))
+    assert [results_of(each, "s")[0].value for each in numbers] == [0.5, 1.0, 0.25]
 
 
 def test_a_list_is_several_results() -> None:

@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from types import CellType, SimpleNamespace
 from typing import Any, Self, TypeVar, overload
@@ -392,8 +393,8 @@ def _of_fields(returned: object, name: str) -> Result:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number or bool as a float, numpy's scalars too; None for anything else."""
-    if isinstance(value, bool | int | float):
+    """Return a number or bool as a float, decimals and numpy's scalars too; None for anything else."""
+    if isinstance(value, bool | int | float | Decimal):
         return float(value)
     if type(value).__module__.partition(".")[0] in {"numpy", "torch"} and getattr(value, "shape", None) == ():
         return float(value.item())

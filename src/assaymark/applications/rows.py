@@ -346,7 +346,7 @@ def _contexts(values: dict[str, JsonValue]) -> tuple[str, ...] | None:
 def _promptfoo(marked: Mapping[str, JsonValue]) -> tuple[JsonValue, dict[str, JsonValue]]:
     """Return the expected value and the metadata of promptfoo's own columns: assertions, descriptions and the like.
 
-    An assertion of equality is the expected value; others are scorers, and stand in the metadata.
+    The only assertion of equality is the expected value as well.
     """
     metadata: dict[str, JsonValue] = {}
     expected: JsonValue = None
@@ -363,7 +363,7 @@ def _promptfoo(marked: Mapping[str, JsonValue]) -> tuple[JsonValue, dict[str, Js
     texts = [text for cell in cells if (text := _equal_text(str(cell))) is not None]
     if len(texts) == 1:
         expected = texts[0]
-    if len(cells) > len(texts) or len(cells) > 1:
+    if cells:
         metadata["assert"] = cells[0] if len(cells) == 1 else cells
     checks = marked.get("assert")
     if isinstance(checks, list):

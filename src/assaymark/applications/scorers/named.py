@@ -160,8 +160,8 @@ _WHAT = {
     "assertions": "assertions",
 }  # fmt: skip
 _REMEDY = {
-    "expected": "; give the column one of the names expected, reference, ground_truth, or the scorer's parameter a "
-    "default",
+    "expected": "; give the column one of the names expected, reference, ground_truth, in small letters, or the "
+    "scorer's parameter a default",
     "contexts": "; give the rows a column contexts, or let the target return them",
     "expected_tools": "; give the rows a column expected_tools, or calls as their expected value",
     "assertions": "; give the row `assert`, or a table the column __expected",
