@@ -221,6 +221,19 @@ def test_a_log_that_holds_fewer_samples_than_it_reports_shows_what_it_reports(tm
     assert f"the file reports {value:.6g} of 6 samples, and holds 1 of them, which give 1; the reported" in note
 
 
+def test_a_log_whose_grades_are_not_known_shows_what_it_reports(tmp_path: Path) -> None:
+    """Grades such as GOOD give no numbers: the reported value is shown, and no request is said to have failed."""
+    log = as_json_log(tmp_path, "capitals", model="m", first={})
+    whole = json.loads(log.read_text())
+    for sample in whole["samples"]:
+        sample["scores"] = {"choice": {"value": "GOOD"}}
+    log.write_text(json.dumps({**whole, "reductions": []}))
+    (reported,) = (score for score in whole["results"]["scores"] if score["name"] == "choice")
+    result = import_run(str(tmp_path / "store.sqlite"), log)
+    assert result.run.estimate("capitals", "choice").value == pytest.approx(reported["metrics"]["accuracy"]["value"])
+    assert any("holds 6 of them, which give no value; the reported value is shown" in note for note in result.notes)
+
+
 def test_a_mean_that_is_not_finite_is_undefined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If the mean of an Inspect log is NaN, the value from the samples is shown, in JSON too."""
     log = as_json_log(tmp_path, "capitals", model="m", first={})

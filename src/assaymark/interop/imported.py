@@ -285,7 +285,7 @@ def _differs(reported: Estimate, own: Estimate) -> bool:
 def _of_more_samples(
     reported: Sequence[Estimate], computed: Sequence[Estimate], *, may_be_part: bool
 ) -> set[tuple[str, str, str]]:
-    """Return task, metric and filter of the reported values that are of more samples than the files hold.
+    """Return task, metric and filter of the reported values that are of more samples than the files hold with a value.
 
     may_be_part: so is a value without a number of samples that those in the files do not give.
     """
@@ -294,7 +294,8 @@ def _of_more_samples(
     return {
         (each.task, each.metric, each.filter)
         for each, own in of
-        if own is not None and (each.n > own.n + own.n_failed or (may_be_part and not each.n and _differs(each, own)))
+        if own is not None
+        and (not own.n or each.n > own.n + own.n_failed or (may_be_part and not each.n and _differs(each, own)))
     }
 
 
