@@ -165,6 +165,22 @@ def test_the_ending_of_a_file_may_be_in_capitals(tmp_path: Path) -> None:
     assert (task.task.name, [request.target for request in task.requests()]) == ("Q", ["4"])
 
 
+def test_numbers_of_32_bits_are_refused(tmp_path: Path) -> None:
+    """A reference 0.10000000149011612 makes 0.1 wrong; halves and whole numbers are exact."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for numbers, is_exact in (([0.1, 2.0], False), ([0.5, 2.0], True)):
+        table = pa.table({"question": ["a", "b"], "answer": pa.array(numbers, pa.float32())})
+        parquet.write_table(table, tmp_path / "my.parquet")
+        if is_exact:
+            task = Catalog.open(lm_eval=False).select([str(tmp_path / "my.parquet")]).tasks[0]
+            assert [request.target for request in bind(task, BindOptions()).requests()] == ["0.5", "2.0"]
+            continue
+        with pytest.raises(DataError, match=r"column 'answer' has 0.10000000149011612, a number of 32 bits"):
+            Catalog.open(lm_eval=False).select([str(tmp_path / "my.parquet")])
+
+
 def test_yes_is_true(tmp_path: Path) -> None:
     """An answer that is JSON's true or false is right in either word; texts are compared as they are."""
     rows = [{"question": "Is ice cold?", "answer": True}, {"question": "Is fire?", "answer": False}]

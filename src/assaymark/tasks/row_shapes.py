@@ -7,6 +7,7 @@ a question with an answer to generate; a question with tools; a text.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from struct import pack, unpack
 
 from assaymark.datasets import Rows
 from assaymark.errors import DataError
@@ -349,6 +350,11 @@ def _reference(rows: Rows, answer: str) -> tuple[str, bool]:
     if isinstance(first, Mapping):
         by_name = f"{answer}.text" if "text" in first else f"[{answer}.value] + ({answer}.aliases or [])"
         return f"{{{{{by_name}}}}}", True
+    if (rounded := next((value for value in rows.values(answer) if _is_of_32_bits(value)), None)) is not None:
+        raise DataError(
+            f"column '{answer}' has {rounded!r}, a number of 32 bits, whose digits nobody answers; save the column "
+            "with 64 bits, or as texts"
+        )
     if isinstance(first, bool) and all(isinstance(value, bool | None) for value in rows.values(answer)):
         return f"{{{{['True', 'Yes'] if {answer} else ['False', 'No']}}}}", True
     if any(isinstance(value, list) for value in rows.values(answer)):
@@ -358,6 +364,13 @@ def _reference(rows: Rows, answer: str) -> tuple[str, bool]:
     # a CSV file has lists as texts: a template that renders one is several references, and a column is a text
     are_lists = all(map(_is_list_as_text, rows.values(answer)))
     return (f"{{{{{answer}}}}}" if are_lists else answer), are_lists
+
+
+def _is_of_32_bits(value: object) -> bool:
+    """Return whether a number is one of 32 bits that was widened, such as 0.10000000149011612 of 0.1."""
+    if not isinstance(value, float) or len(repr(value)) < 15 or not abs(value) < 1e38:
+        return False
+    return bool(unpack("f", pack("f", value))[0] == value)
 
 
 def _is_list_as_text(value: object) -> bool:
