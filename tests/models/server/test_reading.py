@@ -164,6 +164,34 @@ def test_an_answer_that_broke_off_is_sent_for_again(server: HostileServer, broke
     assert answers(server)["t/1/0"].text == "again"
 
 
+HE, LLO, END = (
+    json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": finish}]}).encode()
+    for text, finish in (("He", None), ("llo", None), ("", "stop"))
+)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            b"\xef\xbb\xbfdata: " + HE + b"\n\n",
+            b"data: " + LLO + b"\n\n",
+            b"data: " + END + b"\n\n",
+        ],  # a byte order mark
+        [b"data: " + HE + b"\r\rdata: " + LLO + b"\r", b"\rdata: " + END + b"\r\r"],
+        [b"data: " + HE + b"\r", b"\n\r", b"\n: alive\r\n\r\ndata: " + LLO + b"\r\n\r\ndata: " + END + b"\r\n\r\n"],
+        [b"data: " + HE + b"\n\ndata: " + LLO + b"\n\n", b"data: " + END],  # no empty line after the last event
+    ],
+)
+def test_a_stream_may_have_any_line_ends(server: HostileServer, events: list[bytes]) -> None:
+    """Nothing of the text is lost: CR alone, CRLF in two pieces, a byte order mark, an end without an empty line."""
+    make_trouble(server, lambda: Reply(events, headers={"Content-Type": "text/event-stream"}))
+    values = {"model": "m", "base_url": server.url, "tokenizer_backend": "none"}
+    model = OpenAIModel(openai_arguments("local-completions", values), RULES)
+    request = Request("t", 0, "", ("trouble",), (GenerateQuery(0, GenerationSettings(max_tokens=8)),))
+    assert "".join(model.stream(request)) == "Hello"
+
+
 @pytest.mark.parametrize(
     "events",
     [

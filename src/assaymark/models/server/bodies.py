@@ -267,6 +267,11 @@ def _older_call(message: Mapping[str, object]) -> list[object] | None:
     return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
 
 
+def text_of(content: object, keys: KeyHider) -> str:
+    """Return the answer in a content, or in a piece of one. Raises: HttpFailure for what is none."""
+    return _text(_by_kind(content, keys)[0], keys)
+
+
 _REASONING = re.compile("reason|think|thought", re.IGNORECASE)
 
 

@@ -6,18 +6,22 @@ arrived: shown text cannot be taken back, so a failure in the middle of an answe
 Source: OpenAI's API reference (streaming); the format of events: WHATWG HTML, server-sent events.
 """
 
+import codecs
+import re
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import httpx
 
 from assaymark.errors import MalformedAnswer, TimedOut
-from assaymark.models.server.bodies import read_text
+from assaymark.models.server.bodies import read_text, text_of
 from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport, failure_within
 from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
 from assaymark.models.server.pace import Patience, Tries
 from assaymark.models.server.response_limits import MIB, ResponseBody, parse_json
 
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the end may be half of one
 LONGEST_LINE = MIB  # bytes of one event
 EVENTS = "text/event-stream"
 
@@ -99,7 +103,7 @@ def _events(server: Server, answer: httpx.Response, deadline: float, *, is_chat:
         event, _ = parse_json(data, server.limits, server.keys)
         if failure := failure_within(event, server.keys):
             raise failure
-        piece, finish = _piece_of(event, is_chat=is_chat)
+        piece, finish = _piece_of(event, server, is_chat=is_chat)
         is_complete = is_complete or finish
         has_text = has_text or bool(piece)
         if piece:
@@ -109,14 +113,15 @@ def _events(server: Server, answer: httpx.Response, deadline: float, *, is_chat:
 
 
 def _data_of(server: Server, answer: httpx.Response, deadline: float) -> Iterator[bytes]:
-    """Yield the data of each event. Raises: HttpFailure for a stream over a limit."""
+    """Yield the data of each event; the last one may end with the stream. Raises: HttpFailure for one over a limit."""
     n_bytes, rest, data = 0, b"", bytearray()
-    for chunk in answer.iter_bytes():
+    for chunk in chain(answer.iter_bytes(), (b"\n\n",)):
         _check_time(deadline, server.timeout_s)
+        rest += chunk if n_bytes else chunk.removeprefix(codecs.BOM_UTF8)
         n_bytes += len(chunk)
         if n_bytes > server.limits.max_mib * MIB:
             raise HttpFailure(MalformedAnswer, f"the stream has more than {server.limits.max_mib} MiB")
-        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        *lines, rest = _LINE_END.split(rest)
         if len(rest) + len(data) > LONGEST_LINE:
             raise HttpFailure(MalformedAnswer, f"an event has more than {LONGEST_LINE >> 20} MiB")
         for line in lines:
@@ -127,7 +132,7 @@ def _data_of(server: Server, answer: httpx.Response, deadline: float) -> Iterato
                 data.clear()
 
 
-def _piece_of(event: object, *, is_chat: bool) -> tuple[str, bool]:
+def _piece_of(event: object, server: Server, *, is_chat: bool) -> tuple[str, bool]:
     """Return the text of an event, and whether it states why the answer ended."""
     choices = event.get("choices") if isinstance(event, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
@@ -137,9 +142,7 @@ def _piece_of(event: object, *, is_chat: bool) -> tuple[str, bool]:
         return "", False  # another answer to the same messages
     holder = choice.get("delta") if is_chat else choice
     content = holder.get("content" if is_chat else "text") if isinstance(holder, Mapping) else None
-    if content is not None and not isinstance(content, str):
-        raise HttpFailure(MalformedAnswer, f"an event contains a {type(content).__name__} instead of a text")
-    return content or "", choice.get("finish_reason") is not None
+    return text_of(content, server.keys), choice.get("finish_reason") is not None
 
 
 def _check_time(deadline: float, seconds: float) -> None:
