@@ -38,6 +38,13 @@ def test_a_status_decides_what_follows(
     assert headers.get("location", "") in result.message  # where a redirect leads
 
 
+def test_a_refused_limit_of_tokens_names_the_argument() -> None:
+    """Behind a proxy OpenAI's newer models refuse the older name of the limit."""
+    body = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    assert "provider=openai" in failure_of_answer(400, {}, body).message
+    assert "provider=openai" not in failure_of_answer(500, {}, body).message
+
+
 def test_a_redirects_target_has_no_key() -> None:
     """A server may repeat the key in the address that it names."""
     result = failure_of_answer(307, {"location": "https://h/?key=sk-secret"}, "", KeyHider(("sk-secret",)))

@@ -199,6 +199,8 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
         wait = float(delay[1]) if delay[1].count(".") < 2 else None
     if status < 400 and "location" in headers:
         said += f"; it redirects to {keys.text(headers['location'])[:LONGEST_QUOTE]}, which is not followed"
+    if status == 400 and "max_completion_tokens" in body:
+        said += " (provider=openai in --model_args sends it)"
     if wait:
         said += f" (Retry-After: {wait:.0f} s)"
     if status == 429 and (FOR_NOW in body or not any(word in body for word in NO_MONEY)):

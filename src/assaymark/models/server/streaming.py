@@ -16,7 +16,13 @@ import httpx
 
 from assaymark.errors import MalformedAnswer, TimedOut
 from assaymark.models.server.bodies import read_text, text_of
-from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport, failure_within
+from assaymark.models.server.failures import (
+    HttpFailure,
+    failure_of_answer,
+    failure_of_transport,
+    failure_within,
+    first_choice,
+)
 from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
 from assaymark.models.server.pace import Patience, Tries
 from assaymark.models.server.response_limits import MIB, ResponseBody, parse_json
@@ -134,10 +140,9 @@ def _data_of(server: Server, answer: httpx.Response, deadline: float) -> Iterato
 
 def _piece_of(event: object, server: Server, *, is_chat: bool) -> tuple[str, bool]:
     """Return the text of an event, and whether it states why the answer ended."""
-    choices = event.get("choices") if isinstance(event, Mapping) else None
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+    choice = first_choice(event)
+    if choice is None:
         return "", False  # usage, or something of the server's own
-    choice = choices[0]
     if choice.get("index") not in (0, None):
         return "", False  # another answer to the same messages
     holder = choice.get("delta") if is_chat else choice
