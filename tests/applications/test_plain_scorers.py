@@ -129,13 +129,15 @@ def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
         (" 5\n", "5"),
         ("Rome", "Paris"),
         ({"a": 1}, {"a": 2}),
+        ("", "Paris"),
+        ("<!DOCTYPE html><title>Log in", "Paris"),
     ]
     results = [scored("exact", output, expected) for output, expected in cases]
     assert [each.value for each in results] == [0.0] * len(cases)
     kind = "of another kind: the answer is {}, the expected value a {}"
     assert [each.metadata.get("near_miss") for each in results] == [
         kind.format("null", "string"), kind.format("a boolean", "number"), kind.format("an array", "number"),
-        "case", "typography", None, None,
+        "case", "typography", None, None, "empty", "page",
     ]  # fmt: skip
     assert scored("levenshtein", None, "full").value == 0.0  # null has no letters
 

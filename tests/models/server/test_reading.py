@@ -164,6 +164,19 @@ def test_an_answer_that_broke_off_is_sent_for_again(server: HostileServer, broke
     assert answers(server)["t/1/0"].text == "again"
 
 
+def test_a_body_is_read_in_the_encoding_that_its_headers_name() -> None:
+    """Where it is no UTF-8: an answer in Latin-1 keeps its letters, and a byte order mark is no letter."""
+    for body, charset, text in (
+        ("é".encode("latin-1"), "ISO-8859-1", "é"),
+        ("é".encode(), "ISO-8859-1", "é"),  # the header is wrong
+        ("é".encode("latin-1"), "unheard-of", "\ufffd"),
+        ("\ufeffé".encode(), "utf-8", "é"),
+    ):
+        whole = ResponseBody({"content-type": f"text/plain; charset={charset}"}, ResponseLimits())
+        whole.add(body)
+        assert whole.text == text
+
+
 HE, LLO, END = (
     json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": finish}]}).encode()
     for text, finish in (("He", None), ("llo", None), ("", "stop"))

@@ -137,8 +137,8 @@ class Exact(PlainScorer):
         if self._normal(output) == self._normal(expected):
             return self._result(value=True)
         if isinstance(output, str) and isinstance(expected, str):
-            by = equal_by(output, expected)
-            return replace(self._result(value=False), metadata={} if by is None else {"near_miss": by})
+            miss = equal_by(output, expected) or ("empty" if not output.strip() else "page" * bool(_PAGE.match(output)))
+            return replace(self._result(value=False), metadata={"near_miss": miss} if miss else {})
         if json_kind(output) == json_kind(expected):
             return self._result(value=False)
         text, value = (output, expected) if isinstance(output, str) else (expected, output)
@@ -165,6 +165,7 @@ class Exact(PlainScorer):
         return [self._normal(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 _WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "none": None}
 
 

@@ -7,8 +7,10 @@ states.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from assaymark.errors import MalformedAnswer
@@ -48,6 +50,8 @@ class ResponseBody:
         self._is_cut_at_limit = for_quoting
         self._n_received = 0
         self._content = bytearray()
+        charset = re.search(r"charset=\"?([\w.:-]+)", headers.get("content-type", ""), re.IGNORECASE)
+        self._charset = charset[1].lower() if charset else "utf-8"
         self._encoding = headers.get("content-encoding", "identity").strip().lower() or "identity"
         self._decompressor: zlib._Decompress | None = None
         if self._encoding not in ("identity", "gzip", "x-gzip", "deflate"):
@@ -58,13 +62,20 @@ class ResponseBody:
 
     @property
     def content(self) -> bytes:
-        """The body, decompressed."""
-        return bytes(self._content)
+        """The body, decompressed; in UTF-8 where it is not and its headers name the encoding."""
+        content = bytes(self._content)
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            if self._charset != "utf-8":
+                with suppress(LookupError):  # of no known name
+                    return content.decode(self._charset, "replace").encode()
+        return content
 
     @property
     def text(self) -> str:
         """The body as text, to be quoted."""
-        return self._content.decode("utf-8", "replace")
+        return self.content.decode("utf-8-sig", "replace")
 
     def add(self, chunk: bytes) -> bool:
         """Add bytes as received; return whether more are needed.
