@@ -297,6 +297,19 @@ def test_what_a_target_returns_is_stored_as_json() -> None:
     assert (output.n_context_tokens, output.n_tokens) == (7, 5)
 
 
+def test_rows_may_be_a_table_of_pandas() -> None:
+    """Its columns are the rows' own, and decimals in it are numbers."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        [{"question": "2+2?", "expected": Decimal(4)}, {"question": "3+3?", "expected": Decimal(7)}]
+    )
+    run = assaymark.evaluate(answer, frame, scorers="exact")
+    assert run.estimate("rows", "exact").value == 1.0
+    for limit in ("1", True, 1.5):
+        with pytest.raises(UsageError, match="expected a whole number of samples from 1"):
+            assaymark.evaluate(answer, frame, scorers="exact", limit=limit)
+
+
 def test_decimals_and_enumerations_are_the_values_that_they_stand_for() -> None:
     """A sum from a database and a member of an enumeration are read as number and text."""
 

@@ -129,6 +129,8 @@ def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
         (" 5\n", "5"),
         ("Rome", "Paris"),
         ({"a": 1}, {"a": 2}),
+        (0.1 + 0.2, 0.3),
+        (2, 3),
         ("", "Paris"),
         ("<!DOCTYPE html><title>Log in", "Paris"),
     ]
@@ -137,7 +139,7 @@ def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
     kind = "of another kind: the answer is {}, the expected value a {}"
     assert [each.metadata.get("near_miss") for each in results] == [
         kind.format("null", "string"), kind.format("a boolean", "number"), kind.format("an array", "number"),
-        "case", "typography", None, None, "empty", "page",
+        "case", "typography", None, None, "rounding", None, "empty", "page",
     ]  # fmt: skip
     assert scored("levenshtein", None, "full").value == 0.0  # null has no letters
 

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 from assaymark.applications.exports import (
@@ -90,6 +91,8 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
     Raises: DataError naming file, row and what was expected; UsageError where there is no such file or data set.
     """
     if not isinstance(source, str | Path):
+        if hasattr(source, "columns") and hasattr(source, "to_dict"):  # a table of pandas
+            source = source.to_dict("records")
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
             raise UsageError(
                 f"the rows are {shown_value(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
@@ -280,7 +283,9 @@ def shown_value(value: object, longest: int = _SHOWN) -> str:
 
 
 def _encoded(value: object) -> object:
-    """Return a JSON value for a table's value of another type: dates become texts, arrays lists."""
+    """Return a JSON value for a table's value of another type: dates become texts, arrays lists, decimals numbers."""
+    if isinstance(value, Decimal):
+        return float(value)
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):
             return getattr(value, method)()

@@ -177,8 +177,9 @@ def _words(types: tuple[type, ...]) -> str:
 
 def check_limit(value: float) -> None:
     """Raise UsageError for a limit that is neither a number of samples nor a share of them."""
-    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
-        raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value <= 0 or (value > 1 and value != int(value)):
+        raise UsageError(f"limit is {value!r:.40}; expected a whole number of samples from 1, or a fraction below 1")
     if value > sys.maxsize:
         raise UsageError(f"limit is {value:g}; expected at most {sys.maxsize}, or no limit")
 

@@ -140,7 +140,10 @@ class Exact(PlainScorer):
             miss = equal_by(output, expected) or ("empty" if not output.strip() else "page" * bool(_PAGE.match(output)))
             return replace(self._result(value=False), metadata={"near_miss": miss} if miss else {})
         if json_kind(output) == json_kind(expected):
-            return self._result(value=False)
+            is_near = (
+                isinstance(output, float | int) and isinstance(expected, float | int) and _are_close(output, expected)
+            )
+            return replace(self._result(value=False), metadata={"near_miss": "rounding"} if is_near else {})
         text, value = (output, expected) if isinstance(output, str) else (expected, output)
         if isinstance(text, str) and self._normal(_value_like(value, text)) == self._normal(value):
             return self._equal_but_for("kind", f"{text!r:.80} is the {json_kind(value)}")
@@ -163,6 +166,13 @@ class Exact(PlainScorer):
         if isinstance(value, Mapping):
             return {key: self._normal(inner) for key, inner in value.items()}
         return [self._normal(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _are_close(first: float, second: float) -> bool:
+    try:
+        return math.isclose(first, second, rel_tol=1e-9)
+    except OverflowError:
+        return False
 
 
 _PAGE = re.compile(r"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)

@@ -211,6 +211,7 @@ _NEAR_MISSES = {
     "part": "found within a longer reference, where only all of it is right; several right answers are a list",
     "wrong_type": "with an argument of another type than the declared one, such as '3' or 3.0 for an integer",
     "list": "still in a list, which no text equals; end the task's filters with take_first",
+    "rounding": "equal to the expected number but for rounding; the scorer `number` gives such an answer nearly 1",
     "empty": "without any text",
     "page": "with a page of HTML, such as one to log in",
     "notation": "with the reference's value in another notation, such as 1/2 for 0.5",
