@@ -9,6 +9,8 @@ from assaymark.scoring.choice_letters import extract_choice_letter
 
 ANSWERS: dict[int, list[tuple[str, str | None]]] = {  # number of choices -> answers with their letter
     4: [
+        ("A: no. B: yes.", None), ("A) wrong. B) right.", None), ("A - no, B - yes", None),
+        ("A. No", "A"), ("B: Lisbon. Note: it is big", "B"), ("B) Lisbon. A) Rome is in Italy.", "B"),
         ("Answer: B and also C", None), ("Answer: A = πr²", None), ("The answer is A = πr²", None),
         ("**Answer: B**\n\nA. is wrong because it is small.\nC. is too large.\nD. is unrelated.", "B"),
         ("Answer: A = πr². So the answer is C.", "C"), ("The area is A = πr² and C = 2πr. Answer: D", "D"),

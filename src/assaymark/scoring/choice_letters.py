@@ -452,6 +452,10 @@ def _labels(lines: list[str]) -> set[str]:
     return {label["u"].upper() for line in lines if (label := _LABEL.fullmatch(line))}
 
 
+_NEXT_LABEL = re.compile(r"[.;,!]\s+\(?[A-Z]\)?\s*[.):–-]\s")  # the label of another option
+_SAID_OF_ONE = re.compile(r"\W*(?:no|not|wrong|incorrect|false|untrue|yes|right|correct|true)\b", re.IGNORECASE)
+
+
 def _whole(text: str) -> tuple[str, str, str] | None:
     """Return the letter of an answer that is a letter, or begins with one that labels its text."""
     lines = text.strip().splitlines()
@@ -472,6 +476,8 @@ def _whole(text: str) -> tuple[str, str, str] | None:
     if "," in after and (label["u"].islower() or label["u"] == "I"):
         return None
     if label["u"] == "A" and re.search(r"\bB[.):].*?\bC[.):]", label["text"]):  # the options themselves, in one line
+        return None
+    if _SAID_OF_ONE.match(label["text"]) and _NEXT_LABEL.search(label["text"]):  # A) no. B) yes.
         return None
     if re.fullmatch(r"\s*[A-Za-z]\W*", label["text"]) or _GOES_ON.match(label["text"]):  # A: B; (A) is wrong
         return None
