@@ -216,7 +216,7 @@ def _named(rows: Sequence[ScoreRow], key: str) -> dict[str, int]:
     """Count the texts under a key of the scores' details, or of a scorer's metadata; the most frequent first."""
     stated = (_detail(row, key, None) or _detail(row, "metadata", None) for row in rows)
     names = (each.get(key) if isinstance(each, Mapping) else each for each in stated)
-    return dict(Counter(name for name in names if name and isinstance(name, str)).most_common())
+    return dict(Counter(name for name in names if name and isinstance(name, str) and name.isprintable()).most_common())
 
 
 def _absent_golds(name: str, own: Scored) -> SampleDetails:
