@@ -297,6 +297,17 @@ def test_what_a_target_returns_is_stored_as_json() -> None:
     assert (output.n_context_tokens, output.n_tokens) == (7, 5)
 
 
+def test_reasoning_in_the_answers_of_an_application_is_said() -> None:
+    """The remedy is in the target: a run of an application has no arguments of a model."""
+    run = run_of(lambda question: f"<think>hm</think>{answer(question)}")
+    said = " ".join(run.remarks())
+    assert (
+        "3 answers with </think>: the reasoning before it was scored as part of the answer; remove it in the target"
+        in said
+    )
+    assert "model_args" not in said
+
+
 def test_rows_may_be_a_table_of_pandas() -> None:
     """Its columns are the rows' own, and decimals in it are numbers."""
     pandas = pytest.importorskip("pandas")

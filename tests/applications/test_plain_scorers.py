@@ -131,6 +131,8 @@ def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
         ({"a": 1}, {"a": 2}),
         (0.1 + 0.2, 0.3),
         (2, 3),
+        ("It is Paris.", "Paris"),
+        ("1/2", "0.5"),
         ("", "Paris"),
         ("<!DOCTYPE html><title>Log in", "Paris"),
     ]
@@ -139,7 +141,7 @@ def test_a_wrong_answer_of_another_kind_or_spelling_says_so() -> None:
     kind = "of another kind: the answer is {}, the expected value a {}"
     assert [each.metadata.get("near_miss") for each in results] == [
         kind.format("null", "string"), kind.format("a boolean", "number"), kind.format("an array", "number"),
-        "case", "typography", None, None, "rounding", None, "empty", "page",
+        "case", "typography", None, None, "rounding", None, "among words", "notation", "empty", "page",
     ]  # fmt: skip
     assert scored("levenshtein", None, "full").value == 0.0  # null has no letters
 

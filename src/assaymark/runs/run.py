@@ -275,13 +275,15 @@ class Run:
 
         scored = frozenset(estimate.task for estimate in self.estimates)
         lines = generated_lines(self.answers, scored, is_finished=row.status == "finished")
+        is_application = row.plan.model.kind == "application"
         for kind, how in _UNREMOVED.items():
             unremoved: Counter[str] = Counter()
             for attempt in attempts:
                 by_mark = attempt.summary.get(kind)
                 if isinstance(by_mark, Mapping):
                     unremoved.update({mark: n for mark, n in by_mark.items() if isinstance(n, int)})
-            lines += [f"{counted(n, 'answer')} with {mark}: {how.format(mark)}" for mark, n in unremoved.items()]
+            said = f"{how.partition(';')[0]}; remove it in the target" if is_application else how
+            lines += [f"{counted(n, 'answer')} with {mark}: {said.format(mark)}" for mark, n in unremoved.items()]
         return lines
 
     def _lines_on_reports(self) -> list[str]:

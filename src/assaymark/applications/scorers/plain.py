@@ -32,7 +32,7 @@ from assaymark.limits.nesting import json_kind, parse_json
 from assaymark.limits.regexes import compiled, findall
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
-from assaymark.scoring.typography import canonical, equal_by, folded, number_of
+from assaymark.scoring.typography import canonical, equal_by, folded, near_miss, number_of
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -137,7 +137,8 @@ class Exact(PlainScorer):
         if self._normal(output) == self._normal(expected):
             return self._result(value=True)
         if isinstance(output, str) and isinstance(expected, str):
-            miss = equal_by(output, expected) or ("empty" if not output.strip() else "page" * bool(_PAGE.match(output)))
+            unlike = "empty" if not output.strip() else "page" if _PAGE.match(output) else None
+            miss = unlike or equal_by(output, expected) or near_miss(output, expected)
             return replace(self._result(value=False), metadata={"near_miss": miss} if miss else {})
         if json_kind(output) == json_kind(expected):
             is_near = (

@@ -214,6 +214,7 @@ _NEAR_MISSES = {
     "rounding": "equal to the expected number but for rounding; the scorer `number` gives such an answer nearly 1",
     "empty": "without any text",
     "page": "with a page of HTML, such as one to log in",
+    "among words": "with the expected value among other words; the scorer `contains` looks for it there",
     "notation": "with the reference's value in another notation, such as 1/2 for 0.5",
 }
 _PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
