@@ -316,7 +316,8 @@ def test_rows_may_be_a_table_of_pandas() -> None:
     )
     run = assaymark.evaluate(answer, frame, scorers="exact")
     assert run.estimate("rows", "exact").value == 1.0
-    for limit in ("1", True, 1.5):
+    wrong: list[Any] = ["1", True, 1.5]
+    for limit in wrong:
         with pytest.raises(UsageError, match="expected a whole number of samples from 1"):
             assaymark.evaluate(answer, frame, scorers="exact", limit=limit)
 

@@ -149,8 +149,8 @@ CHAT, TOOL, AGENT = "chat", "execute_tool", "invoke_agent"
         ([step(1, None, AGENT, (100, 10)), step(2, 1, CHAT)], (100, 10)),
         ([step(1, None, AGENT, (100, 10)), step(2, 1, TOOL), step(3, 2, "embeddings", (5, 0))], (105, 10)),
         # a total that is not divided, alone and above the call that has its parts
-        ([step(1, None, AGENT), step(2, 1, CHAT, **{"usage.total_tokens": 110})], (110, None)),
-        ([step(1, None, CHAT, **{"usage.total_tokens": 110}), step(2, 1, CHAT, (100, 10))], (100, 10)),
+        ([step(1, None, AGENT), step(2, 1, CHAT, None, **{"usage.total_tokens": 110})], (110, None)),
+        ([step(1, None, CHAT, None, **{"usage.total_tokens": 110}), step(2, 1, CHAT, (100, 10))], (100, 10)),
     ],
 )  # fmt: skip
 def test_tokens_are_the_sum_over_the_calls_of_models(

@@ -7,6 +7,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.interop.every_eval_results import bounds_of
+from assaymark.records import JsonValue
 from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
 from assaymark.results.evidence.summarise import summarise
 from assaymark.results.views.cells import table_rows
@@ -270,7 +271,7 @@ def test_a_group_without_aggregate_is_only_a_heading() -> None:
 def test_right_answers_that_are_not_the_reference_are_counted_by_what_differs() -> None:
     """The note below the table names what was ignored, with counts, and JSON has them too."""
     metric = MetricInput("exact_match")
-    details = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)]
+    details: list[dict[str, JsonValue]] = [{"equal_by": by} if by else {} for by in ("case", "number", "case", None)]
     details += [{"among_words": True}, {"near_miss": "part"}, {"metadata": {"near_miss": "case"}}]
     details += [{"reason": "wrong_type"}, {"reason": "no_call"}]
     values = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
