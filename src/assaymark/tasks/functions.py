@@ -125,7 +125,7 @@ def broken_declarations(folders: Sequence[Path]) -> list[str]:
     """Return the faults of declarations in imported files below the folders; others of these files can be used."""
     faults: list[str] = []
     for name, module in list(sys.modules.items()):
-        own = vars(module) if name.startswith(_OF_FILES) else {}
+        own = getattr(module, "__dict__", {}) if name.startswith(_OF_FILES) else {}
         if _BROKEN in own and any(Path(own["__assaymark_stamp__"][0]).is_relative_to(each) for each in folders):
             faults += own[_BROKEN].values()
     return faults
