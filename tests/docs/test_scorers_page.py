@@ -5,7 +5,7 @@ import re
 from assaymark.applications.scorers import SCORERS
 from tests.conftest import ROOT
 
-BETTER = {True: "higher", False: "lower", None: "–"}
+BETTER = {True: "", False: "; lower is better", None: "; neither is better"}
 
 
 def rows() -> dict[str, list[str]]:
@@ -22,6 +22,6 @@ def test_every_scorer_is_on_the_page() -> None:
     for name in SCORERS:
         assert name in result, name
         facts = SCORERS.load(name).FACTS
-        assert BETTER[facts.higher_is_better] in result[name], name
+        assert "".join(re.findall(r"; \w+ is better$", result[name][1])) == BETTER[facts.higher_is_better], name
         for need in facts.needs & {"expected", "contexts"}:
             assert need in result[name][2], name

@@ -35,10 +35,10 @@ line-height:1.25;font-variant-numeric:tabular-nums}.tile span{display:block;font
 table{border-collapse:collapse;width:100%;font-size:.9rem;line-height:1.35}
 th,td{padding:.32rem .55rem;text-align:right;vertical-align:top;font-variant-numeric:tabular-nums;white-space:nowrap}
 th{border-bottom:1.5px solid var(--ink);font-weight:600;vertical-align:bottom;white-space:normal;min-width:3.2rem}
-td{border-bottom:1px solid var(--line)}.t{text-align:left;white-space:normal;min-width:6rem}
-tr.group td.t:first-child{font-weight:600}.depth1 td:first-child{padding-left:1.65rem}
-.depth2 td:first-child{padding-left:2.75rem}.depth3 td:first-child{padding-left:3.85rem}
-.depth4 td:first-child{padding-left:4.95rem}
+td,tbody th{border-bottom:1px solid var(--line)}.t{text-align:left;white-space:normal;min-width:6rem}
+tbody th{font-weight:400;vertical-align:top}tr.group th{font-weight:600}
+.depth1>:first-child{padding-left:1.65rem}.depth2>:first-child{padding-left:2.75rem}
+.depth3>:first-child{padding-left:3.85rem}.depth4>:first-child{padding-left:4.95rem}
 .below{display:block;font-size:.82rem}
 .better{color:var(--good)}.worse{color:var(--bad)}
 ul{padding-left:1.2rem;margin:.5rem 0}li{margin:.2rem 0}ul.warning{list-style:none;padding:0}
@@ -71,12 +71,19 @@ def html_page(blocks: Sequence[Block], title: str, foot: str) -> str:
     )
 
 
-def html_blocks(blocks: Sequence[Block]) -> str:
-    """Return blocks as elements without a page around them; every text is escaped."""
-    return "\n".join(_block(block) for block in blocks)
+def html_blocks(blocks: Sequence[Block], title: str = "") -> str:
+    """Return blocks as elements without a page around them; every text is escaped.
+
+    A table has the name of the heading above it, or of `title`, which is above the first heading.
+    """
+    shown = []
+    for block in blocks:
+        title = block.text if isinstance(block, Heading) else title
+        shown.append(_block(block, title))
+    return "\n".join(shown)
 
 
-def _block(block: Block) -> str:
+def _block(block: Block, title: str) -> str:
     match block:
         case Heading():
             return f"<h{block.level}>{html_text(block.text)}</h{block.level}>"
@@ -87,7 +94,7 @@ def _block(block: Block) -> str:
         case Tiles():
             return _tiles(block)
         case Table():
-            return _table(block)
+            return _table(block, title)
         case Figure():
             return _figure(block)
         case Example():
@@ -109,17 +116,19 @@ def _tiles(block: Tiles) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _table(block: Table) -> str:
+def _table(block: Table, title: str) -> str:
     kept = [index for index, column in enumerate(block.columns) if column.kind != "drawn"]
     kinds = [_class(block.columns[index]) for index in kept]
     head = "".join(
         f'<th scope="col"{kind}{_title(block.columns[index].help)}>{_breakable(block.columns[index].label)}</th>'
         for index, kind in zip(kept, kinds, strict=True)
     )
-    rows = "".join(_row([row[index] for index in kept], kinds) for row in block.rows)
+    is_named = len(kept) > 1 and block.columns[kept[0]].kind in ("text", "name")
+    rows = "".join(_row([row[index] for index in kept], kinds, is_named=is_named) for row in block.rows)
     short = " short" if len(block.rows) <= SHORT else ""
     shown = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="wide{short}" tabindex="0">{shown}</div>'
+    name = f' role="region" aria-label="{html_text(title)}"' if title else ""
+    return f'<div class="wide{short}" tabindex="0"{name}>{shown}</div>'
 
 
 def _title(text: str) -> str:
@@ -135,13 +144,13 @@ def _classes(*names: str) -> str:
     return f' class="{given}"' if given else ""
 
 
-def _row(cells: Sequence[Cell], kinds: Sequence[str]) -> str:
+def _row(cells: Sequence[Cell], kinds: Sequence[str], *, is_named: bool) -> str:
     depth = min(cells[0].depth, DEEPEST)
     names = _classes("group" if cells[0].role else "", f"depth{depth}" if depth else "")
-    shown = [
-        f"<td{kind}>{_cell(cell, is_name=index == 0)}</td>"
-        for index, (kind, cell) in enumerate(zip(kinds, cells, strict=True))
-    ]
+    first, *others = zip(kinds, cells, strict=True)
+    start, end = ('<th scope="row"', "</th>") if is_named else ("<td", "</td>")
+    shown = [f"{start}{first[0]}>{_cell(first[1], is_name=True)}{end}"]
+    shown += [f"<td{kind}>{_cell(cell, is_name=False)}</td>" for kind, cell in others]
     return f"<tr{names}>{''.join(shown)}</tr>"
 
 

@@ -179,7 +179,7 @@ def _environment() -> Environment:
         "moment": shown_moment,
         "duration": shown_duration,
         "markdown": markdown,
-        "blocks": lambda blocks: Markup(html_blocks(blocks)),  # noqa: S704 - the writer escapes every text
+        "blocks": lambda blocks, title: Markup(html_blocks(blocks, title)),  # noqa: S704 - the writer escapes every text
         "answer": answer_html,
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),
