@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own product is faster: oneDNN's begins later
+LEAST_ROWS_WITH_TILES = 4  # in float32: on a CPU with tiles oneDNN begins later still
 UPCAST_AT_ONCE = 1 << 20  # half-precision weights: a piece that stays in cache
 UPCAST_FOR_FEW = 1 << 18  # where it is read only once more
 FEW_ROWS = 8  # up to which a product waits for its weights: float32 is as fast as tiles
@@ -246,6 +247,7 @@ def _where_it_pays(
     least = 0  # elements of input from which `fused` is faster
     if first.weight.dtype == torch.float32:
         least = SMALL_PRODUCT // first.out_features + 1
+        least = max(least, LEAST_ROWS_WITH_TILES * first.in_features) if has_tiles() else least
     elif not has_products(first.weight.dtype):
         least = LEAST_UPCAST * first.in_features
     elif first.weight.dtype == torch.bfloat16 and first is not last:  # each of its layers has a product of few rows
