@@ -113,6 +113,32 @@ metric_list: [{metric: shared letters}]
     assert json.loads(capsys.readouterr().out)[0]["runs_here"] is True
 
 
+@pytest.mark.parametrize("name", ["acc", "f1", "mcc"])
+def test_metrics_of_choices_hand_written_answers_to_the_files_aggregation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """As AfroBench's tasks use them: pairs of reference and answer go to `!function`; without one there is no value."""
+    folder = write(tmp_path / "code", "def words(items):\n    return sum(len(a.split()) for a, b in items if a == b)\n")
+    write(folder, '{"q": "a", "a": "one two"}\n{"q": "b", "a": 3}\n', "rows.jsonl")
+    task = """
+task: pairs
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{q}}"
+doc_to_target: a
+metric_list: [{metric: NAME, aggregation: HOW, ignore_case: true}]
+""".replace("NAME", name)
+    write(folder, task.replace("HOW", "!function mine.words"), "pairs.yaml")
+    write(folder, task.replace("HOW", "mean").replace("pairs", "none"), "none.yaml")
+    words = ("--model", "fake", "--model_args", "accuracy=1.0", "--tasks", str(folder / "pairs.yaml"))
+    (estimate,) = evaluated(capsys, *words)
+    assert (estimate["metric"], estimate["value"]) == (name, 3.0)
+    assert main(["ls", "tasks", "none", "--include_path", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["runs_here"] is False
+
+
 def test_a_python_file_is_named_as_a_task_file_is(tmp_path: Path) -> None:
     """`--tasks FILE.py` selects the tasks that it declares; a file without any is refused."""
     folder = write(tmp_path / "code", CAPITALS)

@@ -14,7 +14,7 @@ from assaymark.errors import DataError, MalformedSample, UnknownName
 from assaymark.limits.regexes import sub
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
-from assaymark.scoring.metric import GENERATE, facts_of, metric
+from assaymark.scoring.metric import GENERATE, PASSED_ON, facts_of, metric
 from assaymark.scoring.metrics import computations, split_reduced
 from assaymark.scoring.typography import EqualBy, equal_by, near_miss
 from assaymark.scoring.values import ScoreValue
@@ -107,7 +107,7 @@ def score_generation(
     Raises: UnknownName for a metric that is neither ours nor in `functions`.
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`, output type generate_until.
     """
-    known = {**computations(GENERATE), **(functions or {})}
+    known = {**dict.fromkeys(PASSED_ON, _passed_on), **computations(GENERATE), **(functions or {})}
     parts = {name: (name, None) if name in known else split_reduced(name) for name in metrics}
     unknown = next((name for name, (base, _) in parts.items() if base not in known), None)
     if unknown is not None:
@@ -263,6 +263,11 @@ def chrf_with_words(references: Sequence[object], predictions: Sequence[object],
 def ter(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
     """Return the reference, or the list of them, and the answer."""
     return _pair(references, predictions)
+
+
+def _passed_on(references: Sequence[object], predictions: Sequence[object], **_options: object) -> list[object]:
+    """Return the reference and the answer, which an aggregation of the task's own file scores."""
+    return [references[0], predictions[0]]
 
 
 def _pair(references: Sequence[object], predictions: Sequence[object]) -> ScoreValue:

@@ -27,6 +27,7 @@ ROTATIONS: Literal["rotations"] = "rotations"  # of a question asked in every ro
 APPLICATION_CALL: Literal["application call"] = "application call"  # known of each call of an application
 
 OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS, SIMULATED)
+PASSED_ON = ("acc", "f1", "mcc")  # of written answers lm-eval hands these to an aggregation of the task's own file
 CALL_MATCH, ANY_CALL = "call_match", "any_call"
 BRIER, CONFIDENCE, TIES = "brier", "confidence", "acc_ties"
 CALIBRATED = "acc_calibrated"

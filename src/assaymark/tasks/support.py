@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from assaymark.registry import nearest
-from assaymark.scoring.metric import LOGLIKELIHOOD, MULTIPLE_CHOICE, SIMULATED, TOOL_CALLS
+from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, PASSED_ON, SIMULATED, TOOL_CALLS
 from assaymark.scoring.metrics import REGISTERED, names_for, split_reduced
 
 
@@ -29,6 +29,8 @@ def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> st
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None
         plain = split_reduced(name)[0] if isinstance(name, str) else name
+        if output_type == GENERATE and name in PASSED_ON and not isinstance(item.get("aggregation", ""), str):
+            continue  # scored by its `!function`
         if isinstance(name, str) and known and plain not in {*known, *declared} and name not in REGISTERED:
             near = nearest(name, known)
             hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
