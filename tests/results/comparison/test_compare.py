@@ -237,6 +237,25 @@ def test_set_up_differences_are_listed_one_by_one() -> None:
         compare_runs([a, b], strict_prompts=True)
 
 
+def test_a_difference_of_many_tasks_is_one_line() -> None:
+    """A suite's tasks are named together, and their prompts counted together."""
+    tasks = [f"t{n}" for n in range(7)]
+    rows = [row for task in tasks for row in choice_rows(task, [1.0, 0.0])]
+    a, b = (
+        run_of(
+            name,
+            rows,
+            task_settings={task: {"shots": shots if task != "t6" else 0} for task in tasks},
+            prompt_hashes={(task, at): f"{name if task < 't2' else ''}{at}" for task in tasks for at in (0, 1)},
+        )
+        for name, shots in (("a", 5), ("b", 0))
+    )
+    assert compare_runs([a, b]).pairs[0].set_up == (
+        "t0, t1, t2, t3, t4 and 1 more shots: 5 in a, 0 in b",
+        "t0, t1 prompts: different for 4 of 4 samples",
+    )
+
+
 def test_three_runs_get_rank_sets() -> None:
     """Clearly different models get ranks of their own; models that are not significantly different share ranks."""
     weak, strong = [0.0] * 80 + [1.0] * 20, [0.0] * 20 + [1.0] * 80

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from assaymark.errors import UsageError, clipped
+from assaymark.errors import UsageError, clipped, few
 from assaymark.options.lm_eval_options import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.records import (
@@ -186,7 +186,7 @@ def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[
 
 
 def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> list[str]:
-    """Return one line for each setting in which the runs differ, besides the model."""
+    """Return a line for each setting in which the runs differ, besides the model, with the tasks of which it is so."""
     lines = [
         _difference(name, first, second, first.settings.get(name), second.settings.get(name))
         for name in first.settings
@@ -194,16 +194,17 @@ def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[
         and name not in EXPECTED_TO_DIFFER
         and first.settings.get(name) != second.settings.get(name)
     ]
+    tasks_of: dict[str, list[str]] = {}
     for task in tasks:
         ours, theirs = first.task_settings.get(task, {}), second.task_settings.get(task, {})
-        lines += [
-            f"{task} " + _difference(name, first, second, ours.get(name), theirs.get(name))
-            for name in ours
-            if name in theirs and ours[name] != theirs[name]
-        ]
-        n_differing, n = differing_prompts(first, second, task)
-        if n_differing:
-            lines.append(f"{task} prompts: different for {n_differing:,} of {n:,} samples")
+        for name in ours:
+            if name in theirs and ours[name] != theirs[name]:
+                tasks_of.setdefault(_difference(name, first, second, ours[name], theirs[name]), []).append(task)
+    lines += [f"{few(named)} {line}" for line, named in tasks_of.items()]
+    counts = {task: differing_prompts(first, second, task) for task in tasks}
+    if named := [task for task, (n_differing, _) in counts.items() if n_differing]:
+        n_differing, n = (sum(counts[task][at] for task in named) for at in (0, 1))
+        lines.append(f"{few(named)} prompts: different for {n_differing:,} of {n:,} samples")
     return lines
 
 
