@@ -5,8 +5,10 @@
 
 import hashlib
 import random
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def seed_of(*name: object) -> int:
@@ -15,8 +17,10 @@ def seed_of(*name: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
 
-def generator_for(*name: object) -> np.random.Generator:
+def generator_for(*name: object) -> "np.random.Generator":
     """Return numpy's generator for a name; equal names give equal streams, different names independent ones."""
+    import numpy as np  # lists of tasks import this module, and need no numpy
+
     return np.random.Generator(np.random.PCG64(seed_of(*name)))
 
 

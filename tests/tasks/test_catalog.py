@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from assaymark import settings
 from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
-from assaymark.tasks import lm_eval_names
+from assaymark.tasks import lm_eval_names, task_index
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.task_index import copy_package_indexes, index_package
 from tests.tasks.folders import task_spec, write_task
@@ -327,3 +329,23 @@ def test_an_include_path_must_be_a_folder(tmp_path: Path) -> None:
     """A path that is not a directory is refused."""
     with pytest.raises(DataError, match="is not a directory"):
         Catalog.open([tmp_path / "absent"], lm_eval=False)
+
+
+def test_an_index_of_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that has more metrics runs more tasks, though no file of theirs changed."""
+    task_index.index_folder(folder)
+    monkeypatch.setattr(task_index, "why_not_runnable", lambda *_: "not in this version")
+    assert {each.reason for each in task_index.index_folder(folder)} == {None}
+    monkeypatch.setattr(settings, "VERSION", "0.9")
+    assert {each.reason for each in task_index.index_folder(folder)} == {None, "not in this version"}
+
+
+def test_a_list_of_tasks_needs_no_arrays_database_or_patterns() -> None:
+    """What takes a tenth of a second to import, or to compile, stays out of `ls tasks`."""
+    unneeded = ("numpy", "sqlalchemy", "torch", "assaymark.scoring.choice_letters")
+    program = (
+        "import sys; from assaymark.cli.main import main; main(['ls', 'tasks']); "
+        f"sys.exit(repr([name for name in {unneeded} if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -17,7 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from assaymark.errors import PlanError, UnknownName
 from assaymark.limits.regexes import compiled, findall, sub
 from assaymark.registry import nearest
-from assaymark.scoring.choice_letters import extract_choice_letter
 
 Row = Mapping[str, object]
 Text = TypeVar("Text")
@@ -241,6 +240,8 @@ class ChoiceLetterFilter(EachResponse[object]):
 
     def one(self, text: object) -> str:
         """Return the letter or the fallback."""
+        from assaymark.scoring.choice_letters import extract_choice_letter  # lists of tasks need no patterns
+
         letter = extract_choice_letter(text if isinstance(text, str) else "", len(self.letters))
         return self.fallback if letter is None else self.letters[letter.index]
 

@@ -22,7 +22,6 @@ from typing import Literal
 from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.records import canonical_json
 from assaymark.scoring.call_syntax import UnreadableCall, java_calls, python_calls
-from assaymark.scoring.choice_letters import outside_reasoning
 
 Syntax = Literal["any", "calls"]  # what a template asks for, or only function calls as BFCL's prompt asks for
 Language = Literal["python", "java", "javascript"]
@@ -107,6 +106,8 @@ def read_calls(
     """
     if names is None:
         return _whole_answer(text, syntax, language)
+    from assaymark.scoring.choice_letters import outside_reasoning  # lists of tasks need no patterns
+
     if (outside := outside_reasoning(text)) is None:
         raise UnreadableAnswer("the answer ended before its reasoning did")
     text = outside

@@ -1,7 +1,7 @@
 """A cached index of a folder's task files: lm_eval alone has fourteen thousand, and parsing them takes seconds.
 
 The index of a folder is stored in the cache folder together with a stamp (number, size and newest time of its task
-files, and the version of their package); it is rebuilt when the stamp differs.
+files, the versions of their package and of this one); it is rebuilt when the stamp differs.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from assaymark.tasks.task import Kind
 from assaymark.tasks.user_code import Declaration, declarations_below
 from assaymark.tasks.yaml_files import read_task_file
 
-_FORMAT = 4  # of the index file
+_FORMAT = 5  # of the index file
 _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
 
 
@@ -107,13 +107,8 @@ def index_folder(
         folders: receives the folders that were looked at, with their times of change.
     """
     root = root.resolve()
-    stamp = [
-        _FORMAT,
-        version,
-        *REGISTERED.names(),
-        *metrics,
-        *_stamp(root, folders),
-    ]  # a metric that is installed makes tasks runnable
+    # what cannot run here depends on the metrics that there are, ours, installed ones and the folder's own
+    stamp = [_FORMAT, settings.VERSION, version, *REGISTERED.names(), *metrics, *_stamp(root, folders)]
     note = _note(settings.cache_folder(), root)
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
