@@ -3,12 +3,14 @@
 Nothing else reads os.environ. Values are read when they are needed, so a test or a notebook may set them first.
 """
 
+import hashlib
 import logging
 import math
 import os
 import platform
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -116,6 +118,15 @@ def cache_folder() -> Path:
     """Return the folder for files that can be rebuilt (task index, file digests)."""
     value = read("ASSAYMARK_CACHE")
     return Path(value).expanduser() if value else home_folder() / "cache"
+
+
+def remember(note: Path, text: str) -> None:
+    """Write a small file of the cache atomically; a folder that is not writable is not an error."""
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        draft = note.with_name(f"{note.name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.tmp")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(note)
 
 
 def data_folder(explicit: str | Path | None = None) -> Path | None:

@@ -38,19 +38,8 @@ def file_digest(path: Path) -> str:
         pass  # not cached, or the cache file is damaged: read the file
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    remember(note, json.dumps({"stamp": stamp, "sha256": digest, "path": str(path)}))
+    settings.remember(note, json.dumps({"stamp": stamp, "sha256": digest, "path": str(path)}))
     return digest
-
-
-def remember(note: Path, text: str) -> None:
-    """Write a small cache file atomically; a folder that is not writable is not an error."""
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        draft = note.with_name(f"{note.name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.tmp")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(note)
-    except OSError:
-        return
 
 
 def combined_digest(parts: Iterable[tuple[str, str]]) -> str:

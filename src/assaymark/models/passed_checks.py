@@ -5,8 +5,6 @@ a file is believed only if it is whole, has this format, and was written for exa
 """
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +41,7 @@ class PassedChecks:
     def add(self, facts: CheckFacts, passed: CheckResult) -> None:
         """Store a passed check; a folder that is not writable is not an error."""
         stored = {"format": _FORMAT, "facts": dict(facts), "why": passed.why, "may_batch": passed.may_batch}
-        place = _place(facts)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            number, draft = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                json.dump({**stored, "digest": content_hash(stored)}, file)
-            Path(draft).replace(place)
-        except OSError:
-            return
+        settings.remember(_place(facts), json.dumps({**stored, "digest": content_hash(stored)}))
 
 
 def _place(facts: CheckFacts) -> Path:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from assaymark import settings
-from assaymark.datasets.files import remember
 from assaymark.errors import DataError
 from assaymark.scoring.metrics import REGISTERED
 from assaymark.tasks.support import why_not_runnable
@@ -63,7 +62,7 @@ def copy_package_indexes(cache: Path) -> None:
     for root in {cast("Path", key[0]).resolve() for key in _PACKAGES}:
         with suppress(OSError):  # it is parsed again
             content = _note(settings.cache_folder(), root).read_text(encoding="utf-8")
-            remember(_note(cache, root), content)
+            settings.remember(_note(cache, root), content)
 
 
 def _note(cache: Path, root: Path) -> Path:
@@ -117,7 +116,7 @@ def index_folder(
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no index yet, or a damaged one
     files = list(_indexed(root, metrics))
-    remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}, ensure_ascii=False))
+    settings.remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}, ensure_ascii=False))
     return files
 
 

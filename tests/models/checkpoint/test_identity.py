@@ -141,6 +141,19 @@ def test_positions_are_found_if_the_file_has_none(
     assert identity(tmp_path) == result  # from the cached result
 
 
+@pytest.mark.parametrize("left", ['{"a": ', "[1]", '{"KEY": "many"}'])
+def test_positions_are_found_again_where_the_cache_is_damaged(copied: Path, left: str) -> None:
+    """What a run that was killed, or another program, left in the cache is no error of the model."""
+    (copied / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    note = cache_folder() / "config_lengths.json"
+    note.unlink(missing_ok=True)
+    assert identity(copied).max_length == 1024
+    (key,) = json.loads(note.read_text(encoding="utf-8"))
+    note.write_text(left.replace("KEY", key), encoding="utf-8")
+    assert identity(copied).max_length == 1024
+    assert json.loads(note.read_text(encoding="utf-8"))[key] == 1024
+
+
 def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None:
     """The same base with another adapter is another model."""
     adapter = tmp_path / "adapter"

@@ -10,7 +10,6 @@ import json
 import operator
 import re
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from assaymark.errors import ModelUnavailable
 from assaymark.hub_access import hub_or_cache
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
-from assaymark.settings import cache_folder
+from assaymark.settings import cache_folder, remember
 
 CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
 TOKENIZER = (
@@ -323,16 +322,9 @@ class FileDigests:
 
     def save(self) -> None:
         """Write new digests atomically. If the folder is not writable, only time is lost."""
-        if not self._is_changed:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
-                json.dump(self._load(), file)
-            Path(file.name).replace(self._path)
-        except OSError:
-            return
-        self._is_changed = False
+        if self._is_changed:
+            remember(self._path, json.dumps(self._load()))
+            self._is_changed = False
 
 
 def combined_digest(parts: Mapping[str, str]) -> str | None:

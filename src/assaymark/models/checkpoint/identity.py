@@ -19,9 +19,8 @@ from assaymark.models.checkpoint.arguments import DTYPES, KNOWN, PLACEMENT, Loca
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
 from assaymark.records import JsonValue, ModelIdentity, content_hash
-from assaymark.records.json_values import int_of
 from assaymark.registry import nearest
-from assaymark.settings import cache_folder
+from assaymark.settings import cache_folder, remember
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
 DEFAULT_MAX_LENGTH = 2048  # lm-eval's default if no file states a length
@@ -143,15 +142,15 @@ def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
     remembered = cache_folder() / "config_lengths.json"
     digests = files.FileDigests()
     key = f"{digests.of(folder / 'config.json')}|{library}"
-    known = files.read_json(remembered)
-    if key not in known:
+    try:
+        known = dict(json.loads(remembered.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        known = {}  # no cache yet, or a damaged one
+    if not isinstance(known.get(key, ""), int | None):
         known[key] = _length_by_transformers(folder, trust_remote_code)
-        try:
-            remembered.parent.mkdir(parents=True, exist_ok=True)
-            remembered.write_text(json.dumps(known), encoding="utf-8")
-        except OSError:  # only costs time
-            pass
-    return None if known[key] is None else int_of(known[key], key)
+        remember(remembered, json.dumps(known))
+    length: int | None = known[key]
+    return length
 
 
 def _length_by_transformers(folder: Path, trust_remote_code: bool) -> int | None:
