@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import assaymark
+from assaymark.datasets.csv_files import delimiter_of
 from assaymark.errors import DataError, UsageError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, RollingQuery
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -311,6 +312,36 @@ def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
         "line 8: the character NUL, which is not allowed in texts; correct them, "
         "skip them (--skip_bad_rows), or write a task file"
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (r'"What is a \"b\" c",5', "a cell escapes quotes by backslashes; expected"),
+        (r'"\"b\" is?",5', "escapes quotes by backslashes"),
+        (r'"Who said ""no\"?",5', "escapes quotes by backslashes"),
+        ('"Hamlet" is by?,5', "goes on after the closing one"),
+        ('What?, "5, or so"', "has blanks before its quote"),
+        ('What?, "5"', "has blanks before its quote"),
+        ('What?,"5', "or has none"),
+    ],
+)
+def test_quotes_that_a_reader_of_csv_would_drop_or_keep_are_refused(tmp_path: Path, cells: str, said: str) -> None:
+    """Also in files of votes and labels. The first question would begin with "What is a", a backslash and "b"."""
+    with pytest.raises(DataError, match=rf"my\.csv, line 2: .*{said}"):
+        opened(tmp_path, "my.csv", f"question,answer\n{cells}\n")
+    with pytest.raises(DataError, match=said):
+        delimiter_of(tmp_path / "my.csv")
+
+
+def test_quotes_around_and_within_cells_stay_as_they_are(tmp_path: Path) -> None:
+    """Doubled ones, those of unquoted cells, and blanks after a closing quote."""
+    text = 'question,answer\n"Is ""a, b"" \nfine?" ,5" pipe\nA "b" c?,"C:\\"\n'
+    task, _ = opened(tmp_path, "my.csv", text)
+    assert [(request.prompt, request.target) for request in task.requests()] == [
+        ('Question: Is "a, b" \nfine? \nAnswer:', '5" pipe'),
+        ('Question: A "b" c?\nAnswer:', "C:\\"),
+    ]
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.csv_files import delimiter_of
 from assaymark.datasets.files import read_files
 from assaymark.documents.blocks import Block, Bullets, Heading
 from assaymark.documents.numbers import NOTHING, counted
@@ -61,7 +61,7 @@ def read_human_scores(path: str | Path, scorers: Sequence[str]) -> list[HumanSco
             f"there is no file {path}; expected people's scores: the row's id and a column for each scorer"
         )
     is_csv = file.suffix in {".csv", ".tsv"} and file.stat().st_size > 0
-    rows = read_files([file], {"delimiter": sniff_delimiter(file)} if is_csv else None)
+    rows = read_files([file], {"delimiter": delimiter_of(file)} if is_csv else None)
     columns = list(rows.column_names)
     own_id = next((name for name in _IDS if name in columns), None)
     if own_id is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from assaymark.arena.styles import styles_in
 from assaymark.arena.votes import By, Over, Votes
-from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.csv_files import delimiter_of
 from assaymark.datasets.files import read_files
 from assaymark.datasets.rows import Rows
 from assaymark.datasets.vote_columns import VoteColumns, find_columns, one_vote_a_row, outcome_of, verdicts_in
@@ -77,7 +77,7 @@ def read_votes(
     Raises: DataError as `votes_in`, or if the file cannot be read; UnknownName for a language it lacks.
     """
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes)) and path.is_file() and path.stat().st_size > 0
-    rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    rows = read_files([path], {"delimiter": delimiter_of(path)} if is_csv else None)
     return votes_in(rows, language=language, style=style, columns=columns)
 
 

@@ -68,24 +68,60 @@ def stated_delimiter(path: Path) -> str | None:
 def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
     """Yield the records of a file, the header first, without empty lines and the one that states the delimiter.
 
-    Raises: DataError for a file that cannot be read or is not UTF-8.
+    Raises: DataError for a file that cannot be read or is not UTF-8; for quotes that readers of CSV would drop or keep,
+        as in `"Hamlet" is by?,5` and `Who?, "Me"`, with the line.
     """
     n_before = int(stated_delimiter(path) is not None)
+    well_quoted = _well_quoted(delimiter)
     with _opened(path) as stream:
-        reader = csv.reader(stream, delimiter=delimiter)
+        taken: list[str] = []  # the text of the record that is being read
+
+        def texts() -> Iterator[str]:
+            for text in stream:
+                taken.append(text)
+                yield text
+
+        reader = csv.reader(texts(), delimiter=delimiter)
         while True:
-            lines = _decoded(path, lambda: _next_lines(reader))
+            lines = _decoded(path, lambda: _next_lines(path, reader, taken, well_quoted))
             yield from (line for line in lines if line.cells and line.number > n_before)
             if len(lines) < AT_ONCE:
                 return
 
 
-def _next_lines(reader: "Reader") -> list[CsvLine]:
+def delimiter_of(path: Path) -> str:
+    """Return the delimiter of a file of which each record has been read once, as `csv_lines` reads it.
+
+    Raises: DataError as `sniff_delimiter` and `csv_lines`.
+    """
+    delimiter = sniff_delimiter(path)
+    for _ in csv_lines(path, delimiter):
+        pass
+    return delimiter
+
+
+def _well_quoted(delimiter: str) -> re.Pattern[str]:
+    """Return a pattern of one record whose quotes surround whole cells; blanks may follow a closing quote."""
+    sign = re.escape(delimiter)
+    cell = rf'(?:"(?:[^"]++|"")*+" *+|(?!"| +"[^"]*+" *+(?:{sign}|[\r\n]|\Z))[^{sign}]*+)'
+    return re.compile(rf"{cell}(?:{sign}{cell})*+[\r\n]*+", re.DOTALL)
+
+
+def _next_lines(path: Path, reader: "Reader", taken: list[str], well_quoted: re.Pattern[str]) -> list[CsvLine]:
     """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
     before = csv.field_size_limit(LARGEST_CELL)
     try:
         number, lines = reader.line_num, []
         for cells in islice(reader, AT_ONCE):
+            text = "".join(taken)
+            taken.clear()
+            if '"' in text and not well_quoted.fullmatch(text):
+                fault = "has blanks before its quote, goes on after the closing one, or has none"
+                raise DataError(
+                    f"{path}, line {number + 1}: a cell "
+                    + ("escapes quotes by backslashes" if '\\"' in text else fault)
+                    + '; expected "..." around it, with each quote in it doubled ("")'
+                )
             lines.append(CsvLine(number + 1, tuple(cells)))
             number = reader.line_num
         return lines

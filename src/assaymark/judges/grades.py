@@ -12,7 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import SupportsFloat
 
-from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.csv_files import delimiter_of
 from assaymark.datasets.files import read_files
 from assaymark.datasets.rows import Rows
 from assaymark.datasets.vote_columns import JUDGES, PROMPTS, SIDES
@@ -354,7 +354,7 @@ def _grades_of_judging(name: str, store: str | None, *, by_task: bool) -> JudgeG
 
 def _rows_of(path: Path) -> Rows:
     is_csv = path.suffix in {".csv", ".tsv"} and path.stat().st_size > 0
-    return read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    return read_files([path], {"delimiter": delimiter_of(path)} if is_csv else None)
 
 
 def _grades_in_file(

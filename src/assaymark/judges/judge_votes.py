@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsFloat
 
-from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.csv_files import delimiter_of
 from assaymark.datasets.files import read_files
 from assaymark.datasets.rows import Rows
 from assaymark.datasets.vote_columns import find_columns, one_vote_a_row, outcome_of, verdicts_in
@@ -51,7 +51,7 @@ def votes_in_file(
     Raises: DataError if it lacks columns or holds an unknown verdict; UnknownName for a column that it lacks.
     """
     is_csv = path.suffix in {".csv", ".tsv"} and path.is_file() and path.stat().st_size > 0
-    rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    rows = read_files([path], {"delimiter": delimiter_of(path)} if is_csv else None)
     rows = rows if columns else one_vote_a_row(rows)
     vote_columns = find_columns(rows.column_names, columns)
     if vote_columns.prompt is None:
@@ -176,4 +176,4 @@ def in_task(task: object, question: object) -> str:
 def has_task_column(path: Path) -> bool:
     """Return whether a file of votes or grades names the task of each."""
     is_csv = path.suffix in {".csv", ".tsv"} and path.stat().st_size > 0
-    return TASK in read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None).column_names
+    return TASK in read_files([path], {"delimiter": delimiter_of(path)} if is_csv else None).column_names
