@@ -362,6 +362,62 @@ def test_bad_files_are_one_line_and_nothing_is_stored(
     assert not Store.exists(store)
 
 
+@pytest.mark.parametrize("reducers", [["mean"], ["mean", "max"]])
+def test_values_of_one_name_from_several_scorers_of_inspect_are_all_kept(reducers: list[str], tmp_path: Path) -> None:
+    """Each has its scorer's name before its own, and its reducer's after it; the values are those that Inspect reports.
+
+    The layout is inspect_ai 0.3.285's for scorers with `metrics={"right": [mean()], ...}`, two samples and epochs.
+    """
+    epochs = [  # (sample, scores)
+        (0, {"judge_a": {"right": 1, "short": 1}, "judge_b": {"right": 0.25}, "right": "I"}),
+        (0, {"judge_a": {"right": 0, "short": 1}, "judge_b": {"right": 0.25}, "right": "I"}),
+        (1, {"judge_a": {"right": 0, "short": 1}, "judge_b": {"right": 0.25}, "right": "I"}),
+        (1, {"judge_a": {"right": 0, "short": 1}, "judge_b": {"right": 0.25}, "right": "I"}),
+    ]
+    reduced: dict[str, list[tuple[str, list[Any]]]] = {
+        "mean": [("judge_a", [{"right": 0.5, "short": 1}, {"right": 0, "short": 1}]),
+                 ("judge_b", [{"right": 0.25}, {"right": 0.25}]), ("right", [0, 0])],
+        "max": [("judge_a", [{"right": 1, "short": 1}, {"right": 0, "short": 1}]),
+                ("judge_b", [{"right": 0.25}, {"right": 0.25}]), ("right", [0, 0])],
+    }  # fmt: skip
+    reported: dict[tuple[str, str], dict[str, float]] = {
+        ("judge_a", "right"): {"mean": 0.25, "max": 0.5},
+        ("judge_a", "short"): {"mean": 1, "max": 1},
+        ("judge_b", "right"): {"mean": 0.25, "max": 0.25},
+        ("right", "right"): {"mean": 0, "max": 0},
+    }
+    log = {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "sums", "model": "m", "dataset": {"samples": 2}, "config": {"epochs": 2}},
+        "results": {
+            "scores": [
+                {"name": name, "scorer": scorer, "reducer": reducer, "metrics": {"mean": {"value": values[reducer]}}}
+                for (scorer, name), values in reported.items()
+                for reducer in reducers
+            ]
+        },
+        "reductions": [
+            {"scorer": scorer, "reducer": reducer, "samples": [{"sample_id": n, "value": v} for n, v in enumerate(own)]}
+            for reducer in reducers
+            for scorer, own in reduced[reducer]
+        ],
+        "samples": [
+            {"id": sample, "epoch": 1 + number % 2, "input": "2+2?", "target": "4", "output": {"completion": "4"},
+             "scores": {scorer: {"value": value} for scorer, value in scores.items()}}
+            for number, (sample, scores) in enumerate(epochs)
+        ],
+    }  # fmt: skip
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    imported = import_run(str(tmp_path / "store.sqlite"), tmp_path / "log.json")
+    assert imported.notes == ()
+    for (scorer, name), values in reported.items():
+        shown = f"{scorer}/{name}" if name == "right" != scorer else name
+        for reducer in reducers:
+            estimate = imported.run.estimate("sums", f"{shown}_{reducer}" if len(reducers) > 1 else shown)
+            assert estimate.value == values[reducer]
+
+
 def test_members_of_any_compression_are_read(tmp_path: Path) -> None:
     """A deflated archive gives the same bytes as Inspect's Zstandard archive."""
     log = next(TOOLS["inspect"].glob("*.eval"))

@@ -10,6 +10,7 @@ readers handle one layout only. Source: inspect_ai 0.3, https://inspect.aisi.org
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from assaymark.scoring.metrics import is_higher_better
 
 HEADER, STARTED = "header.json", "_journal/start.json"  # an aborted run has only the second
 SNIFFED = 65536  # bytes: a log begins with version, status and eval
+Key = tuple[str, str]  # a scorer, and the name of one of its values: the scorer's own if it has one only
 SETTINGS = ("limit", "sample_id", "epochs")  # run settings that make two logs of one task different evaluations
 
 
@@ -44,6 +46,7 @@ class InspectLog:
 
     task: its name, with the differing settings if a folder has other evaluations of the same task.
     samples: one per epoch; none if the log has only its header.
+    ambiguous: names of values that several scorers give.
     """
 
     file: Path
@@ -51,6 +54,7 @@ class InspectLog:
     header: Mapping[str, JsonValue]
     samples: Sequence[Mapping[str, JsonValue]]
     reductions: Sequence[Mapping[str, JsonValue]]
+    ambiguous: frozenset[str]
 
     @property
     def spec(self) -> Mapping[str, JsonValue]:
@@ -131,8 +135,15 @@ def _log(
         for sample in samples
     ]
     reductions = reductions or objects_at(results, "sample_reductions")
+    keys = {_key(score) for score in objects_at(results, "scores")} | {key for one in moved for key in _graded(one)}
+    n_scorers = Counter(part for _, part in keys)
     return InspectLog(
-        file, str(object_of(header["eval"], "eval")["task"]), {**header, "results": results}, moved, reductions
+        file,
+        str(object_of(header["eval"], "eval")["task"]),
+        {**header, "results": results},
+        moved,
+        reductions,
+        frozenset(part for part, n in n_scorers.items() if n > 1),
     )
 
 
@@ -249,16 +260,22 @@ def _task(log: InspectLog) -> TaskSummaryInput:
 
 def _metric_names(log: InspectLog) -> list[str]:
     """Return the names of the scores in the results, else in the samples."""
-    listed = [_name(log, score) for score in objects_at(log.results, "scores")]
-    logged = [name for sample in log.samples for name in _graded(sample)]
+    listed = [_name(log, _key(score), score.get("reducer")) for score in objects_at(log.results, "scores")]
+    logged = [_name(log, key) for sample in log.samples for key in _graded(sample)]
     return list(dict.fromkeys(listed or logged))
 
 
-def _name(log: InspectLog, score: Mapping[str, object]) -> str:
-    """Return a score's name, with its reducer if the log has several."""
+def _key(score: Mapping[str, JsonValue]) -> Key:
+    name = str(score["name"])
+    return str(score.get("scorer") or name), name
+
+
+def _name(log: InspectLog, key: Key, reducer: JsonValue = None) -> str:
+    """Return a value's name; with its scorer if several have one of that name, with its reducer if several are used."""
+    scorer, part = key
     reducers = {reduction.get("reducer") for reduction in log.reductions if reduction.get("reducer")}
-    reducer = score.get("reducer")
-    return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
+    name = f"{scorer}/{part}" if part in log.ambiguous and scorer != part else part
+    return f"{name}_{reducer}" if reducer and len(reducers) > 1 else name
 
 
 def _reported(log: InspectLog) -> Iterator[ReportedValue]:
@@ -270,7 +287,7 @@ def _reported(log: InspectLog) -> Iterator[ReportedValue]:
         values: dict[str, float] = {name: number for name, number in listed.items() if isinstance(number, int | float)}
         mean = next((name for name in MEANS if name in values), None)
         n = int_at(score, "scored_samples", _n_samples(log))
-        name = _name(log, score)
+        name = _name(log, _key(score), score.get("reducer"))
         if mean is not None:
             yield ReportedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
         for other, value in values.items():
@@ -302,14 +319,18 @@ def _samples(log: InspectLog) -> Iterator[ForeignSample]:
     order = {identifier: position for position, identifier in enumerate(listed)}
     ids = sorted(by_id, key=lambda identifier: order.get(identifier, len(order)))
     for index, sample_id in enumerate(ids):
-        yield _sample(log.task, order.get(sample_id, index), by_id[sample_id], reduced.get(sample_id, {}), names)
+        yield _sample(log, order.get(sample_id, index), by_id[sample_id], reduced.get(sample_id, {}), names)
 
 
 def _sample(
-    task: str, index: int, epochs: Sequence[Mapping[str, JsonValue]], reduced: Mapping[str, float], names: Sequence[str]
+    log: InspectLog,
+    index: int,
+    epochs: Sequence[Mapping[str, JsonValue]],
+    reduced: Mapping[str, float],
+    names: Sequence[str],
 ) -> ForeignSample:
     first = epochs[0]
-    grades = [_graded(epoch) for epoch in epochs]
+    grades = [{_name(log, key): number for key, number in _graded(epoch).items()} for epoch in epochs]
     errors = [str(object_at(epoch, "error").get("message") or epoch["error"]) for epoch in epochs if epoch.get("error")]
     target = first.get("target")
     choices = list_at(first, "choices")
@@ -319,7 +340,7 @@ def _sample(
         scores[name] = reduced.get(name, sum(known) / len(known) if known else None)
     failed = all(value is None for value in scores.values())
     return ForeignSample(
-        task=task,
+        task=log.task,
         index=index,
         row={"input": first["input"], "choices": list(choices), "target": target},
         prompt=_prompt(first),
@@ -358,11 +379,11 @@ def _text(content: JsonValue) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _graded(sample: Mapping[str, JsonValue]) -> dict[str, float]:
-    """Return a sample's scores as numbers by name; a score with several values under each value's name."""
-    numbers: dict[str, float] = {}
+def _graded(sample: Mapping[str, JsonValue]) -> dict[Key, float]:
+    """Return a sample's scores as numbers by scorer and name; a score with several values under each value's name."""
+    numbers: dict[Key, float] = {}
     for scorer, score in object_at(sample, "scores").items():
-        numbers |= _numbers(scorer, object_of(score, scorer).get("value"))
+        numbers |= _numbers((scorer, scorer), object_of(score, scorer).get("value"))
     return numbers
 
 
@@ -370,25 +391,26 @@ def _reduced(log: InspectLog) -> dict[JsonValue, dict[str, float]]:
     """Return the reductions over the epochs, by sample and score."""
     reduced: dict[JsonValue, dict[str, float]] = {}
     for reduction in log.reductions:
-        name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
+        scorer, reducer = str(reduction["scorer"]), reduction.get("reducer")
         for sample in objects_at(reduction, "samples"):
-            reduced.setdefault(sample.get("sample_id"), {}).update(_numbers(name, sample.get("value")))
+            numbers = _numbers((scorer, scorer), sample.get("value"))
+            by_name = {_name(log, key, reducer): number for key, number in numbers.items()}
+            reduced.setdefault(sample.get("sample_id"), {}).update(by_name)
     return reduced
 
 
-def _numbers(name: str, value: object) -> dict[str, float]:
+def _numbers(key: Key, value: object) -> dict[Key, float]:
     if isinstance(value, Mapping):
-        return {
-            key: number for part, part_value in value.items() for key, number in _numbers(str(part), part_value).items()
-        }
+        parts = [_numbers((key[0], str(part)), part_value) for part, part_value in value.items()]
+        return {own: number for numbers in parts for own, number in numbers.items()}
     if isinstance(value, bool | int | float):
-        return {name: float(value)}
+        return {key: float(value)}
     if isinstance(value, str):
         grade = GRADES.get(value, GRADES.get(value.lower()))
         if grade is not None:
-            return {name: grade}
+            return {key: grade}
         try:
-            return {name: float(value)}
+            return {key: float(value)}
         except ValueError:
             return {}
     return {}
