@@ -218,6 +218,8 @@ class Application(JsonHandler):
             self.send_json({"error": f"bad key {self.headers['Authorization']}"}, 401)
         elif self.path == "/lost":
             self.send_json({"choices": [{"text": "4", "finish_reason": "error"}]})
+        elif self.path == "/latin":
+            self.send_content('"caf\u00e9"'.encode("latin-1"))
         elif self.path == "/slow":
             time.sleep(30)
         elif self.path == "/moved":
@@ -273,6 +275,7 @@ def test_an_endpoint_without_a_body_gets_the_inputs(url: str) -> None:
         ("/moved", "RequestRefused", "status 302"),
         ("/huge", "Permanent", "32 MiB"),
         ("/lost", "ServerFailed", "broke off its answer (finish_reason error)"),
+        ("/latin", "Permanent", "the answer is not UTF-8 (byte 0xe9 at 4)"),
         ("/slow", "TimedOut", "did not answer within 2 s"),
         ("/answer", "Permanent", "the response has no choices[1].text"),
     ],

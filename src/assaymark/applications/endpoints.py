@@ -34,7 +34,7 @@ from assaymark.limits.addresses import NotPublic, checked_addresses
 from assaymark.limits.nesting import parse_json
 from assaymark.models.server.failures import HttpFailure, KeyHider, failure_within
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
-from assaymark.models.server.response_limits import ACCEPT_ENCODING, ResponseBody, ResponseLimits
+from assaymark.models.server.response_limits import ACCEPT_ENCODING, ResponseBody, ResponseLimits, decoded
 from assaymark.records import JsonValue, canonical_json, content_hash
 
 _NAME = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")  # {{question}}
@@ -196,6 +196,7 @@ class _BoundEndpoint:
                         raise httpx.ReadTimeout("the response is sent too slowly")
                     if not body.add(chunk):
                         break
+            text = decoded(body.content) if response.is_success else body.text
         except HttpFailure as failure:
             raise Permanent(f"{self.name}: {failure}") from None
         except httpx.TimeoutException:
@@ -207,9 +208,9 @@ class _BoundEndpoint:
         except httpx.TransportError as error:
             raise ConnectionLost(f"{self.name}: the connection broke: {type(error).__name__}") from None
         if not response.is_success:
-            raise _refused(self.name, response.status_code, self.keys.text(body.text))
-        _refuse_failure(self.name, self.keys.text(body.text))
-        return body.text
+            raise _refused(self.name, response.status_code, self.keys.text(text))
+        _refuse_failure(self.name, self.keys.text(text))
+        return text
 
     def read(self, value: str) -> Returned:
         """Return the answer in a response. Raises: Permanent if it is not at its path."""

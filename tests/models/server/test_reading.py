@@ -169,12 +169,32 @@ def test_a_body_is_read_in_the_encoding_that_its_headers_name() -> None:
     for body, charset, text in (
         ("é".encode("latin-1"), "ISO-8859-1", "é"),
         ("é".encode(), "ISO-8859-1", "é"),  # the header is wrong
+        (b"it\x92s", "iso-8859-1", "it’s"),
         ("é".encode("latin-1"), "unheard-of", "\ufffd"),
         ("\ufeffé".encode(), "utf-8", "é"),
     ):
         whole = ResponseBody({"content-type": f"text/plain; charset={charset}"}, ResponseLimits())
         whole.add(body)
         assert whole.text == text
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (completion("café").body.replace(b"\\u00e9", b"\xe9"), {}),  # type: ignore[union-attr]
+        (completion("café").body.replace(b"\\u00e9", b"\xe9"), {"Content-Type": "x; charset=ascii-8bit"}),  # type: ignore[union-attr]
+    ],
+)
+def test_a_body_in_an_encoding_that_nothing_names_fails(
+    server: HostileServer, body: bytes, headers: dict[str, str]
+) -> None:
+    """A replaced letter would be graded as the model's; the others are read."""
+    assert b"\xe9" in body
+    make_trouble(server, lambda: Reply(body, headers=headers))
+    result = answers(server)
+    assert result["t/1/0"].text is None
+    assert "is not UTF-8 (byte 0xe9 at" in str(result["t/1/0"].error)
+    assert result["t/2/0"].text == "fine"
 
 
 HE, LLO, END = (

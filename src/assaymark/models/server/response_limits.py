@@ -25,6 +25,7 @@ ACCEPT_ENCODING = "gzip, deflate"
 MIB = 1 << 20
 QUOTED_BYTES = 64 * 1024  # of an error's body, which is only quoted
 GZIP = zlib.MAX_WBITS | 16
+LATIN_1 = {"iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,10 @@ class ResponseBody:
         try:
             content.decode()
         except UnicodeDecodeError:
-            if self._charset != "utf-8":
-                with suppress(LookupError):  # of no known name
-                    return content.decode(self._charset, "replace").encode()
+            # browsers read these names so (WHATWG Encoding): servers that state Latin-1 send ’ as 0x92
+            charset = "cp1252" if self._charset in LATIN_1 else self._charset
+            with suppress(LookupError, UnicodeDecodeError):  # of no known name, or not what it is
+                return content.decode(charset).encode()
         return content
 
     @property
@@ -122,12 +124,24 @@ class ResponseBody:
         )
 
 
+def decoded(content: bytes) -> str:
+    """Return a body as text. Raises: HttpFailure if it is not UTF-8 (or UTF-16 or 32): letters would be lost."""
+    try:
+        return content.decode(json.detect_encoding(content))
+    except UnicodeDecodeError as error:
+        raise HttpFailure(
+            MalformedAnswer,
+            f"the answer is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start:,}), and its headers name "
+            "no encoding that it is in; the server has to send UTF-8, or charset= in Content-Type",
+        ) from None
+
+
 def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS) -> tuple[object, bool]:
     """Return the value of a JSON document without the keys, and whether it contained one.
 
-    Raises: HttpFailure if it is nested deeper than the limit, or is not JSON.
+    Raises: HttpFailure if it is not UTF-8, is nested deeper than the limit, or is not JSON.
     """
-    text = content.decode(json.detect_encoding(content), "replace")
+    text = decoded(content)
     if is_deeper(text, limits.max_depth):
         raise HttpFailure(
             MalformedAnswer,
