@@ -193,6 +193,26 @@ def test_a_changed_file_of_a_command_is_another_run(tmp_path: Path) -> None:
     assert run_of(f"exec:sh {path}").id != first.id
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [r"\033[1;32m4\033[0m", r"\033]0;busy\a4", r"\033(B\033[m4\033[K", r"\033]8;;http://x\033\\4\033]8;;\033\\",
+     r'{"output": "\033[32m4\033[0m"}', r'\033[1m{"output": "4", "cost": 0}\033[0m'],
+)  # fmt: skip
+def test_a_commands_colours_are_no_part_of_its_answer(tmp_path: Path, printed: str) -> None:
+    """What only a terminal obeys is removed before the answer is read, and the answers with it are counted."""
+    (tmp_path / "answer.sh").write_text(f"printf '%b\\n' '{printed}'\n", encoding="utf-8")
+    run = run_of(f"exec:sh {tmp_path / 'answer.sh'}", ROWS[:1])
+    assert value_of(run) == 1.0
+    assert "warning: 1 answer with colours or other codes of a terminal, which were removed" in run.remarks()
+
+
+def test_a_command_that_prints_another_encoding_has_failed(tmp_path: Path) -> None:
+    """A replaced letter would be graded as the program's."""
+    (tmp_path / "answer.sh").write_text(r"printf 'caf\351\n'", encoding="utf-8")
+    run = run_of(f"exec:sh {tmp_path / 'answer.sh'}", ROWS[:1])
+    assert "printed text that is not UTF-8 (byte 0xe9 at 3)" in str(run.samples("rows")[0].outputs[0].error)
+
+
 # ----------------------------------------------------------------------------------------------------- endpoints
 
 

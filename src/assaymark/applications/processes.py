@@ -7,11 +7,12 @@ as JSON (with the row's inputs as `vars`). Exit codes other than 0 are failures.
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,9 @@ from assaymark.limits.nesting import parse_json
 from assaymark.platforms import end_group, split_command
 from assaymark.records import JsonValue, canonical_json, content_hash
 
+_CONTROL = re.compile(  # what programs send to a terminal: colours and movements, titles and links, character sets
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])"
+)
 _QUOTED = 500  # characters of standard error in a message
 
 
@@ -112,15 +116,18 @@ class _BoundCommand:
                 end_group(process)
                 process.wait()
             if code != 0:
-                said = _text_of(errors, self.name).strip()[-_QUOTED:]
+                said = _text_of(errors, self.name, errors="replace").strip()[-_QUOTED:]
                 raise Permanent(
                     f"{self.name} ended with exit code {code}: {' '.join(said.split()) or 'it printed no error'}"
                 )
-            return _text_of(printed, self.name)
+            return _text_of(printed, self.name, errors="strict")
 
     def read(self, value: str) -> Returned:
-        """Return its output; JSON in promptfoo's shape (`output`, `cost`, `tokenUsage`) is read as such."""
-        text = value.rstrip("\r\n")
+        """Return its output without colours; promptfoo's JSON (`output`, `cost`, `tokenUsage`) is read as such."""
+        text = _CONTROL.sub("", value).rstrip("\r\n")
+        return replace(self._read(text), had_colours="\x1b" in value)
+
+    def _read(self, text: str) -> Returned:
         if text.lstrip().startswith("{"):
             try:
                 parsed = parse_json(text)
@@ -131,9 +138,13 @@ class _BoundCommand:
         return read_returned(text)
 
 
-def _text_of(file: IO[bytes], name: str) -> str:
+def _text_of(file: IO[bytes], name: str, errors: str) -> str:
     file.seek(0)
     content = file.read(MOST_CHARACTERS + 1)
     if len(content) > MOST_CHARACTERS:
         raise Permanent(f"{name} printed more than {MOST_CHARACTERS:,} bytes; expected an answer")
-    return content.decode("utf-8", "replace")
+    try:
+        return content.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        at = f"byte {content[error.start]:#04x} at {error.start:,}"
+        raise Permanent(f"{name} printed text that is not UTF-8 ({at}); set PYTHONUTF8=1, or write UTF-8") from None

@@ -33,6 +33,7 @@ class Returned:
     n_tokens: int | None = None  # of prompts and answers together
     n_prompt_tokens: int | None = None
     contexts: tuple[str, ...] | None = None
+    had_colours: bool = False  # a terminal's control sequences were removed from it
 
     @property
     def text(self) -> str:

@@ -21,6 +21,7 @@ from assaymark.applications.processes import CommandTarget
 from assaymark.applications.returned import CallFacts, Returned
 from assaymark.applications.rows import Row
 from assaymark.applications.source import files_hash
+from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError, ModelError, Permanent, Retryable, TimedOut, UsageError
 from assaymark.limits.characters import exception_message
 from assaymark.models.model import OutputCache
@@ -152,6 +153,7 @@ class TargetModel:
         self.target, self.options = target, options
         self.bound = target.bind(rows)
         self._rows = rows
+        self._n_coloured = 0  # outputs from which a terminal's control sequences were removed
 
     @cached_property
     def identity(self) -> ModelIdentity:
@@ -272,6 +274,7 @@ class TargetModel:
                 error = refused
         if error is not None:
             return replace(plain, error=_message(error, self.target.name), error_kind=_kind(error))
+        self._n_coloured += returned.had_colours
         facts = replace(
             facts,
             cost=returned.cost,
@@ -311,8 +314,10 @@ class TargetModel:
 
     def describe(self) -> Mapping[str, JsonValue]:
         """Return how the target was called."""
-        rules = self.options.rules
+        rules, n_coloured = self.options.rules, self._n_coloured
+        note = f"{counted(n_coloured, 'answer')} with colours or other codes of a terminal, which were removed"
         return {
+            **({"note": note} if n_coloured else {}),
             "target": self.target.name,
             "kind_of_target": self.target.kind,
             "concurrency": rules.concurrency,
