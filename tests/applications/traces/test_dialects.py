@@ -230,6 +230,23 @@ def test_what_is_unknown_stays_unknown() -> None:
     for counts in tokens:
         facts = facts_of(counts, {})
         assert (facts.n_input, facts.n_output) == (5, 2)
+    nested: tuple[dict[str, Any], ...] = (
+        {"gen_ai.usage": {"input_tokens": 5, "output_tokens": 2}},
+        {"gen_ai.usage": '{"prompt_tokens": 5, "completion_tokens": 2}'},
+        {"llm.usage": {"prompt_tokens": 5, "total_tokens": 7}},
+        {"llm.token_count": {"prompt": 5, "completion": 2, "prompt_details": {"cache_read": 1}}},
+        {"gen_ai": {"usage": {"input_tokens": 5, "output_tokens": 2}}},
+        {"gen_ai": {"usage.input_tokens": 5, "usage.output_tokens": "2"}},
+        {"usage": '{"inputTokens": 5, "outputTokens": 2}'},
+    )
+    for group in nested:
+        facts = facts_of({**group, "gen_ai.request": {"model": "gpt-4o"}, "user": {"id": "u7"}}, {})
+        assert (facts.kind, facts.model, facts.n_input, facts.n_output, facts.user) == ("llm", "gpt-4o", 5, 2, "u7")
+        assert (
+            facts.cost
+            == facts_of({**plain, "gen_ai.request.model": "gpt-4o", "gen_ai.usage.output_tokens": 2}, {}).cost
+        )
+        assert facts_of({**group, "gen_ai.usage.input_tokens": 4}, {}).n_input == 4  # stated by itself
     total = facts_of({"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.total": 7}, {})
     assert (total.n_input, total.n_output, total.cost) == (7, None, None)  # a price needs the parts
     for odd in (-1, True, "many", 1e300, float("nan"), [3], 2**70):
@@ -241,7 +258,8 @@ PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_si
 NAMES = st.sampled_from(
     [*GENAI, *OPENINFERENCE, *TRACELOOP, "retrieval.documents.0.document", "llm.input_messages", "gen_ai.prompt.0",
      "llm.input_messages.0.message", "llm.input_messages.0.message.contents", "gen_ai.tool.name", "input.value",
-     "gen_ai.retrieval.documents", "llm.input_messages.0.message.tool_calls.0", "gen_ai.prompt.99999999999.role"]
+     "gen_ai.retrieval.documents", "llm.input_messages.0.message.tool_calls.0", "gen_ai.prompt.99999999999.role",
+     "gen_ai", "gen_ai.usage", "llm", "user"]
 )  # fmt: skip
 JSON_VALUES = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from assaymark.applications.traces.otlp import Event
 from assaymark.applications.traces.spans import KINDS
@@ -64,7 +65,15 @@ _COST_PARTS = (
     ("gen_ai.cost.input_cost", "gen_ai.cost.output_cost"),
     ("gen_ai.usage.input_cost", "gen_ai.usage.output_cost"),
 )
-_USAGE = ("langfuse.observation.usage_details", "mlflow.chat.tokenUsage")  # JSON: input or input_tokens, ...
+_USAGE = (  # one value, a mapping or its JSON, with one of `_PARTS` of each kind
+    *("langfuse.observation.usage_details", "mlflow.chat.tokenUsage", "gen_ai.usage", "llm.usage", "llm.token_count"),
+    *("ai.usage", "gen_ai.token_usage", "llm.token_usage", "gen_ai.response.usage", "llm.response.usage", "usage"),
+)
+_PARTS = (
+    ("input", "input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "prompt"),
+    ("output", "output_tokens", "completion_tokens", "outputTokens", "completionTokens", "completion"),
+    ("total", "total_tokens", "totalTokens"),
+)
 _LANGFUSE_COST = "langfuse.observation.cost_details"
 _USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
 _SESSION = (
@@ -75,6 +84,7 @@ _SESSION = (
 
 def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
     """Return the facts of a step from its span's and its resource's attributes."""
+    attributes = _with_nested(attributes)
     model = _model(attributes)
     n_input, n_output = _tokens(attributes)
     kind = kind_of(attributes)
@@ -94,6 +104,29 @@ def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
         version=text_of(attributes, ("assaymark.version",)) or text_of(resource, ("service.version",)),
         response_id=text_of(attributes, ("gen_ai.response.id", "llm.response.id")),
     )
+
+
+_KNOWN = (*_MODEL, *_INPUT, *_OUTPUT, *_TOTAL, *_COST, *chain(*_COST_PARTS), *_USER, *_SESSION, "gen_ai.operation.name")
+_GROUPS = frozenset(name[: match.start()] for name in _KNOWN for match in re.finditer(r"\.", name))  # gen_ai.usage, ...
+
+
+def _with_nested(attributes: Attributes) -> Attributes:
+    """Return attributes with those that lie in a mapping, or in its JSON, under the name of their group."""
+    values = ((name, parsed(attributes[name])) for name in _GROUPS & attributes.keys())
+    groups = {name: value for name, value in values if isinstance(value, dict)}
+    if not groups:
+        return attributes
+    nested = {}
+    for name in _KNOWN:
+        for group, value in groups.items():
+            if name.startswith(f"{group}."):
+                rest = name[len(group) + 1 :]
+                inner: JsonValue = value
+                for part in (rest,) if rest in value else rest.split("."):
+                    inner = inner.get(part) if isinstance(inner, dict) else None
+                if inner is not None:
+                    nested[name] = inner
+    return {**nested, **attributes}
 
 
 def kind_of(attributes: Attributes) -> str:
@@ -128,9 +161,11 @@ def _tokens(attributes: Attributes) -> tuple[int | None, int | None]:
     Tokens of which only the total is stated are counted as read.
     """
     n_input, n_output, n_total = (number_of(attributes, names) for names in (_INPUT, _OUTPUT, _TOTAL))
-    if n_input is None and n_output is None and isinstance(details := parsed(first_of(attributes, _USAGE)), dict):
-        names = (("input", "input_tokens"), ("output", "output_tokens"), ("total", "total_tokens"))
-        n_input, n_output, n_total = (number_of(details, each) for each in names)
+    for name in _USAGE if n_input is None and n_output is None else ():
+        if isinstance(details := parsed(attributes.get(name)), dict):
+            n_input, n_output, total = (number_of(details, each) for each in _PARTS)
+            n_total = n_total if total is None else total
+            break
     if n_total is not None and n_total >= (n_input or n_output or 0) and None in (n_input, n_output):
         rest = n_total - (n_input or n_output or 0)
         return (rest, n_output) if n_input is None else (n_input, rest)
