@@ -2,9 +2,10 @@
 
 The last statement counts: a keyword and a letter ("the answer is (B)", "Antwort: B", "故选B"), "B is correct", "so B.",
 a box, a tag, JSON, or a line that is a letter alone. Without one, an answer that begins with a letter and its text
-("B) Lisbon") has that letter, and one in which a single letter stands in brackets has this. A rejected letter ("not
-A"), one of several ("A or B"), a symbol ("A = πr²"), the article "A" and the pronoun "I" are no statements. What cannot
-be read, or is taken back ("B. No, wait"), is no answer: nothing is guessed, and reasoning that was cut off has none.
+("B) Lisbon") has that letter, one that judges the options in turn ("A: wrong. B: right.") the only one that it affirms,
+and one in which a single letter stands in brackets has this. A rejected letter ("not A"), one of several ("A or B"), a
+symbol ("A = πr²"), a name ("plan B", "E. coli"), the article "A" and the pronoun "I" are no statements. What cannot be
+read, or is taken back ("B. No, wait"), is no answer: nothing is guessed, and reasoning that was cut off has none.
 """
 
 import re
@@ -63,8 +64,9 @@ _KEY = unicodedata.normalize(
     r"정답|답|الجواب|الإجابة|الاجابة|תשובה|پاسخ|جواب|उत्तर|উত্তর|பதில்|సమాధానం|"
     r"જવાબ|คำตอบ|ข้อ)",
 )
+_MARKS = "✅✔☑✓👉\ufe0f"
 _IS = (
-    r"(?:[:=\-–—→⇒⟹]|➡\ufe0f?|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|"
+    r"(?:[:=👉\-–—→⇒⟹]|➡\ufe0f?|->|=>|['’]s\b|(?i:\b(?:is|was|are|equals|(?:would|should|must|will|can\s+only|has\s+to|"
     r"seems\s+to|appears\s+to)\s+(?:(?:therefore|then|thus|probably|likely|clearly)\s+)?be|to\s+be|remains|est|ist|lautet|wäre|sería|es|è|sarebbe|é|seria|brzmi|jest|är|er|adalah|είναι|là|это|"
     r"este|olan)\b)|应该|應該|应当|应|應|该|為|为|是|は|은|는|هي|هو|היא|הוא|है|คือ|选|選|[择擇]|項|项)"
 )
@@ -74,7 +76,7 @@ _ADVERB = (
     r"|\b(?:la|le|el|die|der|das|a|o|il)\s+)"
 )
 _CHOOSE = (
-    r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|lean(?:ing)?\s+towards?|settle\s+on|say|guess|"
+    r"(?i:\b(?:choos(?:e|ing)|chose|pick|picked|select|selected|opt\s+for|go(?:ing)?\s+with|go\s+for|lean(?:ing)?(?:\s+towards?)?|settle\s+on|say|guess|"
     r"vote\s+for|leaves?|leaving|conclude|wähle|nehme|choisis|elijo|scelgo|escolho|left\s+with|(?:leaves|leaving)\s+(?:us|me)\s+with|(?:down|"
     r"points?)\s+to)\b)"
 )
@@ -83,6 +85,13 @@ _SO = (
     r"sure|ok|okay|yes|alright|of\s+course|probably|most\s+likely|that\s+is|that['’]s|this\s+is|(?:must|has\s+to|should|can\s+only)\s+be|so|thus|"
     r"hence|therefore|definitely|clearly|certainly|obviously|surely|only|also|no|"
     r"wait|correction|actually|sorry|rather|i\s+mean|donc|daher)\b|\bi\.e\.)|∴|⇒|=>|→|因此|所以|而是|したがって)"
+)
+_SPECIES = re.compile(  # common ones whose genus is written as a letter that options may have
+    r"\b([A-J])\.\s?(coli|elegans|thaliana|subtilis|difficile|pylori|influenzae|melanogaster|fumigatus|cereus|anthracis|"
+    r"pertussis|burgdorferi|albicans|botulinum|tetani|perfringens|trachomatis|jejuni|neoformans|diphtheriae|reinhardtii|"
+    r"rerio|discoideum|histolytica|faecalis|faecium|tularensis|baumannii|niger|aegypti|gambiae|mellifera|afarensis|"
+    r"tumefaciens|fragilis|taurus|familiaris|lupus|sativa|gallus|sapiens|erectus|habilis|neanderthalensis|lamblia|"
+    r"vaginalis|dermatitidis|immitis|capsulatum|gondii|israelii|flavus|carolinensis|amazonensis|catus|domestica)\b"
 )
 _RIGHT = (
     r"(?:(?:clearly|therefore|thus|indeed|the|my|our|only|most|final|definitely)\s+)*(?:(?:correct|right|true|best|"
@@ -106,12 +115,12 @@ _STATED = tuple(
     re.compile(pattern)
     for pattern in (
         # the answer to this question is therefore option (B); Answer:\n\nB
-        rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?\s*(?:{_IS}[\s*_#>:,\"“'‘«「]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
+        rf"{_KEY}(?:\s+{_NO_NOT}[^\W\d_'’]+(?:['’]\w+)?){{0,5}}?[\s{_MARKS}]*(?:{_IS}[\s*_#>:,}}\"“'‘«「{_MARKS}]*)+{_ADVERB}{{0,4}}(?:{_NOUN}[\s:]+)?{_LOOSE}",
         rf"{_KEY}\s*{_IS}(?P<between>[^\n.;!?()]{{1,80}}){_FRAMED}",  # the answer is Lisbon (B)
         rf"{_KEY}\s*(?:{_NOUN}\s*)?\n[\s#>]*{_CAPITAL}(?=\s*(?:[).:,]|\n|\Z))",  # Final answer\n\nB. Lisbon
         # Answer B
         (
-            rf"(?:{_KEY}|(?i:\bans)\.)】?\s*(?:{_NOUN}\s+)?{_CAPITAL}(?:['’][dt][iıuü]r)?"
+            rf"(?:{_KEY}|(?i:\bans)\.)】?[\s{_MARKS}]*(?:{_NOUN}\s+)?{_CAPITAL}(?:['’][dt][iıuü]r)?"
             r"(?=\s*[.!,]?\s*(?:\n|\Z|[^\x00-\u024f]))"
         ),
         rf"{_CHOOSE}[\s:]+(?:{_NOUN}\s+)?{_LOOSE}",
@@ -121,10 +130,17 @@ _STATED = tuple(
         rf"(?i:\bonly)\s+{_NOUN}\s+{_CAPITAL}\s+{_ONLY_IT}\b",
         rf"(?i:\bnot)\s+(?:{_NOUN}\s+)?\(?[A-Z]\)?,?\s+(?i:but)\s+(?:{_NOUN}\s+)?{_LOOSE}",
         rf"####\s*{_CAPITAL}",
+        (  # Not A. B.
+            rf"\A\W*(?:(?i:not)\s+(?:{_NOUN}\s+)?\(?[A-Z]\b\)?(?:,?\s*(?i:or|nor|and)\s+\(?[A-Z]\b\)?)*"
+            rf"\s*[.;!,]\s*)+(?<=[.;!]\s)(?:{_NOUN}\s+)?{_CAPITAL}(?=\W*\Z|\s+(?:because|since)\b)"
+        ),
         r"\A\s*(?P<u>[A-Z])(?=,?\s+(?:because|since)\b)",
     )
 )
-_OR = r"(?i:\b(?:or|and|oder|und|ou|et|o|y|e|plus|as\s+well\s+as)\b(?:\s+(?:also|possibly|maybe|perhaps|even)\b)?)"
+_OR = (
+    r"(?i:\b(?:or|and|maybe|perhaps|possibly|oder|und|ou|et|o|y|e|plus|as\s+well\s+as)\b"
+    r"(?:\s+(?:also|possibly|maybe|perhaps|even)\b)?)"
+)
 _JUDGED = r"(?i:is|was|looks?|seems?|would|can|cannot|are|were|has|have|fails?)\b"
 _SECOND = re.compile(
     rf"\)?(?:\s*(?:[,;/&+]\s*(?:{_OR}\s*)?|\(?{_OR}|还是|還是|或者?|和|、|또는)\s*|[ \t]*(?=[(\[]))"
@@ -148,8 +164,6 @@ _UNSURE = re.compile(
     # option A is better than option B, everything but B is correct
     r"|(?i:\b(?:than|over|versus|vs\.|unlike|as\s+opposed\s+to|compared\s+(?:to|with)|(?:everything|all|any|anything)\s+"
     r"(?:but|except))\s+(?:the\s+)?)\Z"
-    # vitamin C is correct
-    r"|(?i:\b(?:vitamin|hepatitis|influenza|type)\s+)\Z"
     # the wrong answer is, a falsche Antwort
     r"|(?i:(?<![^\W_])(?:wrong|incorrect|false|worst|(?:least|less)(?:\s+\w+)?|rejected|excluded|eliminated|"
     r"second(?:[ -]best)?|unlikely|(?:another|alternative|alternate|earlier|previous|prior|former|initial|original)"
@@ -177,6 +191,21 @@ _UNSURE = re.compile(
     r"|(?i:\b(?:(?:they|people|students|users?|solvers?|readers?|candidates|beginners|respondents|others|someone|some|"
     r"many|most)(?:\s+(?:would|will|also))?|(?:you|one)\s+(?:might|may|could))"
     r"(?:\s+(?:might|may|could|often|usually|sometimes|commonly|easily|mistakenly|incorrectly|wrongly|tend\s+to))*\s+)\Z"
+)
+_WORD_BEFORE = re.compile(r"(?P<word>[^\W\d_]+)[ \t]+\Z")
+_BEFORE_LETTERS = frozenset(  # "so B is correct"; after another word it is the name of something: plan B, figure B
+    """
+    so thus hence therefore then that and but because since as while although though however also only indeed
+    clearly obviously certainly definitely surely probably likely maybe perhaps is are be here now again overall
+    finally ultimately instead actually really simply just think thinks believe believes say says said guess
+    conclude concludes know see sees find feel confident sure mean means show shows suggest suggests indicate
+    indicates imply implies make makes making leave leaves leaving confirm confirms agree answer answers option
+    options choice choices letter letters statement statements sentence item response result number how why where
+    when this it reason summary conclusion opinion course not no yes okay ok well alright or dass daher somit ist
+    nur antwort aussage deshalb folglich denn weil da damit que donc réponse proposition seule est car puisque la le
+    el une respuesta letra opción porque pues entonces che risposta perché quindi solo a o e alternativa resposta
+    então logo pois dat dus antwoord omdat
+    """.split()  # noqa: SIM905
 )
 _ARROW_BEFORE = re.compile(r"(?:\A|[:→⇒>]|\bis\b)\s*\(?[A-Z][)\]]?\s*\Z")
 _OTHER_LABELS = re.compile(r"[).:][^\n]*\n\s*\(?B[).:][^\n]*\n\s*\(?C[).:]")
@@ -208,9 +237,37 @@ _LINE = re.compile(
     rf"[\s>#*_\-]*(?:{_NOUN}\s+)?{_FRAMED}[.:]?\s*|"
     rf"\W*(?:{_NOUN}\s+)?(?P<u>[A-Za-z])(?![+#]|-\s*\Z)번?\W*"  # not C++, A-
 )
-_VERDICT = re.compile(
-    r"[\s>#*\-•\[\]]*[(\[]?[A-Za-z][)\]]?[\s.:\-–—|]*(?:✅|✓|✔\ufe0f?|❌|✗|✘|(?i:correct|incorrect|true|false|yes|"
-    r"no|right|wrong))\W*"
+_YES_MARK, _NO_MARK = "✅✔☑✓", "❌✗✘✖🚫"
+_MARK = rf"(?:(?P<yes>[{_YES_MARK}])|(?P<no>[{_NO_MARK}]))"
+_UNMARKED = rf"[^\n{_YES_MARK}{_NO_MARK}]"
+_LABELLED = r"(?:[(\[](?P<f>[A-Z])[)\]]|(?<![\w'’])(?P<u>[A-Z]))"
+_AT_START = rf"^[ \t>#*\-•|]*(?:{_NOUN}\s+)?"
+_NEXT_LABELLED = r"(?:[(\[][A-Z][)\]]|[A-Z]\s*[).:\-–—|])"
+_SEPARATED = rf"{_LABELLED}(?:(?<=[)\]])|(?=\s*[).:\-–—|]))[\s).:\-–—|=→]*"
+_JUDGEMENTS = tuple(  # of an option
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        rf"{_LABELLED}[\s).:\]\-–—|=→]*{_MARK}",  # A ❌
+        (  # A: wrong, because; (A) incorrect (B) correct
+            rf"{_SEPARATED}(?i:(?P<yes>correct|right|richtig|korrekt|correcte|correct[ao]|corrett[ao]|corret[ao]|верно|"
+            r"正确|正確)|(?P<no>incorrect|wrong|not\s+correct|falsch|inkorrekt|incorrecte|incorrect[ao]|sbagliat[ao]|errad[ao]|"
+            r"неверно|错误|錯誤|不正确|不正確))\b"
+            rf"(?=\s*(?:[.,;:!|()\n]|\Z|(?:because|since|as)\b|[-–—]\s|{_NEXT_LABELLED}))"
+        ),
+        (  # A: no. B: yes: nothing else is said, since these words are options too
+            rf"{_SEPARATED}(?i:(?P<yes_or_true>yes|true|sí|oui|ja|vrai|sì|да|对|對)|"
+            r"(?P<no_or_false>no|false|nein|faux|нет|错|錯))\b"
+            rf"(?=[\s.,;!|*]*(?:\Z|\n|(?:(?:and|option|choice|Option|Choice)\s+)*{_NEXT_LABELLED}))"
+        ),
+        rf"{_AT_START}{_LABELLED}[).:|\s]{_UNMARKED}{{0,200}}{_MARK}{_UNMARKED}*$",  # A) Paris ❌
+        rf"^[ \t>#*\-•|]*{_MARK}[\ufe0f\s*]*(?:{_NOUN}\s+)?{_LABELLED}(?![\w'’])[^\n]*$",  # ❌ A) Paris
+        (  # A) Paris – wrong
+            rf"{_AT_START}{_LABELLED}[).:][^\n]{{1,200}}?(?:\s[-–—]|:|→|\()\s*(?i:(?P<yes>correct|right|true|richtig)|"
+            r"(?P<no>incorrect|wrong|false|falsch))(?:[.,;!)][^\n]*)?\s*$"
+        ),
+        # A错误
+        rf"{_LABELLED}\s*(?:项|選項|选项)?\s*(?:(?P<yes>正确|正確|对|對)|(?P<no>错误|錯誤|不正确|不正確|错|錯))",
+    )
 )
 _REJECTING = re.compile(  # not: the statement that is false
     r"(?i)\b(?:(?:reject|eliminat|exclud|discard)\w*(?:\s+\w+)?|not\s+(?:chosen|selected)|(?:wrong|incorrect)\s+"
@@ -320,16 +377,41 @@ def _found(answer: str) -> tuple[str, str, str] | None:
     fenced = _FENCE.fullmatch(answer)
     if (of_json := _of_json(fenced["text"] if fenced else answer)) is not None:
         return of_json
-    text = _plain(answer)
-    verdicts = [line for line in text.splitlines() if _VERDICT.fullmatch(line)]
-    if len(verdicts) > 1:  # A: wrong, B: right, ...
-        text = "\n".join(line for line in text.splitlines() if line not in verdicts)
+    text, affirmed, are_judged = _judged(_plain(answer))
     statements = sorted(_statements(text), key=lambda each: each[0])
     if statements:
         end, letter, passage = statements[-1]
         return None if letter is None or _RETRACTED.search(text[end:]) else (letter, "stated", passage)
+    if are_judged:  # one by one
+        return affirmed
     is_object = re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL) and re.search(_NOT_CHOSEN, text, re.IGNORECASE)
     return None if is_object else _whole(text) or _bracketed(text)
+
+
+def _judged(text: str) -> tuple[str, tuple[str, str, str] | None, bool]:
+    """Return a text without what it says of each option in turn; the only one that it affirms; whether it says such.
+
+    `yes` and `no`, `true` and `false` may be the options themselves, so of these it takes three.
+    """
+    judged: dict[str, set[bool]] = {}
+    n_short, rest = 0, text
+    for pattern in _JUDGEMENTS:
+        for match in pattern.finditer(rest):
+            groups = match.groupdict()
+            is_short = bool(groups.get("yes_or_true") or groups.get("no_or_false"))
+            letter = _named(match)
+            n_short += is_short and letter not in judged
+            judged.setdefault(letter, set()).add(bool(groups.get("yes") or groups.get("yes_or_true")))
+        rest = pattern.sub(" ", rest)
+    if len(judged) < 2:
+        return text, None, False
+    if n_short == len(judged) == 2:
+        for pattern in _JUDGEMENTS:
+            text = pattern.sub(lambda match: f"{_named(match)}) …", text)
+        return text, None, True
+    affirmed = [letter for letter, verdicts in judged.items() if True in verdicts]
+    is_one = len(affirmed) == 1 and judged[affirmed[0]] == {True}
+    return rest, (affirmed[0], "stated", text) if is_one else None, True
 
 
 def _of_json(text: str) -> tuple[str, str, str] | None:
@@ -349,7 +431,7 @@ def _of_json(text: str) -> tuple[str, str, str] | None:
 
 def _plain(text: str) -> str:
     """Return a text with half-width characters, and a letter that is marked in any way as `(X)`."""
-    text = unicodedata.normalize("NFKC", text)
+    text = _SPECIES.sub(lambda match: f"{match[1].lower()}{match[2]}", unicodedata.normalize("NFKC", text))
     text = re.sub(r"(?<!~)~~(?!~).*?~~|<del>.*?</del>", " ", text, flags=re.DOTALL)
     text = re.sub(r"</?(?:b|strong|i|em|u|code|p|span|mark|h\d)\b[^<>]*>|<br\s*/?>", "**", text)
     text = re.sub(r"(?<=\d)((?:\\[,;:! ]|[\s~])*)\\(?:text|mathrm|rm)\s*\{\s*([A-Za-z])\s*\}", r"\1\2", text)  # 5 A
@@ -408,6 +490,11 @@ def _is_rejected(text: str, match: re.Match[str]) -> bool:
     if _UNSURE.search(before) or _OUT.match(text, match.end()):
         return True
     if _ARROW_BEFORE.search(before) and match[0][0] in "→⇒=":  # an order: C → A → B
+        return True
+    word = _WORD_BEFORE.search(before) if match[0][0] == match.groupdict().get("u") else None
+    if word is not None and word["word"].isascii() and word["word"].lower() not in _BEFORE_LETTERS:
+        return True
+    if re.search(r"(?<![^\W_])[A-Z][)\]]?,?\s+(?:or|and|&)\s+\(?\Z", before):  # A or B is correct
         return True
     if re.match(r"(?i)answers?\s+(?:choices|options)\b", match[0]):
         return True
