@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.datasets.csv_files import delimiter_of
 from assaymark.errors import DataError, UsageError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, RollingQuery
@@ -342,6 +343,25 @@ def test_quotes_around_and_within_cells_stay_as_they_are(tmp_path: Path) -> None
         ('Question: Is "a, b" \nfine? \nAnswer:', '5" pipe'),
         ('Question: A "b" c?\nAnswer:', "C:\\"),
     ]
+
+
+@pytest.mark.parametrize(
+    "several", ["Lisbon/Lisboa", "4; four", "4 or four", "1/2 / 0.5", "Lisbon | Lisboa", '"[""4"", ""four""]"']
+)
+def test_references_that_look_like_several_answers_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], several: str
+) -> None:
+    """By `run` and `task check` both, with what to write; what may be one answer is compared as it is."""
+    single = "".join(f"{answer}?,{answer}\n" for answer in ("1/2", "km/h", "2024/05/01", "https://a.b/or/c", "TCP/IP"))
+    (tmp_path / "qa.csv").write_text(f"question,answer\n{single}Which?,{several}\n", encoding="utf-8")
+    said = "; 1 reference looks like several answers ('" + several.strip('"').replace('""', '"')
+    store = str(tmp_path / "runs.sqlite")
+    for command in (["task", "check"], ["run", "--model", "fake", "--store", store, "--tasks"]):
+        assert main([*command, str(tmp_path / "qa.csv")]) == 0
+        out, err = capsys.readouterr()
+        assert f"{said}'), and only all of it is right: where each is, write every reference as a list" in out + err
+    _, note = opened(tmp_path, "single.csv", f"question,answer\n{single}")
+    assert "several" not in note
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ Shapes: options in columns of their own, in a list, in a mapping by letter or wi
 a question with an answer to generate; a question with tools; a text.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from struct import pack, unpack
 
 from assaymark.datasets import Rows
-from assaymark.errors import DataError
+from assaymark.errors import DataError, clipped
 from assaymark.prompts.questions import OWN_LETTER, have_own_letters
 from assaymark.python_source import python_value
 from assaymark.scoring.metrics import metric_item
@@ -383,6 +384,28 @@ def _is_list_as_text(value: object) -> bool:
     return isinstance(parsed, list) and bool(parsed) and all(isinstance(each, str) for each in parsed)
 
 
+_BETWEEN = re.compile(r"\s*[;|]\s*|\s+(?:/|or)\s+|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3})")
+_LONGEST_REFERENCE = 200  # characters of one that may be several answers; a longer one is a text
+
+
+def _said_of_alternatives(rows: Rows, answer: str) -> str:
+    """Return the end of the note where references look like several right answers and only the whole is one."""
+    n, first = 0, ""
+    for value in rows.values(answer):
+        if not isinstance(value, str) or len(value) > _LONGEST_REFERENCE or "\n" in value or "://" in value:
+            continue
+        parts = [part for part in _BETWEEN.split(value) if any(map(str.isalnum, part))]
+        if _is_list_as_text(value) or (len(parts) > 1 and all(len(part.split()) <= 5 for part in parts)):
+            n, first = n + 1, first or value
+    if not n:
+        return ""
+    have = "1 reference looks" if n == 1 else f"{n:,} references look"
+    return (
+        f"; {have} like several answers ('{clipped(first, 40)}'), and only all of it is right: where each is, "
+        'write every reference as a list, ["first", "second"]'
+    )
+
+
 def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
     question, answer = roles.question, roles.answer
     reference, are_several = _reference(rows, answer)
@@ -405,7 +428,7 @@ def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
     guess += ", where yes is true and no is false" if is_boolean else ", any of whose texts is right" * are_several
     return Shape(
         spec,
-        f"{guess}, {_IGNORING}",
+        f"{guess}, {_IGNORING}{'' if are_several else _said_of_alternatives(rows, answer)}",
         roles.used,
         roles,
         question=roles.asked,
