@@ -54,7 +54,7 @@ def prompt_spread(
 
     Var(mean) = σ²_item / n + σ²_template / K + σ²_rest / (n K), from a two-way layout without repeats.
 
-    Shapes: scores [samples, templates]. Raises: DataError unless there are at least two of each.
+    Shapes: scores [samples, templates], of shares. Raises: DataError unless there are at least two of each.
     Source: Searle, Casella and McCulloch 1992, section 4.3 (variances); Pitman 1938 (shuffling within samples);
     Davison and Hinkley 1997, section 5.2 (basic bootstrap).
     """
@@ -72,12 +72,11 @@ def prompt_spread(
     null, resampled = _drawn_spreads(table, draws, name)
     low, high = (2.0 * spread - float(end) for end in np.quantile(resampled, [0.975, 0.025]))
     mean = float(means.mean())
-    bounds = (0.0, 1.0) if table.min() >= 0 and table.max() <= 1 else (-math.inf, math.inf)
     return PromptSpread(
         means=tuple(means.tolist()),
         mean=mean,
-        low=max(mean - z * stderr, bounds[0]),
-        high=min(mean + z * stderr, bounds[1]),
+        low=max(mean - z * stderr, 0.0),
+        high=min(mean + z * stderr, 1.0),
         spread=spread,
         spread_low=min(max(low, 0.0), spread),
         spread_high=max(high, spread),

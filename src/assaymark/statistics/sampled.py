@@ -13,19 +13,21 @@ def estimate_sampled_mean(
     rates: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
     *,
+    is_share: bool | None = None,
     confidence: float = 0.95,
 ) -> IntervalEstimate:
     """Estimate the mean that all traces would have, of those that were drawn, each at its own rate.
 
     The mean is sum(y / r) / sum(1 / r), Hajek's form of the Horvitz-Thompson estimate. Its error is that of a ratio,
     linearised, over clusters: it holds for the application that made the traces, not for these traces alone, so it is
-    above 0 at a rate of 1 too. At one rate it is `estimate_mean`. With scores in [0, 1] the interval is Wilson's with
-    the effective number of scores, otherwise Student's.
+    above 0 at a rate of 1 too. At one rate it is `estimate_mean`. Of shares the interval is Wilson's with the effective
+    number of scores, otherwise Student's.
 
     Args:
         values: the scores.
         rates: the probability with which each was drawn, 0 < r <= 1.
         clusters: a label per score; those of one label (a session) may depend on each other. None: none do.
+        is_share: whether only values in [0, 1] are possible; None: whether these are.
         confidence: of the interval.
 
     Returns: the estimate; without an interval where all scores are of one cluster.
@@ -46,7 +48,9 @@ def estimate_sampled_mean(
     if n_clusters < 2:
         return IntervalEstimate(mean, None, None, None, "none: one cluster", len(scores), confidence, n_clusters)
     if drawn.min() == drawn.max():
-        return estimate_mean(values, clusters=clusters if n_clusters < len(scores) else None, confidence=confidence)
+        labels = clusters if n_clusters < len(scores) else None
+        binary, bounds = (False, (-math.inf, math.inf)) if is_share is False else (None, None)
+        return estimate_mean(values, binary=binary, clusters=labels, confidence=confidence, bounds=bounds)
     residuals = weights * (scores - mean)
     sums = weights
     if clusters is not None:
@@ -54,7 +58,7 @@ def estimate_sampled_mean(
     stderr = math.sqrt(n_clusters / (n_clusters - 1) * float((residuals**2).sum())) / total
     n_effective = total**2 / float((sums**2).sum())
     df = max(n_effective - 1.0, 1.0)
-    if scores.min() >= 0 and scores.max() <= 1:
+    if (scores.min() >= 0 and scores.max() <= 1) if is_share is None else is_share:
         interval, method = effective_wilson(mean, stderr, n_effective, df, confidence), "weighted wilson"
     elif stderr == 0:
         method = "none: all scores are equal"

@@ -13,6 +13,8 @@ import pytest
 from scipy import stats
 from sqlalchemy import insert
 
+from assaymark.applications.live.estimates import estimates_of
+from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.tables import trace_scores
 from assaymark.applications.traces.trace_log import TraceLog
@@ -203,6 +205,22 @@ def test_traces_of_a_session_are_clustered(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (drawn.value, drawn.low, drawn.high) == pytest.approx((estimate.value, estimate.low, estimate.high))
     assert drawn.n_sessions == estimate.n_clusters
+
+
+@pytest.mark.parametrize(("name", "unit"), [("cost", "number"), ("polite", "share")])
+def test_a_declared_number_is_no_share_where_all_are_below_1(tmp_path: Path, name: str, unit: str) -> None:
+    """A rule's cost of 0.002 is neither 0.2% nor bounded by 1; of a name that no scorer has, the values say it."""
+    values = [0.001, 0.001, 0.001, 0.001, 0.02]
+    store = made_store(tmp_path, [MadeTrace(NOW - 60 + at, scores=((name, v),)) for at, v in enumerate(values)])
+    results = quality_of(store, QualityQuery("1", "day").window(1, NOW))
+    (metric,) = (each for each in results.metrics if each.is_score)
+    assert (metric.key, metric.unit) == (name, unit)
+    (point,) = points_of(results.metrics, name).values()
+    (live,) = estimates_of(RuleLog(store).weighted_scores(1))
+    assert live.estimate is not None
+    student = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    for ends in ((point.low, point.high), (live.estimate.low, live.estimate.high)):
+        assert (ends == pytest.approx(student)) is (unit == "number")
 
 
 def test_a_session_alone_has_no_interval(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from assaymark.applications.live.rule_rows import WeightedScore
+from assaymark.applications.scorers.named import is_of_numbers
 from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.sampled import estimate_sampled_mean
@@ -109,7 +110,12 @@ def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Iterable[W
     if values:
         try:
             # a different label for each carries no information and takes much more memory
-            estimate = estimate_sampled_mean(values, rates, clusters if n_clusters < len(values) else None)
+            estimate = estimate_sampled_mean(
+                values,
+                rates,
+                clusters if n_clusters < len(values) else None,
+                is_share=False if is_of_numbers(key[0]) else None,
+            )
         except DataError:  # a value that is not finite: only a store from elsewhere has one
             estimate = None
     return ScoreEstimate(

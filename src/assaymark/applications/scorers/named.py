@@ -21,6 +21,12 @@ OF_THE_TARGET = frozenset({"contexts", "latency", "cost", "tokens"})
 """Needs that a target may meet with what it returns, so that rows alone do not decide them."""
 
 
+def is_of_numbers(name: str) -> bool:
+    """Return whether the registered scorer of a name declares values that are no shares, such as a cost below 1."""
+    facts = getattr(SCORERS.load(name), "FACTS", None) if name in SCORERS else None
+    return facts is not None and facts.scale == "number"
+
+
 def scorers_of(
     texts: "str | Sequence[str | Callable[..., object] | AnyScorer] | Callable[..., object]",
 ) -> list[AnyScorer]:

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import numpy as np
 from numpy.typing import NDArray
 
+from assaymark.applications.scorers.named import is_of_numbers
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.watch.trace_quality import Durations, QualityWindow, Sums, TraceQuality
 from assaymark.documents.numbers import NOTHING
@@ -242,7 +243,7 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
         if score.sums is not None:
             low, high = ends.get(score.name, (score.sums.low, score.sums.high))
             ends[score.name] = min(low, score.sums.low), max(high, score.sums.high)
-    is_share = {name: low >= 0 and high <= 1 for name, (low, high) in ends.items()}
+    is_share = {name: low >= 0 and high <= 1 and not is_of_numbers(name) for name, (low, high) in ends.items()}
     of_scores: dict[str, dict[str | None, list[QualityPoint]]] = {}
     for score in scores:
         if score.sums is not None and (score.version in versions or not versions):
