@@ -44,6 +44,30 @@ def answers(server: HostileServer, **given: Any) -> dict[str, Output]:
     return {output.request_id: output for output in model.answer(requests)}
 
 
+def test_an_answer_that_ended_before_the_limit_was_not_cut_off(server: HostileServer) -> None:
+    """A server is not sent a stop that counts after text only: it goes on to the limit, and the remedy is named."""
+    texts = {"before": "\n\n4\n\nQuestion: and", "trouble": "4 and so on", "after": "4"}
+    ends = {"before": "length", "trouble": "length", "after": "stop"}
+
+    def answer(body: dict[str, Any], _: object) -> Reply:
+        assert "stop" not in body
+        made = json.loads(completion(texts[body["prompt"]]).body)  # type: ignore[arg-type]
+        made["choices"][0]["finish_reason"] = ends[body["prompt"]]
+        return Reply(json.dumps(made).encode())
+
+    server.answer = answer
+    values = {"model": "m", "base_url": server.url, "tokenizer_backend": "none"}
+    model = OpenAIModel(openai_arguments("local-completions", values), RULES)
+    query = GenerateQuery(0, GenerationSettings(max_tokens=8, stop=("\n\n",), stop_after_text=True))
+    outputs = list(model.answer([Request("t", i, "", (text,), (query,)) for i, text in enumerate(texts)]))
+    assert sorted((output.text, output.finish_reason) for output in outputs) == [
+        ("\n\n4", "stop"), ("4", "stop"), ("4 and so on", "length"),
+    ]  # fmt: skip
+    note = str(model.describe()["note"])
+    assert "went on to the limit of tokens after the answer's end (1 times)" in note
+    assert """--gen_kwargs 'until=["\\n\\n"]'""" in note
+
+
 def make_trouble(server: HostileServer, make: Callable[[], Reply]) -> None:
     """Answer the prompt "trouble" with the result of `make`, and the others normally."""
     server.answer = lambda body, _: make() if body["prompt"] == "trouble" else completion()

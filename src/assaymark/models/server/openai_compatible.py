@@ -46,7 +46,7 @@ from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.reasoning import ends_in_reasoning, opened_reasoning, refuse_opened_reasoning
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, chunks_of, fingerprint_of, known_outputs
-from assaymark.models.text.stops import FinalText, final_of_text, until_stop
+from assaymark.models.text.stops import FinalText, final_of_text, until_stop, went_on
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import (
@@ -101,6 +101,7 @@ class OpenAIModel:
         self._is_checked = False
         self._notes: list[str] = []
         self._other_model: str | None = None
+        self._n_past_stop = 0
         self._takes_tokens = False  # known after the first request
         self._first_tokens = FirstTokenTally()
 
@@ -367,7 +368,11 @@ class OpenAIModel:
             final = final_of_text(server_text.text, prepared.stops, self.arguments.think_end_token)
             if self._has_no_answer(server_text, final, prepared):
                 final = FinalText("", server_text.text or None, is_unfinished=True)
-            output = prepared.output(repeat, final, server_text.n_tokens, server_text.finish_reason or "")
+            finish = server_text.finish_reason or ""
+            if finish == "length" and went_on(server_text.text, prepared.stops, self.arguments.think_end_token):
+                finish = "stop"
+                self._n_past_stop += prepared.settings.stop_after_text
+            output = prepared.output(repeat, final, server_text.n_tokens, finish)
             thoughts = [each for each in (server_text.reasoning, final.reasoning) if each]
             yield replace(
                 output,
@@ -450,7 +455,12 @@ class OpenAIModel:
             facts["tokenized_requests"] = False
         if self.__dict__.get("_encoder") is not None:
             facts |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
-        facts |= {"note": self._other_model} if self._other_model else {}
+        past_stop = (
+            f"the server went on to the limit of tokens after the answer's end ({self._n_past_stop:,} times); if none "
+            """begins with a blank line it can stop there: --gen_kwargs 'until=["\\n\\n"]'"""
+        )
+        note = "; ".join(each for each in (self._other_model, past_stop if self._n_past_stop else None) if each)
+        facts |= {"note": note} if note else {}
         return {**facts, **({"notes": list(self._notes)} if self._notes else {})}
 
     def close(self) -> None:

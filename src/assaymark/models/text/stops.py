@@ -82,6 +82,12 @@ def final_of_text(text: str, stops: Sequence[str], think_end: str | None = None)
     return FinalText(_before(stops, text), reasoning)
 
 
+def went_on(text: str, stops: Sequence[str], think_end: str | None = None) -> bool:
+    """Return whether a generated text goes on after a stop that ends its answer."""
+    answer = text.rpartition(think_end)[2] if think_end else text
+    return _has_stop(stops, answer.lstrip() if think_end else answer)
+
+
 def until_stop(pieces: Iterable[str], stops: Sequence[str], think_end: str | None = None) -> Iterator[str]:
     """Yield the answer in a text that arrives in pieces; what may still become part of a stop text is held back."""
     n_held = max(map(len, stops), default=1) - 1
