@@ -49,6 +49,10 @@ def read_marks(store: Store, known: Marks) -> Marks:
     names = Moderation(store).names()
     marks: dict[str, RunMark] = {}
     for row, run_id in SubmissionQueue(store).with_results():
+        if isinstance(row, str):  # one damaged row must not take the others' pages with it
+            note = f"the row of submission {row} is not as it was saved; `assaymark verify` lists what is damaged"
+            marks[run_id] = RunMark(f"damaged submission {row}", row, note=note)
+            continue
         is_reported = run_id == row.new.reported_run
         facts: dict[str, Fact] = {key: row.new.facts[key] for key in FACTS if key in row.new.facts}
         facts |= {"type": row.new.kind, "weight": row.new.weights}

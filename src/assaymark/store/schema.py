@@ -41,7 +41,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.settings import FORMER_NAME
 
-HEAD = "0015"  # the newest migration; stated here so that opening a current store needs no Alembic
+HEAD = "0016"  # the newest migration; stated here so that opening a current store needs no Alembic
 VERSION_TABLE = "assaymark_schema"  # Alembic's table, under a name of our own: a database may have another one
 FORMER_VERSION_TABLE = f"{FORMER_NAME}_schema"  # in stores written before the program was renamed
 

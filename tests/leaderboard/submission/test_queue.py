@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from assaymark.errors import LeaseLost, UnknownName, UsageError
+from assaymark.errors import HashMismatch, LeaseLost, UnknownName, UsageError
+from assaymark.leaderboard.queue import Marks, read_marks
 from assaymark.leaderboard.submission.queue import CLAIMS, SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobProgress, NewSubmission
-from assaymark.leaderboard.submission.tables import jobs
+from assaymark.leaderboard.submission.tables import jobs, submissions
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
+from assaymark.store.schema import VERSION_TABLE
 
 OTHER = Owner("elsewhere", 1, "another machine", None, "t").to_text()
 
@@ -48,7 +50,52 @@ def test_a_job_is_taken_once_and_finished(store: Store) -> None:
     SubmissionQueue(store).finish(job, "run1")
     (ended,) = SubmissionQueue(store).jobs_of(submission)
     assert (ended.state, ended.run_id, ended.n_attempts) == ("finished", "run1", 1)
-    assert [(row.id, run) for row, run in SubmissionQueue(store).with_results()] == [(submission, "run1")]
+    ((row, run_id),) = SubmissionQueue(store).with_results()
+    assert (row, run_id) == (SubmissionQueue(store).submission(submission), "run1")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"model": "org/other"}, {"is_verified": 1}, {"is_withdrawn": 0}, {"facts": '{"params": 7}'}]
+)
+def test_a_changed_row_of_a_submission_is_noticed(store: Store, changed: dict[str, object]) -> None:
+    """What the queue itself changes stays as saved; a value changed in the database is refused, listed and marked."""
+    queue = SubmissionQueue(store)
+    first, second = queue.submit(new()), queue.submit(new("eve", "org/second", reported_run="run2"))
+    queue.vote(first, "eve")
+    job = queue.claim(OTHER, 60)
+    assert job is not None
+    queue.finish(job, "run1", (False, "differs"))
+    queue.withdraw(second)
+    assert queue.relaunch(second)
+    queue.withdraw(second)
+    assert store.verify() == []
+    assert {run: mark.is_hidden for run, mark in read_marks(store, Marks()).runs.items()} == {
+        "run1": False,
+        "run2": True,
+    }
+    damaged, run_id, other = (second, "run2", first) if "is_withdrawn" in changed else (first, "run1", second)
+    with store._database.writing() as connection:
+        connection.execute(submissions.update().where(submissions.c.id == damaged).values(**changed))
+    (problem,) = store.verify()
+    assert (problem.table, damaged in str(problem)) == ("submissions", True)
+    mark = read_marks(store, Marks()).runs[run_id]
+    assert (mark.name, "`assaymark verify`" in mark.note) == (f"damaged submission {damaged}", True)
+    for refused in (queue.submission, queue.withdraw, queue.relaunch):
+        with pytest.raises(HashMismatch, match=f"a row of submissions \\(id {damaged}\\) is not as it was saved"):
+            refused(damaged)
+    assert queue.submission(other).id == other
+
+
+def test_submissions_of_earlier_stores_get_their_checksums(store: Store) -> None:
+    """The migration computes them from the stored rows."""
+    submission = SubmissionQueue(store).submit(new(facts={"params": 7}, preset="plain"))
+    before = SubmissionQueue(store).submission(submission)
+    with store._database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE submissions DROP COLUMN checksum")
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '0015'")
+    with Store.open(store.url) as opened:
+        assert opened.verify() == []
+        assert SubmissionQueue(opened).submission(submission) == before
 
 
 def test_the_same_content_is_refused_in_the_same_setup(store: Store) -> None:

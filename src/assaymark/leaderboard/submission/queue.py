@@ -12,11 +12,12 @@ import json
 import math
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
-from assaymark.errors import LeaseLost, UnknownName, UsageError
+from assaymark.errors import HashMismatch, LeaseLost, UnknownName, UsageError
 from assaymark.leaderboard.submission.queue_rows import (
     STATES,
     JobProgress,
@@ -30,7 +31,7 @@ from assaymark.records import content_hash
 from assaymark.store.claims import Claims
 from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
-from assaymark.store.schema import StoredRow
+from assaymark.store.schema import StoredRow, as_saved, is_as_saved, with_checksum
 
 MOST_ADVANCE = 5.0  # turns, by votes
 # attempts of jobs that fail by a fault of the infrastructure, or whose workers die
@@ -73,7 +74,7 @@ class SubmissionQueue:
                 )
             row = {**asdict(new), "facts": json.dumps(dict(new.facts)), "id": submission, "submitted": at}
             row |= {"duplicate_key": key, "n_votes": 1, "is_withdrawn": 0, "verdict": None, "is_verified": 0}
-            connection.execute(insert(submissions), row)
+            connection.execute(insert(submissions), with_checksum(submissions, row))
             vote = {"submission": submission, "voter": new.submitter, "made": at}
             connection.execute(insert(queue_votes), vote)
             here = (models_seen.c.model == new.model) & (models_seen.c.revision == new.revision)
@@ -163,10 +164,7 @@ class SubmissionQueue:
             _change(connection, job, state="finished", run_id=run_id, ended=clock_of(connection), owner="", stage="",
                     fault=None, reason=None, log_tail=None, n_done=jobs.c.n_total)  # fmt: skip
             if verdict is not None:
-                here = submissions.c.id == job.submission
-                connection.execute(
-                    update(submissions).where(here).values(is_verified=int(verdict[0]), verdict=verdict[1])
-                )
+                _set(connection, job.submission, is_verified=int(verdict[0]), verdict=verdict[1])
 
     def fail(self, job: JobRow, fault: str, reason: str, log_tail: str = "") -> JobRow:
         """End an attempt that failed; return the job as it is then: `pending` where it will be tried again.
@@ -209,7 +207,7 @@ class SubmissionQueue:
         Raises: UnknownName; UsageError if the voter has voted, or nothing is waiting.
         """
         with self._database.writing() as connection:
-            row = self._locked(connection, submission)
+            row = _locked(connection, submission)
             pending = select(jobs.c.id).where((jobs.c.submission == submission) & (jobs.c.state == "pending"))
             if connection.execute(pending).first() is None:
                 raise UsageError(f"submission {submission} is not waiting, so votes change nothing")
@@ -219,30 +217,20 @@ class SubmissionQueue:
             vote = {"submission": submission, "voter": voter, "made": now(connection)}
             connection.execute(insert(queue_votes), vote)
             n_votes = int(row.n_votes) + 1
-            here = submissions.c.id == submission
-            connection.execute(update(submissions).where(here).values(n_votes=n_votes))
+            _set(connection, submission, n_votes=n_votes)
             position = jobs.c.turn - _advance(n_votes)
             connection.execute(update(jobs).where(jobs.c.submission == submission).values(position=position))
         return n_votes
 
-    @staticmethod
-    def _locked(connection: Connection, submission: str) -> StoredRow:
-        row = connection.execute(
-            select(submissions).where(submissions.c.id == submission).with_for_update()
-        ).one_or_none()
-        if row is None:
-            raise UnknownName("submission", submission[:40])
-        return row
-
     def cancel(self, submission: str) -> bool:
         """Cancel the pending and running jobs of a submission; return whether there were any."""
         with self._database.writing() as connection:
-            self._locked(connection, submission)
+            _locked(connection, submission)
             open_jobs = (jobs.c.submission == submission) & jobs.c.state.in_(("pending", "running"))
             values = {"state": "cancelled", "owner": "", "ended": clock_of(connection), "stage": ""}
             n_jobs = connection.execute(update(jobs).where(open_jobs).values(**values)).rowcount
             if n_jobs:
-                self._set(connection, submission, duplicate_key=None)
+                _set(connection, submission, duplicate_key=None)
         return bool(n_jobs)
 
     def relaunch(self, submission: str, kind: str | None = None) -> bool:
@@ -251,7 +239,7 @@ class SubmissionQueue:
         Returns whether there were any. Raises: UnknownName; UsageError if the same content was submitted again since.
         """
         with self._database.writing() as connection:
-            row = self._locked(connection, submission)
+            row = _locked(connection, submission)
             new = _submission(row).new
             ended = (jobs.c.submission == submission) & jobs.c.state.in_(("failed", "cancelled"))
             ended &= jobs.c.kind == kind if kind else ended
@@ -265,14 +253,14 @@ class SubmissionQueue:
                 other = (submissions.c.duplicate_key == key) & (submissions.c.id != submission)
                 if (duplicate := connection.execute(select(submissions.c.id).where(other)).scalar()) is not None:
                     raise UsageError(f"the same content was submitted again as {duplicate}; relaunch that one")
-                self._set(connection, submission, duplicate_key=key, is_withdrawn=0)
+                _set(connection, submission, duplicate_key=key, is_withdrawn=0)
         return bool(n_jobs)
 
     def reproduce(self, submission: str) -> None:
         """Add the job that verifies reported results. Raises: UnknownName; UsageError if there is one."""
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
-            row = self._locked(connection, submission)
+            row = _locked(connection, submission)
             mine = (jobs.c.submission == submission) & (jobs.c.kind == "reproduce")
             if connection.execute(select(jobs.c.id).where(mine)).first() is not None:
                 raise UsageError(f"submission {submission} has a job that reproduces it")
@@ -282,12 +270,8 @@ class SubmissionQueue:
         """Take a submission off the board; its jobs that have not ended are cancelled. Raises: UnknownName."""
         self.cancel(submission)
         with self._database.writing() as connection:
-            self._locked(connection, submission)
-            self._set(connection, submission, is_withdrawn=1, duplicate_key=None)
-
-    @staticmethod
-    def _set(connection: Connection, submission: str, **values: object) -> None:
-        connection.execute(update(submissions).where(submissions.c.id == submission).values(**values))
+            _locked(connection, submission)
+            _set(connection, submission, is_withdrawn=1, duplicate_key=None)
 
     # ----------------------------------------------------------------------------------------- reading
 
@@ -306,14 +290,17 @@ class SubmissionQueue:
             rows = connection.execute(select(submissions).where(submissions.c.id.in_(ids))).all()
         return {row.id: _submission(row) for row in rows}
 
-    def with_results(self) -> list[tuple[SubmissionRow, str]]:
-        """Return the submissions that have a run in the store, with the run's id: measured, or reported."""
+    def with_results(self) -> list[tuple[SubmissionRow | str, str]]:
+        """Return the submissions that have a run in the store, with the run's id: measured, or reported.
+
+        Of one whose row is not as it was saved it is the submission's id.
+        """
         of_job = select(submissions, jobs.c.run_id.label("measured")).join(jobs).where(jobs.c.run_id.isnot(None))
         of_file = select(submissions).where(submissions.c.reported_run.isnot(None))
         with self._database.reading() as connection:
-            pairs = [(_submission(row), str(row.measured)) for row in connection.execute(of_job)]
-            pairs += [(_submission(row), str(row.reported_run)) for row in connection.execute(of_file)]
-        return pairs
+            pairs = [(row, str(row.measured)) for row in connection.execute(of_job)]
+            pairs += [(row, str(row.reported_run)) for row in connection.execute(of_file)]
+        return [(_submission(row) if is_as_saved(submissions, row) else row.id, run_id) for row, run_id in pairs]
 
     def jobs_of(self, submission: str) -> list[JobRow]:
         """Return the jobs of a submission, the first one first."""
@@ -387,6 +374,8 @@ def _advance(n_votes: int) -> float:
 
 
 def _submission(row: StoredRow) -> SubmissionRow:
+    """Return a submission. Raises: HashMismatch if its row is not as it was saved."""
+    as_saved(submissions, [row])
     values = {name: getattr(row, name) for name in _NEW}
     values["facts"] = json.loads(row.facts)
     return SubmissionRow(
@@ -421,6 +410,20 @@ def _change(connection: Connection, job: JobRow, **values: object) -> None:
         )
 
 
+def _locked(connection: Connection, submission: str) -> StoredRow:
+    statement = select(submissions).where(submissions.c.id == submission).with_for_update()
+    row = connection.execute(statement).one_or_none()
+    if row is None:
+        raise UnknownName("submission", submission[:40])
+    return as_saved(submissions, [row])[0]
+
+
+def _set(connection: Connection, submission: str, **values: object) -> None:
+    row = with_checksum(submissions, {**_locked(connection, submission)._asdict(), **values})
+    connection.execute(update(submissions).where(submissions.c.id == submission).values(**row))
+
+
 def _free_key(connection: Connection, submission: str) -> None:
-    """Allow the same model to be submitted again."""
-    connection.execute(update(submissions).where(submissions.c.id == submission).values(duplicate_key=None))
+    """Allow the same model to be submitted again; a damaged row stays as it is, and its job ends all the same."""
+    with suppress(HashMismatch):
+        _set(connection, submission, duplicate_key=None)

@@ -75,6 +75,7 @@ submissions = Table(
     Column("reported_run", String(64)),  # of results that were uploaded: their run
     Column("verdict", Text),  # of `reproduce` on a worker
     Column("is_verified", SmallInteger, nullable=False),
+    Column("checksum", BigInteger),  # never NULL: SQLite adds no column without a default that is NOT NULL
 )
 Index("submissions_by_submitter", submissions.c.submitter, submissions.c.submitted)
 Index("submissions_by_model", submissions.c.model)
@@ -190,4 +191,4 @@ revoked_tokens = Table(
 )
 
 QUEUE_TABLES = (submissions, jobs, queue_votes, models_seen, aliases, flags, flag_replies, moderation, revoked_tokens)
-"""All of them. Their rows change and have no checksums; what was done by moderators is in the chain of `moderation`."""
+"""All of them. Submissions have checksums; what was done by moderators is in the chain of `moderation`."""

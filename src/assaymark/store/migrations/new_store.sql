@@ -27,7 +27,7 @@ CREATE TABLE assaymark_schema (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT assaymark_schema_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "assaymark_schema" VALUES('0015');
+INSERT INTO "assaymark_schema" VALUES('0016');
 CREATE TABLE assignments (
 	id INTEGER NOT NULL, 
 	rater INTEGER NOT NULL, 
@@ -475,7 +475,7 @@ CREATE TABLE submissions (
 	is_withdrawn SMALLINT NOT NULL, 
 	reported_run VARCHAR(64), 
 	verdict TEXT, 
-	is_verified SMALLINT NOT NULL, 
+	is_verified SMALLINT NOT NULL, checksum BIGINT, 
 	PRIMARY KEY (id), 
 	UNIQUE (duplicate_key)
 );
