@@ -323,6 +323,12 @@ def test_refused_reports_leave_nothing_and_are_nobody_elses(queue: SubmissionSer
     with queue.client(queue.token("eve")) as eve:
         twice = eve.post("/api/results", json={"model": "small", "results": lm_eval_results(0.9)})
         assert twice.status_code == 422
+        of_another = {**lm_eval_results(0.9), "model_name": "acme/other"}
+        other = eve.post("/api/results", json={"model": "large", "results": of_another})
+        assert (other.status_code, "the results are of 'acme/other', and 'large' is submitted" in other.text) == (
+            422,
+            True,
+        )
         assert queue.store.runs() == []
         assert eve.post("/api/results", json={"model": "large", "results": lm_eval_results(0.9)}).status_code == 201
     with queue.client(queue.token("mallory")) as mallory:

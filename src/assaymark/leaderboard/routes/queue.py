@@ -218,7 +218,7 @@ def _report(queue: QueueApp, form: Posted, checked: CheckOutcome, *, is_free: bo
         raise HTTPException(422, "the submission did not pass its checks")
     values = form.fields.get("results", ())
     try:
-        run_id = store_results(queue.store, values[0] if values else None)
+        run_id = store_results(queue.store, values[0] if values else None, checked.new.model)
     except DataError as error:
         raise HTTPException(422, str(error)) from error
     try:

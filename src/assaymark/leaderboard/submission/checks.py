@@ -9,7 +9,9 @@ Also the comparison of reported results with those that a worker measured.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.rows import Fact
@@ -23,12 +25,17 @@ from assaymark.records import Estimate
 SHOWN = 3  # disagreements
 
 
-def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tuple[bool, str]:
+def verdict_of(
+    reported: Sequence[Estimate],
+    measured: Sequence[Estimate],
+    their_versions: Mapping[str, str] = MappingProxyType({}),
+    our_versions: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[bool, str]:
     """Return whether the reported scores agree, and that in one sentence.
 
     A score agrees if it lies within the 95% interval of the measured score of the same task, metric and filter. Metrics
     that were not measured are not compared, but at least one must be; a score of a measured metric under a filter that
-    was not measured is not verified.
+    was not measured is not verified, nor one of another version of its task or number of shots, where both are stated.
     """
     ours = {
         (estimate.task, estimate.metric, estimate.filter): estimate
@@ -39,6 +46,18 @@ def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tu
     compared = [
         estimate for estimate in reported if estimate.value is not None and (estimate.task, estimate.metric) in metrics
     ]
+    unlike: dict[str, str] = {}  # task -> in what it differs
+    for estimate in compared:
+        task = estimate.task
+        shots = {each.details.get("n_shots") for each in (estimate, *measured) if each.task == task} - {None}
+        if len({_number_of(each[task]) for each in (their_versions, our_versions) if task in each}) > 1:
+            unlike[task] = f"version {their_versions[task]} reported, {our_versions[task]} measured"
+        elif len(shots) > 1:
+            own = next(each.details.get("n_shots") for each in measured if each.task == task)
+            unlike[task] = f"{counted(estimate.details.get('n_shots') or 0, 'shot')} reported, {own} measured"
+    if unlike:
+        what = "; ".join(f"{task}: {how}" for task, how in list(unlike.items())[:SHOWN])
+        return False, f"not verified: {counted(len(unlike), 'task')} reported of another set-up ({what})"
     pairs = [(estimate, ours.get((estimate.task, estimate.metric, estimate.filter))) for estimate in compared]
     wrong = [(estimate, other) for estimate, other in pairs if other is None or not _agrees(estimate, other)]
     if not pairs:
@@ -51,6 +70,14 @@ def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tu
         for estimate, other in wrong[:SHOWN]
     )
     return False, f"not verified: {len(wrong)} of {len(pairs)} reported scores differ ({differences})"
+
+
+def _number_of(version: str) -> float | str:
+    """Return a version by which 1 is 1.0."""
+    try:
+        return float(version)
+    except ValueError:
+        return version
 
 
 def _agrees(reported: Estimate, other: Estimate) -> bool:

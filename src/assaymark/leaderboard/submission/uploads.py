@@ -8,6 +8,7 @@ from assaymark.errors import DataError
 from assaymark.interop.imported import store_imported
 from assaymark.interop.read_imported import read_imported
 from assaymark.leaderboard.queue import UPLOADED
+from assaymark.limits.characters import is_hub_id
 from assaymark.limits.nesting import is_deeper
 from assaymark.store import Store
 
@@ -15,14 +16,16 @@ LARGEST_RESULTS = 4 << 20  # bytes
 MOST_DEPTH = 40
 
 
-def store_results(store: Store, results: object) -> str:
+def store_results(store: Store, results: object, model: str) -> str:
     """Store the results of a file that another tool wrote; return the id of their run.
 
     Args:
         store: where.
         results: the file's content, a JSON object as lm-eval's results_<time>.json.
+        model: for which they are reported.
 
-    Raises: DataError for content that is not as its tool writes it, or was reported before; nothing is stored then.
+    Raises: DataError for content that is not as its tool writes it, of another model of the Hub, or that was reported
+        before; nothing is stored then.
     """
     if not isinstance(results, Mapping) or "results" not in results:
         raise DataError("results are no JSON object with the key 'results'; expected lm-eval's results_<time>.json")
@@ -39,7 +42,14 @@ def store_results(store: Store, results: object) -> str:
             run = read_imported(file)
         except DataError as error:
             raise DataError(str(error).replace(str(file), "the results")) from error
+    named = run.plan.model.name
+    if is_hub_id(named) and _last_part(named) != _last_part(model):  # a folder's name says nothing
+        raise DataError(f"the results are of '{named}', and '{model}' is submitted; report those of this model")
     run_id, is_new = store_imported(store, run, command=UPLOADED)
     if not is_new:  # else somebody could send another's file under their own model's name
         raise DataError("these results were reported before; report those of your own evaluation")
     return run_id
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2].lower()

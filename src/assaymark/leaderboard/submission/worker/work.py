@@ -53,6 +53,7 @@ from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, 
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
 from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.limits.resources import Resources, memory_here
+from assaymark.results.evidence.task_facts import tasks_from
 from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
 from assaymark.store.sealed_tasks import SealedTask
@@ -365,7 +366,12 @@ class Worker:
         if job.kind != "reproduce" or row.new.reported_run is None:
             return None
         measured = [estimate for run_id in run_ids for estimate in self._store.estimates(run_id)]
-        return verdict_of(self._store.estimates(row.new.reported_run), measured)
+        theirs, ours = self._versions([row.new.reported_run]), self._versions(run_ids)
+        return verdict_of(self._store.estimates(row.new.reported_run), measured, theirs, ours)
+
+    def _versions(self, run_ids: Sequence[str]) -> dict[str, str]:
+        rows = [self._store.run(run_id) for run_id in run_ids]
+        return {task.name: task.version for row in rows for task in tasks_from(row.extra) if task.version != "N/A"}
 
 
 def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
