@@ -43,6 +43,25 @@ _LATEX = re.compile(  # around the whole text
     re.DOTALL,
 )
 _FRACTION = re.compile(r"([+-]?\d{1,9})/(\d{1,9})|([+-]?)\\[dt]?frac\{(\d{1,9})\}\{(\d{1,9})\}")
+_SYMBOLS = {
+    "times": "×", "cdot": "×", "div": "/", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "neq": "≠",
+    "approx": "≈", "infty": "∞", "sqrt": "√", "circ": "°", "degree": "°", "left": "", "right": "", "quad": " ",
+    "pi": "π", "theta": "θ", "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "sigma": "σ",
+}  # fmt: skip
+_NOTATIONS = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\[dt]?frac\{([^{}]+)\}\{([^{}]+)\}", r"\1/\2"),
+        (r"\\(?:text|mathrm|sqrt)\s*\{([^{}]+)\}", lambda match: match[1] if match[0][1] != "s" else f"√{match[1]}"),
+        (r"\\([%$#&_])", r"\1"),
+        (r"\\[,;:! ]", ""),
+        (r"\^\s*\\(?:circ|degree)", "°"),
+        (r"([_^])\{([^{}]+)\}", r"\1\2"),
+        (r"(?<=[^\W\d_])_(?=\d)", ""),
+        (r"(?<=\d)\s*(?:percent|per cent|pct)\b", "%"),
+        (r"\A([+-]?[\d.,' ]*\d)\s*([€$£¥₹])\Z", r"\2\1"),
+    )
+)
 _LETTER = re.compile(r"\(?([^\W\d_])\)")
 _BULLET = re.compile(r"\A(?:[-*]\s+(?=[^\W\d_]{2})|•\s*)")
 _END = re.compile(  # `5!` and `n!` are factorials, `cd ..` is a folder
@@ -128,14 +147,25 @@ def near_miss(answer: str, reference: str, *, ignore_case: bool = True) -> NearM
     """Return why a wrong answer may not be meant as one, which is said beside the score; None for others.
 
     "among words": it has the reference among other words; "part": the reference has it among other words, as
-    `Paris;Lutetia` and `2+3=5 #### 5` do; "notation": both are one value, such as 1/2 and 0.5, or 50% and 0.5.
+    `Paris;Lutetia` and `2+3=5 #### 5` do; "notation": both are one value, such as 1/2 and 0.5, 50% and 0.5, 2π in LaTeX
+    and without, €5 and 5 €.
     """
     if is_among_words(reference, answer, ignore_case=ignore_case):
         return "among words"
     if is_among_words(answer, reference, ignore_case=ignore_case):
         return "part"
     value = _value_of(answer)
-    return "notation" if value is not None and value == _value_of(reference) else None
+    if value is not None and value == _value_of(reference):
+        return "notation"
+    return "notation" if equal_by(_in_one_notation(answer), _in_one_notation(reference)) is not None else None
+
+
+def _in_one_notation(text: str) -> str:
+    """Return a text with LaTeX's commands, words for %, and the places of currencies and indices in one notation."""
+    plain = plain_text(text) if len(text) <= LONGEST else ""
+    for pattern, replacement in _NOTATIONS:
+        plain = pattern.sub(replacement, plain)
+    return re.sub(r"\\([a-z]+)\s*", lambda match: _SYMBOLS.get(match[1], match[0]), plain)
 
 
 def _value_of(text: str) -> Fraction | None:
