@@ -30,6 +30,7 @@ def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
         ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "line 3 has nothing in column 'answer'"),
         ("question,A,B,answer\nIs ice cold?,,no,B\n", "line 2 has nothing in column 'A'"),
         ("question,answer\n,4\n", "line 2 has nothing in column 'question'"),
+        ("question,answer,note\n2+2?,4,#N/A\n3+3?,#REF!,x\n", "line 3 has '#REF!' in column 'answer', a spreadsheet"),
         ("question,A,B,C,answer\nWhich?,1,2,,A\n", "column 'C' .questions with fewer options: JSON lines with a list"),
         ("question,answer\n2+2?,4.0\n3+3?,nan\n", "line 3 has nothing in column 'answer'"),
     ],

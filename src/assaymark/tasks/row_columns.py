@@ -297,6 +297,9 @@ def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, obj
     faults.refuse(path)
 
 
+_NO_VALUE = re.compile(r"\s*#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NULL!|NUM!|SPILL!|CALC!|NV|BEZUG!|WERT!|ZAHL!)\s*")
+
+
 def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, object]], str | None]:
     """Return a function from a row to its fault, to be written after its location; None for a good row."""
     needed = columns.needed
@@ -311,6 +314,8 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, obj
         for column in columns.used:
             if (form := _not_text(row[column])) and column not in (columns.choices, columns.answer):
                 return f" has {form} in column '{column}'; expected a text"
+            if isinstance(cell := row[column], str) and _NO_VALUE.fullmatch(cell):
+                return f" has '{cell.strip()}' in column '{column}', a spreadsheet's sign for a formula without a value"
         options = options_of(row, columns) if kind else None
         of = (columns.choices if kind else columns.answer) or ""
         parts = options if kind else references_in(row[columns.answer])
