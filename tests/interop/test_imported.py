@@ -169,6 +169,13 @@ def with_results(folder: Path, **changes: str) -> Path:
     return file
 
 
+def test_values_without_a_filter_are_read(tmp_path: Path) -> None:
+    """As in files that were merged by hand: the run was imported without a value and without a word."""
+    file = with_results(tmp_path, results='{"t": {"alias": "t", "acc": 0.5, "acc_stderr": 0.1, "sample_len": 40}}')
+    (estimate,) = import_run(str(tmp_path / "store.sqlite"), file).run.estimates
+    assert (estimate.metric, estimate.filter, estimate.value, estimate.stderr) == ("acc", "none", 0.5, 0.1)
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "null", '"N/A"'])
 def test_a_number_that_is_not_finite_is_undefined(
     tmp_path: Path, number: str, capsys: pytest.CaptureFixture[str]
@@ -189,6 +196,7 @@ def test_a_number_that_is_not_finite_is_undefined(
     [
         ({"results": '{"t": {"acc,none": "abc"}}'}, "results.t.'acc,none' is 'abc'; expected a number"),
         ({"results": '{"t": {"acc,none": 1' + 400 * "0" + "}}"}, "results.t.'acc,none' is 1000"),
+        ({"results": '{"t": {"acc": 1' + 400 * "0" + "}}"}, "results.t.'acc' is 1000"),
         ({"results": '{"t": null}'}, "results.t is None; expected an object"),
         ({"results": "{}"}, "results is {}; expected at least one task"),
         ({"configs": '{"t": null}'}, "configs.t is None; expected an object"),

@@ -104,11 +104,13 @@ def _is_number(value: object) -> bool:
 
 
 def _values(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
-    """Yield each metric and its standard error: the keys with a filter after a comma."""
+    """Yield each metric and its standard error: the keys with a filter after a comma, and other numbers."""
     for key in ("results", "groups"):
         for name, entry in object_at(results, key).items():
             cells = object_of(entry, name).items()
-            yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in cells if "," in cell)
+            yield from (
+                (f"{key}.{name}.'{cell}'", value) for cell, value in cells if "," in cell or type(value) in {int, float}
+            )
 
 
 def _counts(results: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue, int]]:

@@ -335,17 +335,18 @@ def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     for name, cells in {**object_at(results, "results"), **object_at(results, "groups")}.items():
         entry = object_of(cells, name)
         for key, value in entry.items():
-            metric, _, name_of_filter = str(key).partition(",")
-            if not name_of_filter or metric.endswith("_stderr"):
-                continue
-            error = entry.get(f"{metric}_stderr,{name_of_filter}")
+            metric, comma, name_of_filter = str(key).partition(",")
+            is_plain_number = key not in NOT_METRICS and isinstance(value, int | float) and not isinstance(value, bool)
+            if metric.endswith("_stderr") or not (name_of_filter or is_plain_number):
+                continue  # a number without a filter, as in files that were merged by hand, is of no filter
+            error = entry.get(f"{metric}_stderr{comma}{name_of_filter}")
             yield ReportedValue(
                 name,
                 metric,
                 float(value) if isinstance(value, int | float) else None,
                 float(error) if isinstance(error, int | float) else None,
                 n_effective(results, name),
-                name_of_filter,
+                name_of_filter or "none",
             )
 
 
