@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assaymark.cli.main import main
+from assaymark.errors import DataError
 from assaymark.runs.exporting import Imported, import_run
 from assaymark.store import Store
 from tests.interop.test_other_tools import TOOLS, as_json_log, member
@@ -280,6 +281,13 @@ def alpaca(folder: Path, preferences: tuple[float | None, ...]) -> Path:
         "some-model,62.5,23.9,2,1,1,4,62.5,community,300,55.0,1.5\nother,10.0,1.0,0,4,0,4,10.0,community,200,9.0,1.0\n"
     )
     return folder
+
+
+@pytest.mark.parametrize("preference", [3, -1, 0.5])
+def test_a_preference_outside_of_its_scale_is_refused(tmp_path: Path, preference: float) -> None:
+    """Three of three answers would have won 133%."""
+    with pytest.raises(DataError, match=f"annotation 1 has preference {preference:g}; expected 1 to 2, 0 for a draw"):
+        imported(tmp_path, alpaca(tmp_path / "run", (2, preference, 1)))
 
 
 def test_alpaca_evals_annotations_are_samples(tmp_path: Path) -> None:

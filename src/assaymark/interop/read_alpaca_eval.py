@@ -6,6 +6,7 @@ Source: alpaca_eval 0.6, README and metrics/winrate.py
 """
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -98,6 +99,9 @@ def _number(text: str | None) -> float | None:
 def _sample(index: int, annotation: Mapping[str, JsonValue]) -> ForeignSample:
     preference = annotation["preference"]
     preferred = None if preference is None else float_of(preference, "preference")
+    if preferred is not None and not (1.0 <= preferred <= 2.0 or preferred in DRAWS or math.isnan(preferred)):
+        raise DataError(f"annotation {index} has preference {preferred:g}; expected 1 to 2, 0 for a draw, or null")
+    preferred = None if preferred is None or math.isnan(preferred) else preferred
     won = None if preferred is None else DRAWS.get(preferred, preferred - 1.0)
     return ForeignSample(
         task=TASK,
