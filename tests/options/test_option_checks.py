@@ -54,6 +54,8 @@ def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
         ("demo_sums", {"temperature": 0.7, "do_sample": True}, []),
         ("demo_sums", {"max_gen_toks": 4}, []),
         ("demo_yesno", {}, []),
+        ("demo_sums", {"until": r"\n\n"}, [r"""for a line break write --gen_kwargs 'until=["\n\n"]'"""]),
+        ("demo_sums", {"until": ["\n\n", r"\nabla"]}, []),
     ],
 )
 def test_generation_settings_without_effect_are_reported(

@@ -3,6 +3,7 @@
 Evaluations from Python, the command line or a queue start here.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -272,6 +273,13 @@ def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan])
     generating = [(task.name, task.generation) for task in tasks if isinstance(task.generation, Mapping)]
     if gen_kwargs and not generating:
         yield f"gen_kwargs {', '.join(gen_kwargs)} have no effect: no task of this run generates an answer"
+    until = gen_kwargs.get("until")
+    for stop in until if isinstance(until, list) else [until]:
+        if isinstance(stop, str) and re.fullmatch(r"(?:\\[nrt])+", stop):
+            yield (
+                f"gen_kwargs until is a backslash and a letter, {stop}, which answers hardly contain; for a line break "
+                f"write --gen_kwargs 'until=[\"{stop}\"]'"
+            )
     idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
     greedy = [name for name, generation in generating if not any(_draws(generation))]
     if idle and greedy:
