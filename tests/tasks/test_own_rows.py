@@ -347,6 +347,16 @@ def test_quotes_around_and_within_cells_stay_as_they_are(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "coded", ["AT&amp;T", "caf\u00c3\u00a9", "it\u00e2\u20ac\u2122s", "5&nbsp;km", "\ufffd", "don&#39;t"]
+)
+def test_letters_that_are_codes_are_named(tmp_path: Path, coded: str) -> None:
+    """Of a web page, of UTF-8 that was read as Windows-1252, or lost: no answer equals such a reference."""
+    _, note = opened(tmp_path, "coded.csv", f"question,answer\nWho?,{coded}\nIs it A & B; café; Âge or ã?,Pão\n")
+    assert f"; 1 text has letters as codes or of another encoding ('{coded}' in 'answer'): save the file" in note
+    assert "several" not in note
+
+
+@pytest.mark.parametrize(
     "several", ["Lisbon/Lisboa", "4; four", "4 or four", "1/2 / 0.5", "Lisbon | Lisboa", '"[""4"", ""four""]"']
 )
 def test_references_that_look_like_several_answers_are_named(

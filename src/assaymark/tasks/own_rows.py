@@ -120,7 +120,7 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
         **own.shape.spec,
     }
     file_label = path.name if task_name == name_of_rows(path) else f"{Path(task_name).parent.as_posix()}/{path.name}"
-    note = f"{file_label}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
+    note = f"{file_label}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}{coded_letters(own.rows, own.shape)}"
     return task_from_spec(spec, path, "user"), [note]
 
 
@@ -146,6 +146,23 @@ def subject_of(row: Mapping[str, object]) -> str | None:
             line = "".join(character if character.isprintable() else "\ufffd" for character in line)
             return clipped(line, _SUBJECT_LENGTH)
     return None
+
+
+_CODED = re.compile(  # of a web page, of UTF-8 that was read as Windows-1252, and a letter that was lost
+    r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,5}|#x[\da-fA-F]{2,4});|[ÃÂ][\u0080-\u00bf\u0152-\u0178\u2013-\u2122]|"
+    r"â€[\u0080-\u00bf\u0152-\u0178\u2013-\u2122]|\ufffd"
+)
+
+
+def coded_letters(rows: Rows, shape: Shape) -> str:
+    """Return the end of the note where letters are codes, which readers never see and models do not write."""
+    n, first = 0, ""
+    for column in shape.used:
+        for value in rows.values(column):
+            if isinstance(value, str) and (match := _CODED.search(value)) is not None:
+                n, first = n + 1, first or f"'{value[max(0, match.start() - 10) : match.end() + 10]}' in '{column}'"
+    texts = "1 text has" if n == 1 else f"{n:,} texts have"
+    return f"; {texts} letters as codes or of another encoding ({first}): save the file as plain UTF-8" if n else ""
 
 
 def rows_of_file(path: Path, data: OwnData) -> OwnRows:

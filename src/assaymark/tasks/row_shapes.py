@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from html import unescape
 from struct import pack, unpack
 
 from assaymark.datasets import Rows
@@ -394,7 +395,7 @@ def _said_of_alternatives(rows: Rows, answer: str) -> str:
     for value in rows.values(answer):
         if not isinstance(value, str) or len(value) > _LONGEST_REFERENCE or "\n" in value or "://" in value:
             continue
-        parts = [part for part in _BETWEEN.split(value) if any(map(str.isalnum, part))]
+        parts = [part for part in _BETWEEN.split(unescape(value)) if any(map(str.isalnum, part))]
         if _is_list_as_text(value) or (len(parts) > 1 and all(len(part.split()) <= 5 for part in parts)):
             n, first = n + 1, first or value
     if not n:
