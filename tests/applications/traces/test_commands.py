@@ -23,7 +23,8 @@ from assaymark.cli.main import main
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span
 
-PAID = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "gen_ai.usage.input_tokens": 1000}
+PAID = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "gen_ai.usage.input_tokens": 1000,
+        "gen_ai.usage.output_tokens": 0}  # fmt: skip
 
 
 @contextmanager

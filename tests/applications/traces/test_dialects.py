@@ -239,16 +239,29 @@ def test_what_is_unknown_stays_unknown() -> None:
         {"gen_ai": {"usage.input_tokens": 5, "usage.output_tokens": "2"}},
         {"usage": '{"inputTokens": 5, "outputTokens": 2}'},
     )
+    cost = facts_of({**plain, "gen_ai.request.model": "gpt-4o", "gen_ai.usage.output_tokens": 2}, {}).cost
     for group in nested:
         facts = facts_of({**group, "gen_ai.request": {"model": "gpt-4o"}, "user": {"id": "u7"}}, {})
         assert (facts.kind, facts.model, facts.n_input, facts.n_output, facts.user) == ("llm", "gpt-4o", 5, 2, "u7")
-        assert (
-            facts.cost
-            == facts_of({**plain, "gen_ai.request.model": "gpt-4o", "gen_ai.usage.output_tokens": 2}, {}).cost
-        )
+        assert facts.cost == cost
         assert facts_of({**group, "gen_ai.usage.input_tokens": 4}, {}).n_input == 4  # stated by itself
     total = facts_of({"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.total": 7}, {})
     assert (total.n_input, total.n_output, total.cost) == (7, None, None)  # a price needs the parts
+    calls: tuple[dict[str, Any], ...] = (
+        {"langfuse.observation.type": "generation", "langfuse.observation.model.name": "gpt-4o",
+         "langfuse.observation.usage_details": '{"input": 5, "output": 2}'},
+        {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.llm.model": '"gpt-4o"',
+         "mlflow.chat.tokenUsage": '{"input_tokens": 5, "output_tokens": 2}'},
+        {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "gen_ai.response.prompt_tokens": 5,
+         "gen_ai.response.completion_tokens": 2},
+    )  # fmt: skip
+    for call in calls:
+        facts = facts_of(call, {})
+        assert (facts.kind, facts.model, facts.n_input, facts.n_output) == ("llm", "gpt-4o", 5, 2)
+        assert facts.cost == cost
+    for part in ("input", "output"):  # of one part alone there is no price: it would be too low
+        half = {"gen_ai.request.model": "gpt-4o", f"gen_ai.usage.{part}_tokens": 5}
+        assert facts_of(half, {}).cost is None
     for odd in (-1, True, "many", 1e300, float("nan"), [3], 2**70):
         assert facts_of({"gen_ai.usage.input_tokens": odd}, {}).n_input is None
     assert facts_of({}, {}).kind == "span"

@@ -37,22 +37,27 @@ _OPERATIONS = {
     "invoke_workflow": "chain",
     "plan": "agent",
 }
-_OPENINFERENCE = {**{kind: kind for kind in KINDS}, "prompt": "chain", "decision": "chain"}
+_NAMED_KINDS = {  # by OpenInference, Langfuse and MLflow
+    **{kind: kind for kind in KINDS},
+    **dict.fromkeys(("prompt", "decision", "workflow", "task"), "chain"),
+    **dict.fromkeys(("generation", "chat_model"), "llm"),
+}
 _TRACELOOP = {"workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool", "unknown": "span"}
 _MODEL = (
     *("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "embedding.model_name"),
     *("reranker.model_name", "llm.response.model", "llm.request.model"),
+    *("langfuse.observation.model.name", "mlflow.llm.model", "ai.response.model", "ai.model.id"),
 )
 _INPUT = (
     "gen_ai.usage.input_tokens",
     "gen_ai.usage.prompt_tokens",
     "llm.token_count.prompt",
-    "llm.usage.prompt_tokens",
+    *("llm.usage.prompt_tokens", "gen_ai.response.prompt_tokens"),
     *("ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens"),  # Vercel's AI SDK; the last of embeddings
 )
 _OUTPUT = (
     *("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "llm.usage.completion_tokens",
+    *("llm.usage.completion_tokens", "gen_ai.response.completion_tokens"),
     *("ai.usage.outputTokens", "ai.usage.completionTokens"),
 )
 _TOTAL = ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens", "ai.usage.totalTokens")
@@ -89,8 +94,8 @@ def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
     n_input, n_output = _tokens(attributes)
     kind = kind_of(attributes)
     cost = _reported_cost(attributes)
-    is_split = n_output is not None or kind == "embedding" or number_of(attributes, _INPUT) is not None
-    if cost is None and model is not None and kind in {"llm", "embedding"} and is_split:
+    has_parts = n_input is not None and (n_output is not None or kind == "embedding")  # else it would be a part's price
+    if cost is None and model is not None and kind in {"llm", "embedding"} and has_parts:
         cost = _priced(model, n_input, n_output)
     return SpanFacts(
         kind=kind,
@@ -132,14 +137,18 @@ def _with_nested(attributes: Attributes) -> Attributes:
 def kind_of(attributes: Attributes) -> str:
     """Return the kind of step, one of KINDS."""
     named = attributes.get("openinference.span.kind")
-    if isinstance(named, str) and named.lower() in _OPENINFERENCE:
-        return _OPENINFERENCE[named.lower()]
+    if isinstance(named, str) and named.lower() in _NAMED_KINDS:
+        return _NAMED_KINDS[named.lower()]
     named = attributes.get("gen_ai.operation.name")
     if isinstance(named, str) and named in _OPERATIONS:
         return _OPERATIONS[named]
     named = attributes.get("traceloop.span.kind")
     if isinstance(named, str) and named in _TRACELOOP:
         return _TRACELOOP[named]
+    for name in ("langfuse.observation.type", "mlflow.spanType"):
+        named = attributes.get(name)
+        if isinstance(named, str) and (kind := named.strip('"').lower()) in _NAMED_KINDS:
+            return _NAMED_KINDS[kind]
     if "gen_ai.tool.name" in attributes or "tool.name" in attributes:
         return "tool"
     if "llm.request.type" in attributes:
@@ -152,7 +161,7 @@ def _model(attributes: Attributes) -> str | None:
     if model is None and "llm.invocation_parameters" in attributes:  # all that a failed call has
         parameters = parsed(attributes["llm.invocation_parameters"])
         model = parameters.get("model") if isinstance(parameters, dict) else None
-    return model if isinstance(model, str) else None
+    return model.strip('"') if isinstance(model, str) else None  # MLflow's values are JSON
 
 
 def _tokens(attributes: Attributes) -> tuple[int | None, int | None]:
