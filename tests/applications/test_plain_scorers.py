@@ -250,6 +250,15 @@ def test_large_numbers_do_not_overflow() -> None:
     assert json_similarity(1e308, 1e308) == 1.0
 
 
+def test_answers_that_a_scorer_cannot_read_are_counted(tmp_path: Path) -> None:
+    """Below the table: a score of 0 says nothing of why."""
+    rows = [{"inputs": {"q": text}, "expected": 5} for text in ("5", "5 km", "about 5")]
+    run = assaymark.evaluate(lambda q: q, rows, scorers=["number"], store=str(tmp_path / "s.sqlite"))
+    assert run.estimate("rows", "number").value == pytest.approx(1 / 3)
+    assert "2 wrong answers that the scorer `number` cannot read" in str(run)
+    assert scored("list", "a and b", ["a", "b"]).metadata == {"near_miss": "not a list"}
+
+
 def test_a_row_of_the_wrong_kind_is_an_error_not_a_wrong_answer() -> None:
     """A reference that is not a number, or no list, raises: the score has failed."""
     for name in ("number", "list"):

@@ -109,6 +109,11 @@ class PlainScorer:
     def _result(self, value: float | bool | None, comment: str | None = None) -> Result:
         return Result(self.name or self.FACTS.name, None if value is None else float(value), comment=comment)
 
+    def _unread(self, wanted: str, output: JsonValue) -> Result:
+        """Return 0 for an answer that the scorer cannot read; such answers are counted below the table."""
+        said = self._result(0.0, f"the answer is not {wanted}: {text_of(output)[:80]!r}")
+        return replace(said, metadata={"near_miss": f"not {wanted}"})
+
 
 # ---------------------------------------------------------------------------------------- texts
 
@@ -290,7 +295,7 @@ class Number(PlainScorer):
         if expected is None:
             raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is not a number")
         if output is None:
-            return self._result(0.0, f"the answer is not a number: {text_of(answered.output)[:80]!r}")
+            return self._unread("a number", answered.output)
         return self._result(number_similarity(output, expected))
 
 
@@ -352,7 +357,7 @@ class ListMatch(PlainScorer):
         if expected is None:
             raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is not a list")
         if output is None:
-            return self._result(0.0, f"the answer is not a list: {text_of(answered.output)[:80]!r}")
+            return self._unread("a list", answered.output)
         return self._result(list_similarity(output, expected, allow_extra=self.allow_extra))
 
 

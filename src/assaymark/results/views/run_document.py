@@ -213,6 +213,8 @@ _NEAR_MISSES = {
     "list": "still in a list, which no text equals; end the task's filters with take_first",
     "rounding": "equal to the expected number but for rounding; the scorer `number` gives such an answer nearly 1",
     "empty": "without any text",
+    "not a number": "that the scorer `number` cannot read: not a number alone, but with a unit or other words",
+    "not a list": "that the scorer `list` cannot read: no list, nor the JSON of one",
     "page": "with a page of HTML, such as one to log in",
     "among words": "with the expected value among other words; the scorer `contains` looks for it there",
     "notation": "with the reference's value in another notation, such as 1/2 for 0.5",
