@@ -356,6 +356,18 @@ def test_letters_that_are_codes_are_named(tmp_path: Path, coded: str) -> None:
     assert "several" not in note
 
 
+@pytest.mark.parametrize("answer", ["2+2=4\n#### 4", "#### 4", r"So $x = 4$: \boxed{4}"])
+def test_references_with_their_solution_are_named(tmp_path: Path, answer: str) -> None:
+    """As GSM8K and MATH have them: an answer alone would be wrong."""
+    rows = "".join(
+        json.dumps({"question": f"{n}?", "answer": each}) + "\n" for n, each in enumerate((answer, r"\\boxed{5}"))
+    )
+    _, note = opened(tmp_path, "worked.jsonl", rows)
+    assert (
+        "; 1 reference has its answer after #### or in \\boxed{}, and only all of it is right: leave the answer" in note
+    )
+
+
 @pytest.mark.parametrize(
     "several", ["Lisbon/Lisboa", "4; four", "4 or four", "1/2 / 0.5", "Lisbon | Lisboa", '"[""4"", ""four""]"']
 )

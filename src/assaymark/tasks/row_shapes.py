@@ -389,15 +389,27 @@ _BETWEEN = re.compile(r"\s*[;|]\s*|\s+(?:/|or)\s+|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3
 _LONGEST_REFERENCE = 200  # characters of one that may be several answers; a longer one is a text
 
 
-def _said_of_alternatives(rows: Rows, answer: str) -> str:
-    """Return the end of the note where references look like several right answers and only the whole is one."""
-    n, first = 0, ""
+def _has_solution(reference: object) -> bool:
+    """Return whether a reference ends with its answer, as GSM8K's (#### 4) and MATH's (a box) do."""
+    if not isinstance(reference, str):
+        return False
+    last = reference.rstrip().rpartition("\n")[2].lstrip()
+    return last.startswith("####") or ("\\boxed" in reference and not re.match(r"\W*boxed\b", reference))
+
+
+def _said_of_references(rows: Rows, answer: str) -> str:
+    """Return the end of the note where only a part of references can be meant: one of several answers, or the last."""
+    n, first, n_worked = 0, "", 0
     for value in rows.values(answer):
+        n_worked += _has_solution(value)
         if not isinstance(value, str) or len(value) > _LONGEST_REFERENCE or "\n" in value or "://" in value:
             continue
         parts = [part for part in _BETWEEN.split(unescape(value)) if any(map(str.isalnum, part))]
         if _is_list_as_text(value) or (len(parts) > 1 and all(len(part.split()) <= 5 for part in parts)):
             n, first = n + 1, first or value
+    if n_worked:
+        worked = "1 reference has its answer" if n_worked == 1 else f"{n_worked:,} references have their answer"
+        return f"; {worked} after #### or in \\boxed{{}}, and only all of it is right: leave the answer alone there"
     if not n:
         return ""
     have = "1 reference looks" if n == 1 else f"{n:,} references look"
@@ -429,7 +441,7 @@ def _generated(roles: QuestionColumns, rows: Rows) -> Shape:
     guess += ", where yes is true and no is false" if is_boolean else ", any of whose texts is right" * are_several
     return Shape(
         spec,
-        f"{guess}, {_IGNORING}{'' if are_several else _said_of_alternatives(rows, answer)}",
+        f"{guess}, {_IGNORING}{'' if are_several else _said_of_references(rows, answer)}",
         roles.used,
         roles,
         question=roles.asked,
