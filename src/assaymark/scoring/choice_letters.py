@@ -204,7 +204,9 @@ _BEFORE_LETTERS = frozenset(  # "so B is correct"; after another word it is the 
     when this it reason summary conclusion opinion course not no yes okay ok well alright or dass daher somit ist
     nur antwort aussage deshalb folglich denn weil da damit que donc réponse proposition seule est car puisque la le
     el une respuesta letra opción porque pues entonces che risposta perché quindi solo a o e alternativa resposta
-    então logo pois dat dus antwoord omdat
+    então logo pois dat dus antwoord omdat variante alternative alternativ assertion claim inciso literal assertiva
+    afirmativa affirmation choix lettre opzione lettera affermazione opcion afirmacion optie stelling opcja svar
+    pilihan jawaban jawapan opsi buchstabe
     """.split()  # noqa: SIM905
 )
 _ARROW_BEFORE = re.compile(r"(?:\A|[:→⇒>]|\bis\b)\s*\(?[A-Z][)\]]?\s*\Z")
