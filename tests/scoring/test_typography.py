@@ -133,6 +133,7 @@ def test_a_reference_among_other_words_is_noticed(answer: str, references: list[
         (r"\frac{1}{2}", ["2/4"], "notation"), ("5", ["15"], None), ("1/0", ["1"], None), ("1e99999", ["1/2"], None),
         (r"\(4\) and \(6\)", ["5"], None), (r"2\pi", ["2π"], "notation"), (r"\sqrt{2}", ["√2"], "notation"),
         (r"6.02 \times 10^{23}", ["6.02e23"], "notation"), (r"\frac{x}{2}", ["x/2"], "notation"),
+        ("AT&amp;T", ["AT&T"], "notation"), ("x < y", ["x &lt; y"], "notation"),
         ("5 €", ["€5"], "notation"), ("50 percent", ["50%"], "notation"), ("CO₂", ["CO_2"], "notation"),
         (r"90^\circ", ["90°"], "notation"), ("$5", ["€5"], None), (r"2\pi", ["3π"], None), ("a_b", ["ab"], None),
     ],

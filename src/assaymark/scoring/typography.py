@@ -11,6 +11,7 @@ import re
 import unicodedata
 from decimal import Decimal
 from fractions import Fraction
+from html import unescape
 from typing import Literal
 
 EqualBy = Literal["text", "case", "typography", "number"]
@@ -161,8 +162,8 @@ def near_miss(answer: str, reference: str, *, ignore_case: bool = True) -> NearM
 
 
 def _in_one_notation(text: str) -> str:
-    """Return a text with LaTeX's commands, words for %, and the places of currencies and indices in one notation."""
-    plain = plain_text(text) if len(text) <= LONGEST else ""
+    """Return a text with LaTeX's commands, a web page's codes, words for % and places of currencies in one notation."""
+    plain = plain_text(unescape(text)) if len(text) <= LONGEST else ""
     for pattern, replacement in _NOTATIONS:
         plain = pattern.sub(replacement, plain)
     return re.sub(r"\\([a-z]+)\s*", lambda match: _SYMBOLS.get(match[1], match[0]), plain)
