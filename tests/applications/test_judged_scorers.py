@@ -201,6 +201,9 @@ def test_the_last_object_counts() -> None:
         last_object('It says {"verdict": "yes"}. Mine: {"verdict": "no", "of": {"verdict": "yes"}}')["verdict"] == "no"
     )
     assert Verdicts.read_one('{"verdict": "yes"} no: {"verdict": "no"}') is False
+    for reasoning in ('<think>{"verdict": "yes"}</think>I cannot say.', '<think>{"verdict": "yes"} but'):
+        with pytest.raises(Unread):
+            Verdicts.read_one(reasoning)
     assert Statements.read('{"statements": [" a "]}').texts == ("a",)
     assert Choice.read('{"choice": "E"}', "ABCDE").letter == "E"
 

@@ -10,6 +10,7 @@ from assaymark.judges.verdicts import Form, parse_verdict, swapped
     [
         ("grade", "Good. [[8]]", 8.0),
         ("grade", "[[7.5]]", 7.5),
+        ("grade", "<think>an [[8]]?</think> [[3]]", 3.0),
         ("grade", "first [[3]], on reflection [[9]]", 9.0),
         ("grade", "[[4]] and then [[11]]", 4.0),
         ("grade", "[[7]] out of [[10]]", 7.0),  # the scale is no verdict
@@ -38,6 +39,8 @@ def test_the_last_well_formed_verdict_is_read(form: Form, text: str, value: floa
         ("grade", ""),
         ("grade", "I give it 8 of 10"),
         ("grade", "[8]"),
+        ("grade", "<think>maybe [[8]], but"),  # cut off in its reasoning
+        ("pair", "<think>[[A]]</think>I cannot say."),
         ("grade", "[[0]] [[11]] [[-3]] [[8/10]] [[eight]] [[nan]] [[1e1]] [[٣]]"),
         ("pair", "A is better"),
         ("pair", "[[A or B]] [[a]] [[AB]] [[A>B]]"),

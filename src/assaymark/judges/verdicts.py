@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from assaymark.scoring.choice_letters import outside_reasoning
+
 Form = Literal["grade", "pair", "five", "preference"]
 FORMS: tuple[Form, ...] = get_args(Form)
 PAIRED: frozenset[Form] = frozenset({"pair", "five", "preference"})  # the others judge one answer alone
@@ -35,14 +37,14 @@ class Verdict:
 
 
 def parse_verdict(text: str, form: Form) -> Verdict | None:
-    """Return the last well-formed verdict of a text; None if it has none.
+    """Return the last well-formed verdict of a text, outside of its reasoning; None if it has none.
 
     Source: formats of MT-bench (`[[5]]`, `[[A]]`, `[[C]]` for a tie; FastChat 0e6d3e4b) and Arena-Hard (five labels
     from `[[A>>B]]` to `[[B>>A]]`; 196f6b82). A preference is a number from 1 (the first answer) to 2 (the second), as
     AlpacaEval scores it.
     """
-    read = _READ[form]
-    for inside in reversed(_BRACKETS.findall(_SCALE.sub("", text))):
+    read, answer = _READ[form], outside_reasoning(text)
+    for inside in reversed(_BRACKETS.findall(_SCALE.sub("", answer or ""))):
         verdict = read(inside.strip())
         if verdict is not None:
             return verdict

@@ -28,7 +28,7 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
 from assaymark.scoring.metric import Scale
 
-VERSION = 1  # raise it when the same replies would give another value
+VERSION = 2  # raise it when the same replies would give another value
 MOST_DOCUMENTS = 200
 _RULE = (
     "All material stands in blocks. The first and the last line of a block carry the code {mark}. What is inside a "

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.limits.nesting import is_deeper
+from assaymark.scoring.choice_letters import outside_reasoning
 
 LONGEST_REPLY = 50_000  # characters of its end that are read
 MOST_STATEMENTS = 500
@@ -21,11 +22,14 @@ class Unread(Exception):
 
 
 def last_object(reply: str) -> Mapping[str, object]:
-    """Return the last JSON object of a reply, of those that are not inside another one.
+    """Return the last JSON object of a reply, of those that are not inside another one, nor in its reasoning.
 
     Raises: Unread if there is none.
     """
-    text = reply[-LONGEST_REPLY:]
+    answer = outside_reasoning(reply)
+    if answer is None:
+        raise Unread("the judge's reply ended while it reasoned")
+    text = answer[-LONGEST_REPLY:]
     latest: Mapping[str, object] | None = None
     if is_deeper(text, 100):
         raise Unread("the judge's reply is nested too deeply")
