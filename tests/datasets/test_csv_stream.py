@@ -94,10 +94,11 @@ def test_bad_lines_are_left_out_of_large_files_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The converted file has no name once it is open; one that a killed process left is removed after a day."""
     import os
 
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(tmp_path / "cache"))  # other tests convert files in theirs meanwhile
     folder = settings.cache_folder() / "rows"
     folder.mkdir(parents=True, exist_ok=True)
     old, new = folder / "old.arrow", folder / "new.arrow"

@@ -129,6 +129,7 @@ def test_a_reference_among_other_words_is_noticed(answer: str, references: list[
     ("answer", "references", "miss"),
     [
         ("Paris", ["Rome", "Paris;Lutetia"], "part"), ("5", ["2+3=<<2+3=5>>5\n#### 5"], "part"),
+        ("50", ["50%"], "part"), ("1,500", ["$1500"], "part"), ("5 km", ["5 m"], None),
         ("5", ["<think>2 and 3</think>\n5"], "part"), ("1/2", ["0.5"], "notation"), ("50%", ["0.5"], "notation"),
         (r"\frac{1}{2}", ["2/4"], "notation"), ("5", ["15"], None), ("1/0", ["1"], None), ("1e99999", ["1/2"], None),
         (r"\(4\) and \(6\)", ["5"], None), (r"2\pi", ["2π"], "notation"), (r"\sqrt{2}", ["√2"], "notation"),

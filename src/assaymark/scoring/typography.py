@@ -155,6 +155,10 @@ def near_miss(answer: str, reference: str, *, ignore_case: bool = True) -> NearM
         return "among words"
     if is_among_words(answer, reference, ignore_case=ignore_case):
         return "part"
+    first, second = (_quantity(plain_text(text)) for text in (answer, reference))
+    units = [each[0] + each[2] for each in (first, second) if each]
+    if first and second and first[1] == second[1] and "" in units and re.fullmatch(r"\S{1,5}", "".join(units)):
+        return "among words" if units[0] else "part"  # 50% for 50, 50 for 50%
     value = _value_of(answer)
     if value is not None and value == _value_of(reference):
         return "notation"
