@@ -15,7 +15,8 @@ stored with that request's output and the run continues; a failed request is nev
 is a bug of ours (exit 1): one line, with its traceback under `--debug`. `few` and `clipped` keep messages short.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class AssaymarkError(Exception):
@@ -170,6 +171,19 @@ def panic_line(error: BaseException) -> str:
     """Return the message for a panic: it is the tokenizer that has native code in Rust."""
     text = " ".join(str(error).split())[:300]
     return f"the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER"
+
+
+@contextmanager
+def write_errors(
+    what: object, remedy: str = "", *, to: object = None, kind: type[AssaymarkError] = StoreError
+) -> Iterator[None]:
+    """Turn an OSError into one that says what cannot be written, why, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        where = "" if to is None else f" to {to}"
+        why = f"{error.strerror or error}{remedy and f'; {remedy}'}"  # without the name of a draft
+        raise kind(f"{what} cannot be written{where}: {why}") from error
 
 
 def few(names: Sequence[str], most: int = 5) -> str:

@@ -13,6 +13,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
+from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.audit.test_diagnosis import PlantedModel, gold_of, write_questions
@@ -104,7 +105,7 @@ def test_the_page_lists_suspicious_and_hard_questions(store: str) -> None:
             assert client.get(f"/run/{answered.best_run}/samples/exam/19").status_code == 200
             content = client.get("/questions/exam.json").json()
             assert [each["index"] for each in content["questions"] if each["is_suspicious"]] == sorted(WRONG_KEYS)
-            assert content["questions"] == answered.to_json()["questions"]
+            assert content["questions"] == json_fields(answered)["questions"]
             assert "/questions/exam" in client.get("/task/exam").text
             assert client.get("/questions/nothing").status_code == 404
             never_run = client.get("/questions/demo_facts")

@@ -24,7 +24,7 @@ from assaymark.arena.arena_rows import LogHead, VoteRow
 from assaymark.arena.languages import languages_of
 from assaymark.arena.votes import published_row, record_of
 from assaymark.drafts import open_whole, write_whole
-from assaymark.errors import DataError, MissingExtra, StoreError
+from assaymark.errors import DataError, MissingExtra, write_errors
 from assaymark.store import Store
 
 IntArray = npt.NDArray[np.int64]
@@ -167,13 +167,11 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
         languages = languages_of(votes, every)
     except MissingExtra:
         languages = None
-    try:
+    with write_errors(path, "name another file with -o"):
         with open_whole(path, "backslashreplace") as file:
             for vote in votes:
                 file.write(json.dumps(published_row(vote, held, groups, languages), ensure_ascii=False) + "\n")
         write_whole(head_file(path), json.dumps(asdict(head)) + "\n")
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
     return head
 
 

@@ -28,7 +28,7 @@ from assaymark.audit.prompts import PromptAudit, SystemPrompt, eligible_items, v
 from assaymark.audit.prompts import audit_prompts as prompts_of_task
 from assaymark.audit.stored import PARTS, StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.drafts import write_whole
-from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
+from assaymark.errors import PlanError, UnknownName, UsageError, write_errors
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, RunPlan
@@ -300,9 +300,7 @@ def write_json(path: Path, value: object) -> Path:
     Raises: UsageError for a suffix other than .json; StoreError if it cannot be written.
     """
     check_ending(path)
-    try:
+    with write_errors("the audit", "name another file", to=path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(json_of(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    except OSError as error:
-        raise StoreError(f"the audit cannot be written to {path}: {error}; name another file") from error
     return path

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 
 from assaymark.drafts import whole_file
-from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.errors import UnknownName, UsageError, write_errors
 from assaymark.interop.every_eval_results import (
     SCHEMA,
     Benchmark,
@@ -110,7 +110,7 @@ def write_records(store: Store, run_id: str, folder: Path, publisher: Publisher 
         place = Path("data", folder_name(benchmark.name), *model.place)
         name = str(record_id(run, benchmark))
         samples = place / f"{name}_samples.jsonl"
-        try:
+        with write_errors("records", "name another folder with -o", to=folder):
             (folder / place).mkdir(parents=True, exist_ok=True)
             n_rows, digest = _write_samples(store, run, benchmark, Joined(
                 str(record["evaluation_id"]), model.id,
@@ -124,8 +124,6 @@ def write_records(store: Store, run_id: str, folder: Path, publisher: Publisher 
             text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
             with whole_file(folder / place / f"{name}.json") as draft:
                 draft.write_bytes(text.encode("utf-8", "replace"))
-        except OSError as error:
-            raise StoreError(f"records cannot be written to {folder}: {error}; name another folder with -o") from error
         paths += [folder / place / f"{name}.json", *([folder / samples] if n_rows else [])]
     return WrittenRecords(tuple(paths), tuple(notes))
 

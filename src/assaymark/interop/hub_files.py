@@ -54,6 +54,8 @@ class StatedResult:
     notes: str = ""
     revision: str = ""
 
+    json_keys = "file dataset task_id value notes date"
+
     @property
     def place(self) -> str:
         """File and benchmark, for messages."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from assaymark.drafts import open_whole
-from assaymark.errors import StoreError, UsageError
+from assaymark.errors import UsageError, write_errors
 from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, text_hash, tracker_mapping
 from assaymark.platforms import portable_name
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
@@ -345,17 +345,13 @@ def write_lm_eval_files(
                 samples[plan.name] = lines
     results["task_hashes"] = {name: task_hash(lines) for name, lines in samples.items()}
     results |= tracker_mapping(run, attempts, sanitised_model(run.model))
-    try:
+    with write_errors("results", "the run is stored; name another folder", to=folder):
         folder.mkdir(parents=True, exist_ok=True)
         _write(file, [json.dumps(results, indent=2, default=str, ensure_ascii=False)])
         written = [file]
         for name, lines in samples.items():
             written.append(folder / f"samples_{portable_name(name)}_{stamp}.jsonl")
             _write(written[-1], [json.dumps(line, default=str, ensure_ascii=False) + "\n" for line in lines])
-    except OSError as error:
-        raise StoreError(
-            f"results cannot be written to {folder}: {error}; the run is stored; name another folder"
-        ) from error
     return written
 
 

@@ -16,7 +16,7 @@ from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import shown_value
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate
 from assaymark.results.estimate_texts import is_proportion
 from assaymark.statistics.exposure import Exposure, compare_parts
 from assaymark.statistics.multiplicity import holm
@@ -49,18 +49,16 @@ class ModelExposure:
     parts: Exposure  # its difference and bound: larger is an advantage on the preview, whatever the metric's direction
     p_adjusted: float  # Holm, over all tests of the board
 
+    json_keys = (
+        "model run=run_id task metric n_public=parts.n_public n_private=parts.n_private public=parts.public "
+        "private=parts.private difference=parts.difference low=parts.low p=parts.p p_adjusted method=parts.method "
+        "alarm=is_alarm"
+    )
+
     @property
     def is_alarm(self) -> bool:
         """Whether the model does significantly better on the preview."""
         return self.p_adjusted < ALPHA
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return both parts and the test, with stable names."""
-        parts = self.parts
-        return {"model": self.model, "run": self.run_id, "task": self.task, "metric": self.metric,
-                "n_public": parts.n_public, "n_private": parts.n_private, "public": parts.public,
-                "private": parts.private, "difference": parts.difference, "low": parts.low, "p": parts.p,
-                "p_adjusted": self.p_adjusted, "method": parts.method, "alarm": self.is_alarm}  # fmt: skip
 
 
 def sealed_views(table: BoardTable, runs: StoredRuns | None) -> tuple[SealedView, ...]:

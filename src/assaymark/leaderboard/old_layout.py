@@ -9,7 +9,7 @@ Source: https://huggingface.co/open-llm-leaderboard (2024)
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from assaymark.errors import StoreError
+from assaymark.errors import write_errors
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from assaymark.leaderboard.request_files import request_of, write_request
 from assaymark.leaderboard.rows import BoardRow
@@ -32,10 +32,8 @@ def write_old_layout(table: BoardTable, store: Store, folder: Path, *, show_gate
     for row in table.rows:
         if row.origin != "measured":
             continue
-        try:
+        with write_errors("requests", "name another folder", to=folder):
             yield write_request(folder / REQUESTS, request_of(row), _place(row))
-        except OSError as error:
-            raise StoreError(f"requests cannot be written to {folder}: {error}; name another folder") from error
         for run_id in row.run_ids:
             if run_id not in written:
                 written.add(run_id)
@@ -59,8 +57,6 @@ def _write_run(store: Store, run_id: str, folder: Path, place: str, tasks: Seque
     yield results
     details = folder / DETAILS / f"{place.replace('/', '__')}-details"
     for path in samples:
-        try:
+        with write_errors("details", "name another folder", to=details):
             details.mkdir(parents=True, exist_ok=True)
             yield path.rename(details / path.name)
-        except OSError as error:
-            raise StoreError(f"details cannot be written to {details}: {error}; name another folder") from error

@@ -11,6 +11,7 @@ from assaymark.leaderboard.rows import Fact
 from assaymark.leaderboard.submission.moderation import Moderation
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow, QueueCounts, SubmissionRow
+from assaymark.limits.shown_paths import without_folders
 from assaymark.store import Store
 
 UPLOADED = "uploaded"  # the command of runs of uploaded results; without a submission they are not shown
@@ -83,6 +84,23 @@ class Entry:
     name: str  # of the model, as it stands now
     n_ahead: int | None = None
     wait_seconds: float | None = None
+
+    json_keys = (
+        "submission=submission.id model=name *submission.new submitted=submission.submitted votes=submission.n_votes "
+        "withdrawn=submission.is_withdrawn state=job.state stage=job.stage done=share ahead=n_ahead wait_seconds "
+        "fault=job.fault reason log explanation~ run=job.run_id verified=submission.is_verified "
+        "verdict=submission.verdict"
+    )
+
+    @property
+    def reason(self) -> str | None:
+        """Why it failed, without folders of this machine."""
+        return without_folders(self.job.reason) if self.job.reason else None
+
+    @property
+    def log(self) -> str | None:
+        """The end of its log, without folders of this machine."""
+        return without_folders(self.job.log_tail) if self.job.log_tail else None
 
     @property
     def share(self) -> float | None:

@@ -32,13 +32,17 @@ from assaymark.leaderboard.columns import FROM_FILES, ORIGINS
 from assaymark.leaderboard.evidence import EvidenceTable
 from assaymark.leaderboard.preferences import PreferenceRanking, preferences_for
 from assaymark.leaderboard.query import Term, parse_query, search_keys
-from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, Fact, IntervalValue, RowScore, ScoreColumn
+from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.registry import meant, nearest
 from assaymark.statistics.distributions import normal_cdf, two_sided_z
 
 MOST_REQUESTED = 8  # capabilities in one request
 SIZES = (2.0, 4.0, 9.0, 20.0, 45.0, 70.0)  # upper ends of the size classes, in billions of parameters
 NO_ERRORS = "some values have no standard error, so probabilities are missing: state `sizes` in the board's file"
+MOST_LISTED = 100  # rated models of one category
+FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
 Weights = Mapping[str, float]  # of columns, by key
 
 
@@ -73,6 +77,8 @@ class Used:
     measures: str  # as the benchmark's card states it; empty without a card
     share: float  # of the model's value
 
+    json_keys = "for=demand column title measures~ share"
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -87,6 +93,17 @@ class Ranked:
     n_set_ups: int  # rows of this model that fulfil the conditions
     reason: str
 
+    json_keys = (
+        "rank model=row.model value=value.value low=value.low high=value.high stderr=value.stderr "
+        "p_better_than_next=better_than_next p_first_is_better=first_is_better reason origin=row.origin scores=cells "
+        "facts n_set_ups runs=row.run_ids url~=row.url"
+    )
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """The facts of the model that a reader chooses by."""
+        return {key: self.row.facts[key] for key in FACTS if self.row.facts.get(key) is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class SizeClass:
@@ -95,6 +112,8 @@ class SizeClass:
     title: str
     n_models: int
     best: Ranked
+
+    json_keys = "size=title n_models *best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +130,10 @@ class ModelRanking:
     excluded: Mapping[str, int]  # reason -> number of models
     notes: tuple[str, ...] = ()
 
+    json_keys = (
+        "source title benchmarks=used no_evidence=no_evidence.key n_ranked excluded notes models best_by_size=by_size"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -118,6 +141,8 @@ class Missing:
 
     demand: Demand
     command: str  # that would give evidence; empty if this package has no such task
+
+    json_keys = "for=demand.key title=demand.title command~ advice~=demand.advice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +152,8 @@ class KnownModel:
     model: str
     params: float | None
     licence: str
+
+    json_keys = "model params licence~"
 
     def __str__(self) -> str:
         """Return the model with its size and licence."""
@@ -141,6 +168,8 @@ class Unmeasured:
     demand: Demand
     models: tuple[KnownModel, ...]
 
+    json_keys = "for=demand.key title=demand.title models"
+
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
@@ -153,6 +182,24 @@ class Recommendation:
     preferences: tuple[PreferenceRanking, ...] = field(default=())
     unmeasured: tuple[Unmeasured, ...] = field(default=())
     models: Mapping[str, KnownModel] = field(default_factory=dict)  # of all tables, by name
+
+    json_keys = (
+        "for=demands.key max_params=requested.max_params license~=requested.licence where~=requested.where rankings "
+        "no_evidence preferences=rated never_measured=unmeasured"
+    )
+
+    @property
+    def rated(self) -> list[JsonValue]:
+        """The preferences, of each the first models, with their size and licence."""
+        nothing = KnownModel("", None, "")
+        return [
+            {"for": each.demand, "category": each.category, "n_votes": each.n_votes, "why_none": each.why_none or None,
+             "models": [
+                 {**json_fields(rated), "params": known.params, "licence": known.licence or None}
+                 for rated in each.models[:MOST_LISTED] for known in [self.models.get(rated.model, nothing)]
+             ]}
+            for each in self.preferences
+        ]  # fmt: skip
 
 
 def recommend(sources: Sequence[EvidenceTable], requested: Requested, votes: Ratings | None = None) -> Recommendation:

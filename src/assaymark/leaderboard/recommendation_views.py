@@ -1,14 +1,12 @@
 """A recommendation as JSON, for programs and the page's twin, and as a document."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
 
 from assaymark.documents.blocks import Block, Cell, Cells, Column, Heading, Paragraph, Table, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
 from assaymark.leaderboard.preferences import Preference, PreferenceRanking
 from assaymark.leaderboard.recommend import (
-    KnownModel,
     Missing,
     ModelRanking,
     Ranked,
@@ -17,96 +15,8 @@ from assaymark.leaderboard.recommend import (
     Unmeasured,
 )
 from assaymark.leaderboard.rows import IntervalValue
-from assaymark.records import JsonValue
 
-MOST_LISTED = 100  # rated models of one category
 NAMED = 10  # models that a line names
-FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
-
-
-def recommendation_json(recommendation: Recommendation) -> JsonValue:
-    """Return a recommendation as plain data; shares in [0, 1], undefined is None."""
-    requested = recommendation.requested
-    return {
-        "for": [demand.key for demand in recommendation.demands],
-        "max_params": requested.max_params,
-        "license": requested.licence or None,
-        "where": requested.where or None,
-        "rankings": [_ranking_json(ranking) for ranking in recommendation.rankings],
-        "no_evidence": [
-            {
-                "for": missing.demand.key,
-                "title": missing.demand.title,
-                "command": missing.command or None,
-                "advice": missing.demand.advice or None,
-            }
-            for missing in recommendation.no_evidence
-        ],
-        "preferences": [_preferences_json(ranking, recommendation.models) for ranking in recommendation.preferences],
-        "never_measured": [
-            {
-                "for": unmeasured.demand.key,
-                "title": unmeasured.demand.title,
-                "models": [
-                    {"model": each.model, "params": each.params, "licence": each.licence or None}
-                    for each in unmeasured.models
-                ],
-            }
-            for unmeasured in recommendation.unmeasured
-        ],
-    }
-
-
-def _preferences_json(ranking: PreferenceRanking, models: Mapping[str, KnownModel]) -> JsonValue:
-    rows: list[JsonValue] = []
-    for each in ranking.models[:MOST_LISTED]:
-        known = models.get(each.model)
-        rows.append({**asdict(each), "params": None if known is None else known.params,
-                     "licence": None if known is None else known.licence or None})  # fmt: skip
-    return {"for": ranking.demand, "category": ranking.category, "n_votes": ranking.n_votes,
-            "why_none": ranking.why_none or None, "models": rows}  # fmt: skip
-
-
-def _ranking_json(ranking: ModelRanking) -> JsonValue:
-    return {
-        "source": ranking.source,
-        "title": ranking.title,
-        "benchmarks": [
-            {"for": used.demand, "column": used.column, "title": used.title, "measures": used.measures or None,
-             "share": used.share}
-            for used in ranking.used
-        ],
-        "no_evidence": [demand.key for demand in ranking.no_evidence],
-        "n_ranked": ranking.n_ranked,
-        "excluded": dict(ranking.excluded),
-        "notes": list(ranking.notes),
-        "models": [_model(ranked) for ranked in ranking.models],
-        "best_by_size": [
-            {"size": size.title, "n_models": size.n_models, **_model(size.best)} for size in ranking.by_size
-        ],
-    }  # fmt: skip
-
-
-def _model(ranked: Ranked) -> dict[str, JsonValue]:
-    row = ranked.row
-    return {
-        "rank": ranked.rank,
-        "model": row.model,
-        **_number(ranked.value),
-        "p_better_than_next": ranked.better_than_next,
-        "p_first_is_better": ranked.first_is_better,
-        "reason": ranked.reason,
-        "origin": row.origin,
-        "scores": {key: {**_number(cell.number), "n": cell.n} for key, cell in ranked.cells.items()},
-        "facts": {key: row.facts[key] for key in FACTS if row.facts.get(key) is not None},
-        "n_set_ups": ranked.n_set_ups,
-        "runs": list(row.run_ids),
-        "url": row.url or None,
-    }
-
-
-def _number(number: IntervalValue) -> dict[str, JsonValue]:
-    return {"value": number.value, "low": number.low, "high": number.high, "stderr": number.stderr}
 
 
 # ------------------------------------------------------------------------------------------ terminal

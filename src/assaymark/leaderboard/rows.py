@@ -74,6 +74,8 @@ class RowScore:
     claim: ClaimedScore | None = None  # what others state for it
     reported: str = ""  # who reported it, where it has no answers
 
+    json_keys = "value=number.value low=number.low high=number.high stderr=number.stderr n"
+
 
 @dataclass(frozen=True, slots=True)
 class Average:

@@ -21,7 +21,11 @@ MOST_OF_INT = 2**63  # no database has a column for larger whole numbers
 
 
 def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonValue:
-    """Return records as JSON: dataclasses as objects of their fields, an enum as its value, NaN as null.
+    """Return records as JSON: dataclasses as objects, an enum as its value, bytes in hexadecimal, NaN as null.
+
+    An object has the record's fields, or what its class states as `json_keys`, a text of words: `name` of a field or
+    property; `key=row.name`, another key, and the value there, of each element of a list; `key?`, left out where it is
+    empty; `key~`, null where it is empty; `*`, all fields; `*row`, those of the JSON of what lies there.
 
     other: what values of further types, such as paths and dates, become.
     """
@@ -32,17 +36,48 @@ def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonVa
     if value is None or isinstance(value, str | int):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_of(getattr(value, field.name), other) for field in fields(value)}
+        return json_fields(value, other=other)
     if isinstance(value, Mapping):
         return {str(key): json_of(each, other) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [json_of(each, other) for each in value]
-    return other(value)
+    return value.hex() if isinstance(value, bytes) else other(value)
 
 
-def json_fields(record: "DataclassInstance", *properties: str) -> dict[str, JsonValue]:
-    """Return a record as a JSON object of its fields, and of some of its properties."""
-    return {name: json_of(getattr(record, name)) for name in (*(field.name for field in fields(record)), *properties)}
+def json_fields(
+    record: "DataclassInstance", *properties: str, other: Callable[[object], JsonValue] = str
+) -> dict[str, JsonValue]:
+    """Return a record as a JSON object, and some of its properties; see `json_of`."""
+    values: dict[str, JsonValue] = {}
+    for key, path, sign in _json_keys_of(type(record)):
+        value: object = record
+        for name in path:
+            if isinstance(value, list | tuple) and not hasattr(value, name):
+                value = [getattr(each, name) for each in value]
+            elif value is not None:
+                value = getattr(value, name)
+        if not key:
+            of_value = json_of(value, other)
+            values |= of_value if isinstance(of_value, dict) else {}
+        elif value or not sign:
+            values[key] = json_of(value, other)
+        elif sign == "~":
+            values[key] = None
+    return values | {name: json_of(getattr(record, name), other) for name in properties}
+
+
+@cache
+def _json_keys_of(kind: "type[DataclassInstance]") -> tuple[tuple[str, Sequence[str], str], ...]:
+    """Return each key of a record's JSON ("": those of its value), the path to its value, and the sign after it."""
+    keys: list[tuple[str, Sequence[str], str]] = []
+    for word in getattr(kind, "json_keys", "*").split():
+        if word == "*":
+            keys += [(field.name, (field.name,), "") for field in fields(kind)]
+        else:
+            signed, _, path = word.replace("*", "=").partition("=")
+            key = signed.rstrip("?~")
+            keys.append((key, (path or key).split("."), signed[len(key) :]))
+    return tuple(keys)
 
 
 def object_of(value: object, name: str) -> Mapping[str, JsonValue]:

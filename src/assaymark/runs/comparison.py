@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark.drafts import write_whole
-from assaymark.errors import StoreError, UsageError
+from assaymark.errors import UsageError, write_errors
 from assaymark.results.comparison.records import Comparison
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
@@ -135,11 +135,9 @@ def write_junit(
     from assaymark.results.comparison.gates import junit_xml
     from assaymark.results.evidence.win_rates import win_rate_blocks
 
-    try:
+    with write_errors("the gates", "name another file with --junit", to=path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, junit_xml(comparison, results, str(document(win_rate_blocks(rates))).splitlines()))
-    except OSError as error:
-        raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 
 
 def comparison_with_rates(

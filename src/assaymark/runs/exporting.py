@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark.drafts import draft_folder, open_whole, whole_file
-from assaymark.errors import DataError, StoreError, UsageError
+from assaymark.errors import DataError, StoreError, UsageError, write_errors
 from assaymark.records import Estimate
 from assaymark.registry import Registry
 from assaymark.runs.run import Run
@@ -131,7 +131,7 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
                 "run; give --with_sealed to write them, or export another format"
             )
         run = run.as_others_see_it()
-    try:
+    with write_errors(target, "name another file or folder with -o"):
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix not in EXPORTERS:
             return run.write_lm_eval_files(target, log_samples=True, with_sealed=with_sealed)
@@ -142,9 +142,6 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
                 if str(draft) not in str(error):
                     raise
                 raise StoreError(str(error).replace(str(draft), str(target))) from error
-    except OSError as error:
-        why = error.strerror or error  # not the names of drafts
-        raise StoreError(f"{target} cannot be written: {why}; name another file or folder with -o") from error
     return [target]
 
 
@@ -200,12 +197,10 @@ def export_wrong(
             n_rows += 1
             yield row
 
-    try:
+    with write_errors(target, "name another file with -o"):
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_whole(target, "backslashreplace") as file:
             file.writelines(lines_of(counted()))
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
     return target, n_rows, sealed
 
 

@@ -29,6 +29,11 @@ class HubFile:
     text: str
     before: str | None  # what is in the file now
 
+    json_keys = (
+        "path dataset=result.benchmark.dataset task_id=result.benchmark.id task=result.task value=result.shown "
+        "unit=result.benchmark.unit notes=result.notes date=result.date revision=result.revision state"
+    )
+
     @property
     def state(self) -> str:
         """What is done with it, in a word."""
@@ -46,6 +51,8 @@ class HubExport:
     there: tuple[StatedResult, ...]
     faults: tuple[str, ...]  # of the files that are there, and of the run
     is_written: bool
+
+    json_keys = "files refused in_folder=there faults written=is_written upload~"
 
     @property
     def upload(self) -> str:
@@ -80,24 +87,6 @@ class HubExport:
         yield Bullets(tuple(self.faults), "warning")
         if not self.is_written:
             yield Paragraph("nothing was written", "facts")
-
-    def to_json(self) -> dict[str, object]:
-        """Return the same with stable names."""
-        return {
-            "files": [
-                {"path": str(file.path), "dataset": file.result.benchmark.dataset, "task_id": file.result.benchmark.id,
-                 "task": file.result.task, "value": file.result.shown, "unit": file.result.benchmark.unit,
-                 "notes": file.result.notes, "date": file.result.date, "revision": file.result.revision,
-                 "state": file.state}
-                for file in self.files
-            ],
-            "refused": [{"task": each.task, "why": each.why} for each in self.refused],
-            "in_folder": [{"file": each.file, "dataset": each.dataset, "task_id": each.task_id, "value": each.value,
-                           "notes": each.notes, "date": each.date} for each in self.there],
-            "faults": list(self.faults),
-            "written": self.is_written,
-            "upload": self.upload or None,
-        }  # fmt: skip
 
 
 def export_to_hub(

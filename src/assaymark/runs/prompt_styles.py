@@ -47,6 +47,12 @@ class StyleLine:
     difference: Difference | None = None  # from the first prompt style, on the same samples
     p_adjusted: float | None = None  # Holm over the lines of this name
 
+    json_keys = (
+        "name prompt_style=of.prompt_style num_fewshot=of.num_fewshot run_id=of.run.short_id metric=estimate.metric "
+        "value=estimate.value low=estimate.low high=estimate.high n=estimate.n n_failed=estimate.n_failed "
+        "share_without_letter=unparsed share_of_prompts_cut=truncated difference p_adjusted"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class PromptStyles:
@@ -78,26 +84,7 @@ class PromptStyles:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the lines and the runs with stable names."""
-        lines: list[JsonValue] = [
-            {
-                "name": line.name,
-                "prompt_style": line.of.prompt_style,
-                "num_fewshot": line.of.num_fewshot,
-                "run_id": line.of.run.short_id,
-                "metric": line.estimate.metric,
-                "value": line.estimate.value,
-                "low": line.estimate.low,
-                "high": line.estimate.high,
-                "n": line.estimate.n,
-                "n_failed": line.estimate.n_failed,
-                "share_without_letter": line.unparsed,
-                "share_of_prompts_cut": line.truncated,
-                "difference": json_of(line.difference),
-                "p_adjusted": line.p_adjusted,
-            }
-            for line in self._lines()
-        ]
-        return {"lines": lines, "runs": [run.run.to_json() for run in self.runs]}
+        return {"lines": json_of(self._lines()), "runs": [run.run.to_json() for run in self.runs]}
 
 
 @gives_back

@@ -18,6 +18,7 @@ from assaymark.errors import UsageError
 from assaymark.models.cost.bill import cost_line
 from assaymark.models.model import Model
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.results.model_names import labels_apart, short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
@@ -80,6 +81,11 @@ class Race:
     n_failed: int = 0  # questions that a model could not answer: the race stops until they are answered
     remarks: tuple[str, ...] = ()
 
+    json_keys = (
+        "models=names runs=run_ids tasks metric verdict=state.verdict sentence=verdict about state rule n_failed "
+        "remarks"
+    )
+
     @property
     def verdict(self) -> str:
         """The result in one sentence; it is about this benchmark."""
@@ -100,6 +106,11 @@ class Race:
         return f"Not decided ({points}{more})."
 
     @property
+    def rule(self) -> dict[str, JsonValue]:
+        """What decided."""
+        return {"name": rule_of(self.options), **json_fields(self.options)}
+
+    @property
     def about(self) -> str:
         """An explanation of what the result does and does not say."""
         if self.state.n_seen == self.state.n:
@@ -112,22 +123,6 @@ class Race:
             f"{certainty}Whether one is better on new questions of this kind is another question: evaluate all of them "
             "(assaymark run) and use assaymark compare."
         )
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return it with stable names."""
-        return {
-            "models": list(self.names),
-            "runs": list(self.run_ids),
-            "tasks": list(self.tasks),
-            "metric": self.metric,
-            "verdict": self.state.verdict,
-            "sentence": self.verdict,
-            "about": self.about,
-            "state": asdict(self.state),
-            "rule": {"name": rule_of(self.options), **asdict(self.options)},
-            "n_failed": self.n_failed,
-            "remarks": list(self.remarks),
-        }
 
 
 def rule_of(options: RaceOptions) -> str:
@@ -144,6 +139,8 @@ class SeveralRaces:
     pairs: tuple[Race, ...]
     alpha: float  # of all verdicts together
     n_failed: int
+
+    json_keys = "pairs alpha n_failed is_decided"
 
     @property
     def is_decided(self) -> bool:
@@ -162,13 +159,6 @@ class SeveralRaces:
             f"{self.alpha:.0%}. Which is better on new questions of this kind is another question (assaymark compare)."
         )
         return lines
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return it with stable names."""
-        return {
-            "pairs": [pair.to_json() for pair in self.pairs], "alpha": self.alpha, "n_failed": self.n_failed,
-            "is_decided": self.is_decided,
-        }  # fmt: skip
 
 
 def race_models(

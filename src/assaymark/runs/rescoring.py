@@ -10,6 +10,7 @@ from pathlib import Path
 
 from assaymark.errors import HashMismatch, LeaseLost, PlanError, RunBusy, UnknownName, UsageError
 from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
+from assaymark.records.json_values import json_of
 from assaymark.records.result_facts import ResultFacts
 from assaymark.registry import meant, nearest
 from assaymark.runs.attempt import SCORING_HASH, SCORING_VERSION, score_request
@@ -38,6 +39,8 @@ class RescoredTask:
     n_failed: int = 0  # of these: without an answer, so there is nothing to score
     n_incomplete: int = 0  # responses that lack an output; they are not scored
     names: dict[tuple[str, str], None] = field(default_factory=dict)  # (filter, metric) of the scores, in order
+
+    json_keys = "task=task.task.name scoring_hash scores=names n_scored n_failed n_incomplete"
 
 
 def scoring_hash_of(task: Task, planned_spec_hash: str) -> str:
@@ -201,20 +204,7 @@ class Rescored:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the run and the rescored tasks with stable names."""
-        return {
-            **self.run.to_json(),
-            "scored_again": [
-                {
-                    "task": task.task.name,
-                    "scoring_hash": task.scoring_hash,
-                    "scores": [list(name) for name in task.names],
-                    "n_scored": task.n_scored,
-                    "n_failed": task.n_failed,
-                    "n_incomplete": task.n_incomplete,
-                }
-                for task in self.tasks
-            ],
-        }
+        return {**self.run.to_json(), "scored_again": json_of(self.tasks)}
 
 
 def _value_text(value: float | None) -> str:

@@ -4,17 +4,15 @@ The owner keeps the secret in a file (`NAME.seal.json`); the store has only the 
 these commands, a task file's `private: true` seals its data set in each store in which it is run, without a commitment.
 """
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from assaymark.drafts import open_whole, whole_file, write_whole
-from assaymark.errors import DataError, StoreError, UsageError
+from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.platforms import portable_name
-from assaymark.records import JsonValue, Sample
+from assaymark.records import Sample
 from assaymark.records.previews import is_in_preview
 from assaymark.runs.prepare import split_names
 from assaymark.settings import data_folder
@@ -62,12 +60,16 @@ class Sealed:
     commitment_file: Path
     n_public: int
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return the record of the sealing with stable names."""
-        seal = self.commitment
-        return {"task": seal.task, "version": seal.version, "root": seal.root, "n_rows": len(seal.rows),
-                "n_public": self.n_public, "public_fraction": seal.public_fraction, "valid_until": seal.valid_until,
-                "seal": str(self.secret_file), "commitment": str(self.commitment_file)}  # fmt: skip
+    json_keys = (
+        "task=commitment.task version=commitment.version root=commitment.root n_rows n_public "
+        "public_fraction=commitment.public_fraction valid_until=commitment.valid_until seal=secret_file "
+        "commitment=commitment_file"
+    )
+
+    @property
+    def n_rows(self) -> int:
+        """The number of all rows."""
+        return len(self.commitment.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
                 f"the rows of {secret.task} are sealed in the store since {known.sealed_at[:10]} (commitment "
                 f"{known.commitment}), and a second preview would show other rows; use that seal's file"
             )
-        with _writing(folder):
+        with write_errors("files", "name another folder with -o", to=folder):
             folder.mkdir(parents=True, exist_ok=True)
             with whole_file(secret_file) as draft:  # first: without it the rows could not be revealed
                 draft.touch(mode=0o600)
@@ -163,7 +165,7 @@ def reveal_task(
         )
     positions = [at for at, sample in enumerate(samples) if not preview_only or _is_public(secret, sample)]
     file = (options.output or seal.parent) / seal.name.replace(SEAL, ".preview.jsonl" if preview_only else REVEALED)
-    with _writing(file.parent):
+    with write_errors("files", "name another folder with -o", to=file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         with open_whole(file) as lines:
             for row in open_rows(secret, [samples[at].row for at in positions], positions):
@@ -227,12 +229,3 @@ def _date(text: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(f"files cannot be written to {folder}: {reason}; name another folder with -o") from error

@@ -17,8 +17,7 @@ from assaymark.errors import PlanError, UsageError
 from assaymark.platforms import portable_name
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, read_question
-from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Request, Row
-from assaymark.records.json_values import json_fields
+from assaymark.records import GenerateQuery, GenerationSettings, Request, Row
 from assaymark.runs.prepare import split_names
 from assaymark.scoring.metrics import split_reduced
 from assaymark.settings import data_folder, store_location
@@ -83,10 +82,6 @@ class WrittenBenchmark:
             f"check it: assaymark task check {self.folder}",
             f"upload it: hf upload ORG/{self.folder.name} {self.folder} . --repo-type dataset",
         ]
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return names and paths with stable keys."""
-        return json_fields(self)
 
 
 def export_benchmark(name: str, options: TaskExportOptions) -> WrittenBenchmark:

@@ -13,8 +13,6 @@ import yaml
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
 from assaymark.platforms import portable_name, relative_path
-from assaymark.records import JsonValue
-from assaymark.records.json_values import json_fields
 from assaymark.settings import data_folder
 from assaymark.tasks.bad_rows import template_columns
 from assaymark.tasks.catalog import Catalog
@@ -84,10 +82,6 @@ class WrittenTask:
                 f"with its group, whose average has one subject more than the published one: --tasks {self.group_file}"
             )
         return lines
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return names and paths with stable keys."""
-        return json_fields(self)
 
 
 def init_task(source: str, options: InitOptions) -> WrittenTask:

@@ -8,7 +8,7 @@ out.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE
 from assaymark.documents.numbers import counted
 from assaymark.drafts import open_whole
-from assaymark.errors import DataError, MalformedSample, StoreError, UnknownName, UsageError
+from assaymark.errors import DataError, MalformedSample, UnknownName, UsageError, write_errors
 from assaymark.records import JsonValue, Sample, ScoreStatus
 from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import deciding_score, wrong_samples
@@ -73,17 +73,12 @@ class TrainingFile:
     notes: tuple[str, ...] = ()
     is_contaminated: bool = False
 
+    json_keys = "path n_examples n_repeated n_without_answer n_sealed is_contaminated subjects notes"
+
     @property
     def n_examples(self) -> int:
         """The number of conversations in the file."""
         return sum(subject.n_examples for subject in self.subjects)
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return the record of the file with stable names."""
-        return {"path": str(self.path), "n_examples": self.n_examples, "n_repeated": self.n_repeated,
-                "n_without_answer": self.n_without_answer, "n_sealed": self.n_sealed,
-                "is_contaminated": self.is_contaminated,
-                "subjects": [asdict(subject) for subject in self.subjects], "notes": list(self.notes)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         """Yield remarks for readers of the file."""
@@ -139,12 +134,10 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
     is_contaminated = options.contaminate and (options.train_on is None or maker.n_repeated > 0)
     if is_contaminated:  # first: a call that is killed leaves no file of an unmarked run
         _mark(run, target, maker.n_by_subject)
-    try:
+    with write_errors(target, "name another file with -o"):
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_whole(target, "backslashreplace") as file:
             file.writelines(f"{json.dumps(example, ensure_ascii=False)}\n" for example in examples)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
     counts = (
         SubjectCount(each.task, each.name or maker.titles[each.task], n, maker.n_by_subject[each])
         for each, n in wrong.items()

@@ -8,13 +8,13 @@ benchmark: the same command continues it, a stricter goal continues from there, 
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal, Unpack
 
 import numpy as np
 
 from assaymark.errors import UsageError
-from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -133,6 +133,11 @@ class GoalState:
     state: MeanState
     macro: bool = False  # each task counts the same
 
+    json_keys = (
+        "goal=goal.text name=goal.name half_width=goal.half_width bound=goal.bound rule=goal.rule metric answer n_more "
+        "macro *state"
+    )
+
     @property
     def answer(self) -> Answer:
         """Whether the interval is narrow enough, or on one side of the bound."""
@@ -178,15 +183,6 @@ class GoalState:
             f"{interval}, {state.n_seen:,} of {state.n:,} questions"
         )
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return it with stable names."""
-        goal = self.goal
-        return {
-            "goal": goal.text, "name": goal.name, "half_width": goal.half_width, "bound": goal.bound,
-            "rule": goal.rule, "metric": self.metric, "answer": self.answer, "n_more": self.n_more,
-            "macro": self.macro, **asdict(self.state),
-        }  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Until:
@@ -199,6 +195,8 @@ class Until:
     n: int
     n_failed: int = 0
     spent: str | None = None  # the part of the budget that ended it
+
+    json_keys = "goals is_decided alpha n_seen n n_failed spent about"
 
     @property
     def is_decided(self) -> bool:
@@ -222,13 +220,6 @@ class Until:
         if self.n_failed:
             lines.append(f"{self.n_failed} questions could not be answered; the same command asks them again")
         return [*lines, self.about]
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return it with stable names."""
-        return {
-            "goals": [goal.to_json() for goal in self.goals], "is_decided": self.is_decided, "alpha": self.alpha,
-            "n_seen": self.n_seen, "n": self.n, "n_failed": self.n_failed, "spent": self.spent, "about": self.about,
-        }  # fmt: skip
 
 
 class _Followed:
@@ -319,7 +310,7 @@ def evaluate_until(
     states = tuple(each.state for each in followed)
     done = Until(run, states, alpha, n_seen, len(places), n_failed, spent)
     facts = {
-        **done.to_json(),
+        **json_fields(done),
         "rule": "; ".join(goal.rule for goal in wanted) or "the budget",
         "seed": order_seed,
         "macro": macro,

@@ -45,6 +45,11 @@ class RunRow:
     summary: Mapping[str, JsonValue]  # as given to close_run
     extra: ResultFacts  # as given to save_estimates
 
+    json_keys = (
+        "run_id short_id model kind=plan.model.kind dtype=plan.model.dtype profile=plan.profile tasks audit=plan.audit "
+        "status n_samples n_requests n_outputs n_failed n_attempts created_at updated_at command"
+    )
+
     @property
     def model(self) -> str:
         """The model's name."""

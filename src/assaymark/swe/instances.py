@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assaymark.datasets.files import read_files
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.limits.nesting import parse_json
 
 LONGEST_PATCH = 8 << 20  # characters; the longest gold patch of SWE-bench has less than one million
@@ -133,11 +133,9 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     lines = [_as_json(row) for row in rows]
     is_list = path.suffix.lower() == ".json"
     text = "[\n" + ",\n".join(lines) + "\n]\n" if is_list else "".join(f"{line}\n" for line in lines)
-    try:
+    with write_errors(path, "name another file", kind=DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
 
 
 def _as_json(row: Mapping[str, object]) -> str:

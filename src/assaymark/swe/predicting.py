@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from assaymark.drafts import draft_folder, write_whole
-from assaymark.errors import DataError, ModelError, PlanError
+from assaymark.errors import DataError, ModelError, PlanError, write_errors
 from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, content_hash
@@ -152,11 +152,9 @@ def write_trajectories(store: OpenStore, predictions: Sequence[Prediction], fold
     for each in predictions:
         attempts = log.attempts_of(each.patch_sha, each.instance_id, each.model_name_or_path)
         path = folder / f"{each.instance_id}.traj.json"
-        try:
+        with write_errors(path, kind=DataError):
             folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps(attempts[-1].trajectory, indent=2) + "\n")
-        except OSError as error:
-            raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def bm25_order(query: str, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4) -> list[str]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assaymark.drafts import draft_folder, write_whole
-from assaymark.errors import DataError, PlanError
+from assaymark.errors import DataError, PlanError, write_errors
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.platforms import alone
 from assaymark.settings import home_folder
@@ -144,11 +144,9 @@ def write_environments(path: Path, prepared: Sequence[Prepared]) -> None:
         if each.environment is not None
     }
     lines = [f"{json.dumps(name)}: {json.dumps(row)}\n" for name, row in rows.items()]  # JSON is YAML
-    try:
+    with write_errors(path, "name another file", kind=DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "".join(lines))
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
 
 
 def interpreter_for(pins: Pins) -> str:

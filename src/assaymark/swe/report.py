@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 from assaymark.store.connection import OpenStore
 from assaymark.swe.grading import Graded, match_predictions
@@ -192,9 +192,7 @@ def report_file(report: SweReport, run_id: str, folder: Path) -> Path:
     if not run_id or not all(letter.isalnum() or letter in "._-" for letter in run_id):
         raise UsageError(f"--run_id is '{run_id}'; expected letters, digits, '.', '_' and '-'")
     path = folder / f"{report.model.replace('/', '__')}.{run_id}.json"
-    try:
+    with write_errors(path, kind=DataError):
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.official(), indent=4) + "\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
     return path

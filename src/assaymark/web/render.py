@@ -7,7 +7,7 @@ are formatted only here; they are computed in leaderboard and report.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -25,7 +25,7 @@ from assaymark.documents.numbers import NOTHING, counted, four_digits, shown_p, 
 from assaymark.documents.plain_text import printable
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue, with_filter
-from assaymark.records.json_values import json_of
+from assaymark.records.json_values import json_fields, json_of
 from assaymark.settings import VERSION
 from assaymark.web.accounts import Account, Accounts
 from assaymark.web.answers import answer_html
@@ -129,12 +129,16 @@ def wants_json(request: Request) -> bool:
 
 def plain(value: object) -> JsonValue:
     """Return records as JSON (see `json_of`), paths as their last part."""
-    return json_of(value, lambda part: part.name if isinstance(part, Path) else str(part))
+    return json_of(value, _plain_text)
 
 
 def plain_fields(record: "DataclassInstance") -> dict[str, JsonValue]:
-    """Return a record as a JSON object of its fields."""
-    return {field.name: plain(getattr(record, field.name)) for field in fields(record)}
+    """Return a record as a JSON object; see `plain`."""
+    return json_fields(record, other=_plain_text)
+
+
+def _plain_text(value: object) -> str:
+    return value.name if isinstance(value, Path) else str(value)
 
 
 def model_path(name: str) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from assaymark.applications.traces.dialects import facts_of
 from assaymark.applications.traces.otlp import Event, ReadSpan
 from assaymark.applications.traces.steps import ChatMessage, Document, MessagePart, Step, step_of
+from assaymark.records.json_values import json_of
 
 
 def read(attributes: Mapping[str, Any], events: Sequence[Event] = (), *, is_error: bool = False) -> Step:
@@ -283,4 +284,4 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(NAMES, JSON_VALUES | JSON_VALUES.map(json.dumps), max_size=12))
 def test_no_attribute_is_too_odd(attributes: dict[str, Any]) -> None:
     """Whatever is under the names of the dialects, a step is made of it, and it is JSON."""
-    json.dumps(read(attributes).to_json())
+    json.dumps(json_of(read(attributes)))

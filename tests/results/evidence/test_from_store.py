@@ -12,6 +12,7 @@ from assaymark.documents.document import document
 from assaymark.documents.terminal import as_text
 from assaymark.errors import UnknownName
 from assaymark.models.fake import FakeModel
+from assaymark.records.json_values import json_fields
 from assaymark.results.comparison.compare import compare_runs
 from assaymark.results.evidence.from_store import (
     find_estimate,
@@ -22,7 +23,7 @@ from assaymark.results.evidence.from_store import (
     wrong_samples,
 )
 from assaymark.results.views.run_document import run_document
-from assaymark.results.views.run_list import run_list, runs_to_json
+from assaymark.results.views.run_list import run_list
 from assaymark.results.views.samples import sample_example, sample_to_json
 from assaymark.runs.execute import execute
 from assaymark.runs.plan import RunOptions, prepare
@@ -150,7 +151,7 @@ def test_runs_are_listed_with_their_groups_folded(store: Store) -> None:
     text = as_text(run_list(rows), 100)
     assert rows[0].short_id in text
     assert "demo_letters_" not in text
-    (listed,) = runs_to_json(rows)
+    (listed,) = map(json_fields, rows)
     assert listed["run_id"] == run_id
     assert isinstance(listed["tasks"], list)
     assert len(listed["tasks"]) > len(TASKS)

@@ -28,6 +28,11 @@ class Rubric:
     choices: tuple[tuple[str, str, float | None], ...]
     level: Literal["nominal", "ordinal"]
 
+    @property
+    def names(self) -> list[str]:
+        """The choices as sent."""
+        return [name for name, _, _ in self.choices]
+
 
 def rubric_of(text: str) -> Rubric:
     """Return a rubric from `thumbs`, a scale such as `1-5`, or labels between commas. Raises: UsageError."""
@@ -59,7 +64,7 @@ def rating_score(
     rubric = rubric_of(queue.rubric)
     chosen = next((each for each in rubric.choices if each[0] == choice), None)
     if chosen is None:
-        choices = ", ".join(each[0] for each in rubric.choices)
+        choices = ", ".join(rubric.names)
         raise UsageError(f"the rating is '{choice[:40]}'; expected one of {choices}")
     label = None if rubric.level == "ordinal" else chosen[0]
     return NewScore(

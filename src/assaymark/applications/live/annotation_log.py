@@ -7,6 +7,7 @@ is a score of the trace, so it is shown, listed and counted like any other.
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, and_, delete, func, insert, or_, select, update
@@ -29,7 +30,8 @@ LONGEST_RATER = 64
 LONGEST_REASON = 500
 
 
-class AnnotationQueue(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AnnotationQueue:
     """A queue. rubric: thumbs, a scale such as 1-5, or labels between commas; n_raters: of each trace."""
 
     id: int
@@ -40,6 +42,8 @@ class AnnotationQueue(NamedTuple):
     n_items: int
     n_done: int
     n_ratings: int
+
+    json_keys = "name rubric raters_of_each=n_raters traces=n_items done=n_done"
 
 
 class QueueItem(NamedTuple):

@@ -9,6 +9,7 @@ import click
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.live.queue_commands import queue, to_rows
 from assaymark.applications.live.rule_log import RuleLog
+from assaymark.applications.live.rule_rows import RuleCounts
 from assaymark.applications.traces.command_parts import (
     need_extra,
     open_store,
@@ -21,10 +22,10 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.help import Command, Group, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
     from assaymark.applications.live.estimates import ScoreEstimate
-    from assaymark.applications.live.rule_rows import Rule, RuleCounts
     from assaymark.applications.live.worker import RoundCounts, ScoringWorker
 
 SHORT = 8  # hexadecimal digits of a hash
@@ -83,7 +84,7 @@ def add_rule(
     with open_store(store, writing=True) as opened:
         made = RuleLog(opened).add(project_of(opened, project), new)
     if as_json:
-        print_json(_rule_json(made, None))
+        print_json({**json_fields(made), "traces": RuleCounts()})
         return
     of = f"traces with {made.filter}" if made.filter else "all traces"
     echo(f"rule '{made.name}': {made.score} of {100 * made.rate:g}% of {of}; `assaymark traces score` scores them")
@@ -101,7 +102,7 @@ def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None
         reasons = {each.id: RuleLog(opened).reasons(number, each.id) for each in rules}
     if as_json:
         print_json([
-            {**_rule_json(each, counts.get(each.id)),
+            {**json_fields(each), "traces": counts.get(each.id, RuleCounts()),
              "reasons": [{"reason": reason, "n": n} for reason, n in reasons[each.id]]}
             for each in rules
         ])  # fmt: skip
@@ -142,23 +143,6 @@ def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
     with open_store(store, writing=True) as opened:
         RuleLog(opened).set_state(project_of(opened, project), name, "removed")
     echo(f"removed the rule '{name}'; its scores stay")
-
-
-def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, object]:
-    return {
-        "name": made.name,
-        "state": made.state,
-        "filter": made.filter,
-        "rate": made.rate,
-        "scorer": made.scorer,
-        "score": made.score,
-        "judge": made.judge,
-        "judge_args": made.judge_args,
-        "version": made.version.hex(),
-        "traces": dict.fromkeys(("waiting", "running", "scored", "empty", "failed"), 0)
-        if counts is None
-        else counts._asdict(),
-    }
 
 
 @click.command(cls=Command, epilog=examples("traces score --once"))
@@ -273,7 +257,7 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
         after = None if since is None else int((time.time() - since * 3600) * 1e9)
         estimates = estimates_of(RuleLog(opened).weighted_scores(number, name=name, since=after))
     if as_json:
-        print_json([each.to_json() for each in estimates])
+        print_json(estimates)
         return
     if not estimates:
         echo("there is no score; `assaymark traces rule add` makes a rule, and `assaymark traces score` scores by it")

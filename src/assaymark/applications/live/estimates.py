@@ -38,24 +38,10 @@ class ScoreEstimate:
     rates: tuple[float, float] | None
     estimate: IntervalEstimate | None
 
-    def to_json(self) -> dict[str, object]:
-        """Return it with stable names."""
-        estimate = self.estimate
-        return {
-            "name": self.name,
-            "source": self.source,
-            "version": self.version,
-            "scorer_version": None if self.rule_version is None else self.rule_version.hex(),
-            "n": self.n,
-            "failed": self.n_failed,
-            "stale": self.n_stale,
-            "mean": None if estimate is None else estimate.value,
-            "low": None if estimate is None else estimate.low,
-            "high": None if estimate is None else estimate.high,
-            "method": None if estimate is None else estimate.method,
-            "rates": None if self.rates is None else list(self.rates),
-            "labels": self.labels,
-        }
+    json_keys = (
+        "name source version scorer_version=rule_version n failed=n_failed stale=n_stale mean=estimate.value "
+        "low=estimate.low high=estimate.high method=estimate.method rates labels"
+    )
 
 
 def estimates_of(scores: Iterable[WeightedScore]) -> list[ScoreEstimate]:

@@ -11,6 +11,7 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import Token, TraceRow
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 
 LONGEST_SHOWN = 50_000  # characters of one text
@@ -33,17 +34,7 @@ class QueuesPage:
         """Return the JSON twin, without the forms' token."""
         return {
             "project": self.project,
-            "queues": [
-                {
-                    "name": queue.name,
-                    "rubric": queue.rubric,
-                    "raters_of_each": queue.n_raters,
-                    "traces": queue.n_items,
-                    "done": queue.n_done,
-                    "agreement": agreement.to_json(),
-                }
-                for queue, agreement in self.queues
-            ],
+            "queues": [{**json_fields(queue), "agreement": agreement.to_json()} for queue, agreement in self.queues],
             "datasets": self.datasets,
         }
 
@@ -84,22 +75,12 @@ class RatingPage:
     token: str
     n_own: int  # ratings of this rater in the queue
 
+    json_keys = "queue=queue.name choices=rubric.names trace_id=id asked answered contexts error"
+
     @property
     def id(self) -> str:
         """The trace's id."""
         return self.trace.trace_id.hex()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin, without the form's token."""
-        return {
-            "queue": self.queue.name,
-            "choices": [choice[0] for choice in self.rubric.choices],
-            "trace_id": self.id,
-            "asked": self.asked,
-            "answered": self.answered,
-            "contexts": list(self.contexts),
-            "error": self.error,
-        }
 
 
 def rating_page(

@@ -25,6 +25,7 @@ from assaymark.applications.traces.trace_rows import TraceRow
 from assaymark.cli.help import Command, Group, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 
 if TYPE_CHECKING:
@@ -105,11 +106,7 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
         queues = AnnotationLog(opened).queues(project_of(opened, project))
         with_agreement = [(each, agreement_of(each, AnnotationLog(opened).ratings(each))) for each in queues]
     if as_json:
-        print_json([
-            {"name": each.name, "rubric": each.rubric, "raters_of_each": each.n_raters, "traces": each.n_items,
-             "done": each.n_done, "agreement": agreement.to_json()}
-            for each, agreement in with_agreement
-        ])  # fmt: skip
+        print_json([{**json_fields(each), "agreement": agreement.to_json()} for each, agreement in with_agreement])
         return
     if not with_agreement:
         echo("there is no queue; `assaymark traces queue add NAME --filter WORDS` makes one")

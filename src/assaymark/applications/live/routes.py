@@ -146,6 +146,8 @@ class FormPage:
     is_done: bool = False
     is_refused: bool = False
 
+    json_keys = "problem is_done is_refused"
+
     longest_comment = LONGEST_COMMENT
     longest_correction = LONGEST_TYPED
 
@@ -153,10 +155,6 @@ class FormPage:
     def refused(cls) -> "FormPage":
         """Return the page for an invalid link."""
         return cls("", is_refused=True)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin."""
-        return {"problem": self.problem, "is_done": self.is_done, "is_refused": self.is_refused}
 
 
 def _fields_of_form(form: Posted) -> dict[str, object]:

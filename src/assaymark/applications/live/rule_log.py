@@ -113,9 +113,7 @@ class RuleLog:
         with self._database.reading() as connection:
             for rule, state, n in connection.execute(statement):
                 by_rule[rule][state] = int(n)
-        return {
-            rule: RuleCounts(*(states.get(name, 0) for name in RuleCounts._fields)) for rule, states in by_rule.items()
-        }
+        return {rule: RuleCounts(**states) for rule, states in by_rule.items()}
 
     def reasons(self, project: int, rule: int, most: int = 3) -> list[tuple[str, int]]:
         """Return why traces of a rule failed, the most frequent reasons first."""

@@ -66,15 +66,18 @@ class Rule:
     ended_until: float
     open_until: float
 
+    json_keys = "name state filter rate scorer score judge judge_args version"
 
-class RuleCounts(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class RuleCounts:
     """Numbers of a rule's drawn traces by state."""
 
-    waiting: int
-    running: int
-    scored: int
-    empty: int
-    failed: int
+    waiting: int = 0
+    running: int = 0
+    scored: int = 0
+    empty: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from assaymark.applications.watch.commands import WATCH_COMMANDS
 from assaymark.cli.help import Group, examples
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import UnknownName, UsageError
+from assaymark.records.json_values import json_fields, json_of
 
 if TYPE_CHECKING:
     from assaymark.applications.traces.trace_rows import SpanRow, TraceRow
@@ -152,9 +153,7 @@ def ls(
     with open_store(store) as opened:
         page = TraceLog(opened).traces(project_of(opened, project), wanted, limit)
     if as_json:
-        from assaymark.applications.traces.listing import trace_json
-
-        print_json([trace_json(trace) for trace in page.traces])
+        print_json(page.traces)
         return
     print_table(
         ("trace", "time (UTC)", "name", "steps", "failed", "seconds", "tokens", "cost", "version"),
@@ -215,7 +214,7 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     steps = [step_of(read_span(row)) for row in rows]
     nodes = tree_of(rows)
     if as_json:
-        print_json([{**steps[node.at].to_json(), "depth": node.depth} for node in nodes])
+        print_json([{**json_fields(steps[node.at]), "depth": node.depth} for node in nodes])
         return
     table = []
     for node in nodes:
@@ -266,7 +265,7 @@ def _write_lines(rows: "Iterator[SpanRow]", file: IO[str]) -> int:
 
     n_written = 0
     for row in rows:
-        file.write(json.dumps(step_of(read_span(row)).to_json()) + "\n")
+        file.write(json.dumps(json_of(step_of(read_span(row)))) + "\n")
         n_written += 1
     return n_written
 

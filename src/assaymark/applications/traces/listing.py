@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
-from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter, TraceRow
+from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter
 from assaymark.errors import UnknownName, UsageError
 
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
@@ -183,26 +183,3 @@ def _position(text: str) -> tuple[int, bytes] | None:
     except ValueError:
         pass
     raise UsageError("the address of this page is damaged; begin again with the first page")
-
-
-def trace_json(trace: TraceRow) -> dict[str, object]:
-    """Return the row of a trace as JSON."""
-    return {
-        "trace_id": trace.trace_id.hex(),
-        "name": trace.name,
-        "time_ns": trace.at,
-        "seconds": trace.seconds,
-        "clock_fault": trace.has_clock_fault,
-        "spans": trace.n_spans,
-        "errors": trace.n_errors,
-        "orphans": trace.n_orphans,
-        "models": list(trace.models),
-        "input_tokens": trace.n_input,
-        "output_tokens": trace.n_output,
-        "cost": trace.cost,
-        "unpriced_calls": trace.n_unpriced,
-        "user": trace.user,
-        "session": trace.session,
-        "service": trace.service,
-        "version": trace.version,
-    }

@@ -15,7 +15,6 @@ import zlib
 from binascii import unhexlify
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
@@ -43,12 +42,23 @@ _WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's numbers of the formats
 _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 
 
-class Event(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Event:
     """Something that happened during a span. time: nanoseconds since 1970."""
 
     time: int
     name: str
     attributes: Mapping[str, JsonValue]
+
+    json_keys = "name time_ns=time attributes"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A span that another one names."""
+
+    trace_id: str
+    span_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class ReadSpan:
     status: str
     attributes: Mapping[str, JsonValue]
     events: Sequence[Event]
-    links: Sequence[tuple[str, str]]
+    links: Sequence[Link]
     n_dropped: int  # attributes and events that the sender dropped
     resource: Mapping[str, JsonValue]
     scope: str
@@ -271,7 +281,7 @@ def read_span(row: SpanRow) -> ReadSpan:
         status=span.status.message,
         attributes=attributes_of(span.attributes),
         events=tuple(Event(each.time_unix_nano, each.name, attributes_of(each.attributes)) for each in span.events),
-        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
+        links=tuple(Link(link.trace_id.hex(), link.span_id.hex()) for link in span.links),
         n_dropped=span.dropped_attributes_count + span.dropped_events_count,
         resource=attributes_of(source.resource.attributes),
         scope="" if scope is None else f"{scope.name} {scope.version}".strip(),

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from assaymark.applications.traces.listing import PERIODS, ListQuery, trace_json
+from assaymark.applications.traces.listing import PERIODS, ListQuery
 from assaymark.applications.traces.otlp import is_id, read_span
 from assaymark.applications.traces.steps import Step, step_of
 from assaymark.applications.traces.trace_log import ORDERS, TraceLog
@@ -25,6 +25,7 @@ from assaymark.applications.traces.trace_rows import (
 from assaymark.errors import UnknownName, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 
 AT_ONCE = 50  # traces on a page
@@ -46,9 +47,7 @@ class TraceSignInPage:
     problem: str = ""
     project: str = ""  # that the visitor reads now
 
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin, without the form's token."""
-        return {"project": self.project, "problem": self.problem}
+    json_keys = "project problem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class TraceListPage:
         return {
             "project": self.project,
             "traces": [
-                {**trace_json(each.row), "input": each.input, "output": each.output,
+                {**json_fields(each.row), "input": each.input, "output": each.output,
                  "scores": {name: score.value for name, score in each.scores.items()}}
                 for each in self.traces
             ],
@@ -147,31 +146,11 @@ class SessionsPage:
     project: str
     sessions: tuple[TraceSession, ...]
 
+    json_keys = "project sessions"
+
     def address(self, session: TraceSession) -> str:
         """Return the address of the session's traces."""
         return ListQuery(session=session.session).address()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin."""
-        return {
-            "project": self.project,
-            "sessions": [
-                {
-                    "session": each.session,
-                    "user": each.user,
-                    "users": each.n_users,
-                    "traces": each.n_traces,
-                    "first_ns": each.first,
-                    "last_ns": each.last,
-                    "errors": each.n_errors,
-                    "input_tokens": each.n_input,
-                    "output_tokens": each.n_output,
-                    "cost": each.cost,
-                    "unpriced_calls": each.n_unpriced,
-                }
-                for each in self.sessions
-            ],
-        }
 
 
 def sessions_page(store: Store, token: Token) -> SessionsPage:
@@ -196,6 +175,8 @@ class TreeStep:
     x: float
     width: float
 
+    json_keys = "span_id name kind depth model tokens=n_tokens counted=is_counted seconds is_error notes"
+
     @property
     def indent(self) -> int:
         """How far it is indented."""
@@ -216,6 +197,8 @@ class StepPage:
     form_token: str = ""  # of the form that makes it a row; "" if there is none
     dataset: str = ""  # that was named last
     row_note: str = ""  # what became of the row
+
+    json_keys = "project trace tree step scores"
 
     @property
     def correction(self) -> str:
@@ -264,46 +247,6 @@ class StepPage:
     def session_address(self) -> str:
         """The address of the traces of its session."""
         return ListQuery(session=self.trace.session or "").address()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin."""
-        return {
-            "project": self.project,
-            "trace": trace_json(self.trace),
-            "tree": [
-                {
-                    "span_id": each.span_id,
-                    "name": each.name,
-                    "kind": each.kind,
-                    "depth": each.depth,
-                    "model": each.model,
-                    "tokens": each.n_tokens,
-                    "counted": each.is_counted,
-                    "seconds": each.seconds,
-                    "is_error": each.is_error,
-                    "notes": list(each.notes),
-                }
-                for each in self.tree
-            ],
-            "step": None if self.step is None else self.step.to_json(),
-            "scores": [
-                {
-                    "span_id": None if score.span_id is None else score.span_id.hex(),
-                    "response_id": score.response_id,
-                    "name": score.name,
-                    "value": score.value,
-                    "label": score.label,
-                    "explanation": score.explanation,
-                    "error": score.error,
-                    "source": score.source,
-                    "rate": score.rate,
-                    "is_stale": score.stale is not None,
-                    "rater": score.rater,
-                    "correction": score.correction,
-                }
-                for score in self.scores
-            ],
-        }
 
 
 def trace_page(

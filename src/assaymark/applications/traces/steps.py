@@ -33,6 +33,8 @@ class MessagePart:
     name: str = ""
     id: str = ""
 
+    json_keys = "type=kind text name? id?"
+
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
@@ -41,6 +43,8 @@ class ChatMessage:
     role: str
     parts: tuple[MessagePart, ...]
     finish: str = ""
+
+    json_keys = "role parts finish_reason?=finish"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class ToolExchange:
     arguments: str
     result: str
     id: str = ""
+
+    json_keys = "name arguments result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,51 +88,13 @@ class Step:
     output: str
     error: str
 
-    def to_json(self) -> dict[str, object]:
-        """Return the step as JSON."""
-        span = self.span
-        return {
-            "trace_id": span.trace_id,
-            "span_id": span.span_id,
-            "parent_id": span.parent_id,
-            "name": span.name,
-            "kind": self.kind,
-            "started_ns": span.started,
-            "ended_ns": span.ended,
-            "model": self.model,
-            "input_tokens": self.n_input,
-            "output_tokens": self.n_output,
-            "cost": self.cost,
-            "user": self.user,
-            "session": self.session,
-            "is_error": span.is_error,
-            "error": self.error,
-            "input_messages": [_message_json(message) for message in self.input_messages],
-            "output_messages": [_message_json(message) for message in self.output_messages],
-            "documents": [{"id": each.id, "text": each.text, "score": each.score} for each in self.documents],
-            "tool": None
-            if self.tool is None
-            else {"name": self.tool.name, "arguments": self.tool.arguments, "result": self.tool.result},
-            "input": self.input,
-            "output": self.output,
-            "attributes": dict(span.attributes),
-            "events": [
-                {"name": event.name, "time_ns": event.time, "attributes": dict(event.attributes)}
-                for event in span.events
-            ],
-            "links": [{"trace_id": trace_id, "span_id": span_id} for trace_id, span_id in span.links],
-            "dropped": span.n_dropped,
-            "resource": dict(span.resource),
-            "scope": span.scope,
-        }
-
-
-def _message_json(message: ChatMessage) -> dict[str, object]:
-    parts = []
-    for part in message.parts:
-        named = {key: value for key, value in (("name", part.name), ("id", part.id)) if value}
-        parts.append({"type": part.kind, "text": part.text, **named})
-    return {"role": message.role, "parts": parts, **({"finish_reason": message.finish} if message.finish else {})}
+    json_keys = (
+        "trace_id=span.trace_id span_id=span.span_id parent_id=span.parent_id name=span.name kind "
+        "started_ns=span.started ended_ns=span.ended model input_tokens=n_input output_tokens=n_output cost user "
+        "session is_error=span.is_error error input_messages output_messages documents tool input output "
+        "attributes=span.attributes events=span.events links=span.links dropped=span.n_dropped resource=span.resource "
+        "scope=span.scope"
+    )
 
 
 def step_of(span: ReadSpan) -> Step:

@@ -120,6 +120,12 @@ class TraceRow:
     version: str | None
     received: float
 
+    json_keys = (
+        "trace_id name time_ns=at seconds clock_fault=has_clock_fault spans=n_spans errors=n_errors orphans=n_orphans "
+        "models input_tokens=n_input output_tokens=n_output cost unpriced_calls=n_unpriced user session service "
+        "version"
+    )
+
     @property
     def seconds(self) -> float | None:
         """How long it took by its own clock; None while it runs or where that clock runs backwards."""
@@ -176,7 +182,8 @@ class TracePage:
     n_matching: int | None = None
 
 
-class TraceSession(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TraceSession:
     """The traces of one session together."""
 
     session: str
@@ -190,6 +197,11 @@ class TraceSession(NamedTuple):
     n_unpriced: int
     user: str | None  # the first by name
     n_users: int
+
+    json_keys = (
+        "session user users=n_users traces=n_traces first_ns=first last_ns=last errors=n_errors input_tokens=n_input "
+        "output_tokens=n_output cost unpriced_calls=n_unpriced"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +246,13 @@ class StoredScore:
     correction: str | None
     rate: float | None
     stale: float | None
+
+    json_keys = "span_id response_id name value label explanation error source rate is_stale rater correction"
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a span of the trace came after it."""
+        return self.stale is not None
 
 
 class PlacedSpan(Protocol):

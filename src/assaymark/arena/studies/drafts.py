@@ -10,7 +10,7 @@ import yaml
 
 from assaymark.arena.export import cluster_prompts
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.model import Model
 from assaymark.models.plain_prompts import PromptWriter
@@ -151,10 +151,8 @@ def write_drafts(path: Path, draft: Draft) -> None:
         ],
     }  # fmt: skip
     text = yaml.dump(content, Dumper=_DraftDumper, sort_keys=False, allow_unicode=True, width=110)
-    try:
+    with write_errors(path, "name another file with -o", kind=UsageError):
         write_whole(path, _HEAD.format(name=path.name) + text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}; name another file with -o") from error
 
 
 def read_drafts(path: Path) -> tuple[Candidate, ...]:

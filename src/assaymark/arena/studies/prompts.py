@@ -15,7 +15,7 @@ from typing import IO
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.studies.drafts import Candidate, Draft, draft_prompts, read_drafts, write_drafts
 from assaymark.arena.studies.study_file import CATEGORIES, StudyFile, read_study
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.limits.nesting import parse_json
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
@@ -70,26 +70,27 @@ def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
 
     Raises: UsageError if it cannot be written, or another process is adding answers to it.
     """
-    try:
-        with alone(f"answers in {path.resolve()}", wait=False) as is_alone, path.open("ab+") as file:
-            if not is_alone:
-                raise UsageError(f"another process adds answers to {path}; wait for it, or name another file with -o")
-            _end_last_line(file)
+    with (
+        write_errors(path, "what it has is not asked again", kind=UsageError),
+        alone(f"answers in {path.resolve()}", wait=False) as is_alone,
+        path.open("ab+") as file,
+    ):
+        if not is_alone:
+            raise UsageError(f"another process adds answers to {path}; wait for it, or name another file with -o")
+        _end_last_line(file)
 
-            def add(row: Row) -> None:
-                line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-                end = file.seek(0, os.SEEK_END)
-                try:
-                    file.write(line)
-                    file.flush()
-                except OSError:
-                    with suppress(OSError):
-                        file.truncate(end)
-                    raise
+        def add(row: Row) -> None:
+            line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            end = file.seek(0, os.SEEK_END)
+            try:
+                file.write(line)
+                file.flush()
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(end)
+                raise
 
-            yield add
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}; what it has is not asked again") from error
+        yield add
 
 
 def _end_last_line(file: IO[bytes]) -> None:

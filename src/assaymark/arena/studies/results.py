@@ -17,7 +17,7 @@ from assaymark.documents.blocks import Block, Column, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError, StoreError
+from assaymark.errors import DataError, write_errors
 from assaymark.statistics.agreement import krippendorff_alpha
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
@@ -384,8 +384,6 @@ def export_study(
         log = StudyLog(opened)
         plan = log.plan(name)
         rows = log.demographics(name) if demographics else study_rows(plan, log.assignments(name), texts=texts)
-    try:
+    with write_errors(path, "name another file with -o"):
         write_whole(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "backslashreplace")
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
     return len(rows)

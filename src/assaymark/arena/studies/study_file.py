@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError, write_errors
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
@@ -30,12 +30,10 @@ def write_example(folder: Path) -> Path:
         for prompt, category, *texts in _ANSWERS
         for name, text in zip(("careful", "brief"), texts, strict=True)
     ]
-    try:
+    with write_errors(folder, "name another folder", kind=UsageError):
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(answers, "".join(f"{json.dumps(row)}\n" for row in rows))
         write_whole(study, EXAMPLE)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error}; name another folder") from error
     return study
 
 

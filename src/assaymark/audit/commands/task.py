@@ -76,7 +76,7 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
 
     answered = questions_of(store, name)
     if as_json:
-        print_json(answered.to_json())
+        print_json(answered)
     else:
         print_rich(question_document(answered))
 
@@ -148,7 +148,7 @@ def export_task(name: str, *, form: str, as_json: bool, **options: object) -> No
     del form  # there is one
     written = export_benchmark(name, dataclass_of(TaskExportOptions, options))
     if as_json:
-        print_json(written.to_json())
+        print_json(written)
     else:
         echo(*written.lines())
 
@@ -176,7 +176,7 @@ def seal(name: str, *, store: str | None, as_json: bool, **options: object) -> N
 
     sealed = seal_task(name, dataclass_of(SealOptions, options), store)
     if as_json:
-        print_json(sealed.to_json())
+        print_json(sealed)
         return
     made = sealed.commitment
     until = f", valid until {made.valid_until}" if made.valid_until else ""

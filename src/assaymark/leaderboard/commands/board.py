@@ -91,7 +91,7 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
     site = _site(path, store)
     rows = exposures(site.table(next(iter(site.boards.values()))), site.runs)
     if as_json:
-        print_json([each.to_json() for each in rows])
+        print_json(rows)
     else:
         print_rich(exposure_document(rows))
     return 3 if any(each.is_alarm for each in rows) else 0

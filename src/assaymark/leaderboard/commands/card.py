@@ -6,7 +6,7 @@ import click
 
 from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, store_option
-from assaymark.errors import StoreError
+from assaymark.errors import write_errors
 
 
 @click.command(cls=Command, epilog=examples("card DIR -o README.md"))
@@ -29,8 +29,6 @@ def card(model: str, output: str | None, licence: str, store: str | None) -> Non
     if place is None:
         echo(text, nl=False)
         return
-    try:
+    with write_errors(place, "name another place with -o"):
         write_whole(place, text, "backslashreplace")
-    except OSError as error:
-        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
     echo(f"wrote {place}")

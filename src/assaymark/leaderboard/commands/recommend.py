@@ -41,7 +41,6 @@ def recommend(
         advice_line,
         missing_line,
         recommendation_document,
-        recommendation_json,
         unmeasured_line,
     )
 
@@ -51,7 +50,7 @@ def recommend(
     requested = Requested(names, max_params, licence.strip(), where, top)
     recommendation = find(sources, requested, votes_of(site))
     if as_json:
-        print_json(recommendation_json(recommendation))
+        print_json(recommendation)
         return
     print_rich(recommendation_document(recommendation))
     for missing in recommendation.no_evidence:

@@ -20,6 +20,7 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
+from assaymark.records.json_values import json_of
 from assaymark.web.render import plain, shown_score
 
 ON_CARD = 3  # rows at the top of a board that the list of boards shows
@@ -140,7 +141,7 @@ class BoardPage:
             "n_issues": len(self.table.issues),
             "left_out": list(self.table.left_out),
             "sealed": plain(self.sealed),
-            "exposures": [each.to_json() for each in self.exposures],
+            "exposures": json_of(self.exposures),
         }
 
 

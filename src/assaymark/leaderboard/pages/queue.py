@@ -12,7 +12,6 @@ from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow
 from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
 from assaymark.limits.shown_paths import without_folders
-from assaymark.records import JsonValue
 from assaymark.store import Store
 from assaymark.web.render import shown_duration
 
@@ -27,6 +26,8 @@ class SubmitPage:
     names: tuple[str, ...]  # models in the folders of this host
     takes_hub: bool  # models of the Hub may be submitted
 
+    json_keys = "boards=boards.name precisions presets weights kinds=types.key models=names problems"
+
     precisions = PRECISIONS
     weights = WEIGHTS
     types = MODEL_TYPES
@@ -40,23 +41,12 @@ class SubmitPage:
         """Return the value entered in a field."""
         return self.values.get(name, "")
 
-    def to_json(self) -> JsonValue:
-        """Return the choices and the problems."""
-        return {
-            "boards": [board.name for board in self.boards],
-            "precisions": list(PRECISIONS),
-            "presets": presets(),
-            "weights": list(WEIGHTS),
-            "kinds": [model_type.key for model_type in MODEL_TYPES],
-            "models": list(self.names),
-            "problems": problems_json(self.problems),
-        }
 
-
-def problems_json(problems: Sequence[SubmissionProblem]) -> JsonValue:
-    """Return problems with stable names."""
-    return [{"field": problem.field, "what": without_folders(problem.what), "remedy": without_folders(problem.remedy)}
-            for problem in problems]  # fmt: skip
+def public_problems(problems: Sequence[SubmissionProblem]) -> tuple[SubmissionProblem, ...]:
+    """Return problems without folders of this machine."""
+    return tuple(
+        SubmissionProblem(each.field, without_folders(each.what), without_folders(each.remedy)) for each in problems
+    )
 
 
 def submit_page(
@@ -68,11 +58,7 @@ def submit_page(
     """Return the form."""
     folders = [source for source in sources if isinstance(source, FolderModels)]
     names = tuple(name for source in folders for name in source.names())
-    public_problems = tuple(
-        SubmissionProblem(problem.field, without_folders(problem.what), without_folders(problem.remedy))
-        for problem in problems
-    )
-    return SubmitPage(tuple(boards.values()), values, public_problems, names, len(folders) < len(sources))
+    return SubmitPage(tuple(boards.values()), values, public_problems(problems), names, len(folders) < len(sources))
 
 
 @dataclass(frozen=True)
@@ -82,17 +68,10 @@ class QueuePage:
     queue: Overview
     titles: Mapping[str, str]  # of the leaderboards, by their names
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        counts = self.queue.counts
-        lists = {state: [entry_json(entry) for entry in getattr(self.queue, state)]
-                 for state in ("pending", "running", "failed", "finished")}  # fmt: skip
-        return {
-            "counts": dict(counts.by_state),
-            "mean_seconds": counts.mean_seconds,
-            "working": counts.n_working,
-            **lists,
-        }
+    json_keys = (
+        "counts=queue.counts.by_state mean_seconds=queue.counts.mean_seconds working=queue.counts.n_working "
+        "pending=queue.pending running=queue.running failed=queue.failed finished=queue.finished"
+    )
 
 
 def queue_page(store: Store, titles: Mapping[str, str]) -> QueuePage:
@@ -108,6 +87,8 @@ class SubmissionPage:
     jobs: tuple[JobRow, ...]
     title: str  # of the leaderboard
 
+    json_keys = "*entry jobs"
+
     @property
     def standing(self) -> str:
         """Where it stands while it waits or runs, in words."""
@@ -118,13 +99,6 @@ class SubmissionPage:
         wait = self.entry.wait_seconds
         return place if wait is None else f"{place}, expected to end in {shown_duration(wait)}"
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        document = entry_json(self.entry)
-        document["jobs"] = [{"id": job.id, "kind": job.kind, "state": job.state, "attempts": job.n_attempts,
-                          "run": job.run_id} for job in self.jobs]  # fmt: skip
-        return document
-
 
 def submission_page(store: Store, titles: Mapping[str, str], submission: str) -> SubmissionPage:
     """Return a submission's page; see `queue_page`. Raises: UnknownName."""
@@ -133,34 +107,3 @@ def submission_page(store: Store, titles: Mapping[str, str], submission: str) ->
     if not jobs:
         raise UnknownName("submission", submission[:40])
     return SubmissionPage(entry_of(store, row, jobs), tuple(jobs), titles.get(row.new.board, row.new.board))
-
-
-def entry_json(entry: Entry) -> dict[str, object]:
-    """Return an entry with stable names; log and reason without folders of this machine."""
-    job, new = entry.job, entry.submission.new
-    return {
-        "submission": entry.submission.id,
-        "model": entry.name,
-        "board": new.board,
-        "revision": new.revision,
-        "precision": new.precision,
-        "preset": new.preset,
-        "weights": new.weights,
-        "base": new.base,
-        "submitter": new.submitter,
-        "submitted": entry.submission.submitted,
-        "votes": entry.submission.n_votes,
-        "withdrawn": entry.submission.is_withdrawn,
-        "state": job.state,
-        "stage": job.stage,
-        "done": entry.share,
-        "ahead": entry.n_ahead,
-        "wait_seconds": entry.wait_seconds,
-        "fault": job.fault,
-        "reason": without_folders(job.reason) if job.reason else None,
-        "log": without_folders(job.log_tail) if job.log_tail else None,
-        "explanation": entry.explanation or None,
-        "run": job.run_id,
-        "verified": entry.submission.is_verified,
-        "verdict": entry.submission.verdict,
-    }

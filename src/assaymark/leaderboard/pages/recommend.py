@@ -14,13 +14,11 @@ from assaymark.leaderboard.recommendation_views import (
     advice_line,
     conditions_of,
     missing_line,
-    recommendation_json,
     remarks,
     shown_probability,
     shown_ranks,
     unmeasured_line,
 )
-from assaymark.records import JsonValue
 
 MOST_LISTED = 100
 LISTED = 10
@@ -36,10 +34,7 @@ class RecommendPage:
     others: str  # what else was requested: benchmarks by name
     problem: str
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        answer = None if self.found is None else recommendation_json(self.found)
-        return {"problem": self.problem or None, "recommendation": answer}
+    json_keys = "problem~ recommendation=found"
 
     def heading(self, ranking: ModelRanking) -> str:
         """Return the conditions, and how many models of a table fulfil them."""

@@ -73,6 +73,8 @@ class QuestionsPage:
     answered: Questions | None
     problem: str = ""
 
+    json_keys = "task problem *answered"
+
     @property
     def lists(self) -> list[tuple[str, list[Question], int]]:
         """The suspicious questions and the hardest ones: heading, the first of them, and how many there are."""
@@ -83,10 +85,6 @@ class QuestionsPage:
             ("Better models miss them and weaker ones get them right", suspicious[:MOST_SHOWN], len(suspicious)),
             ("The hardest", hardest[:MOST_SHOWN], len(hardest)),
         ]
-
-    def to_json(self) -> JsonValue:
-        """Return all questions."""
-        return {"task": self.task, "problem": self.problem, **(self.answered.to_json() if self.answered else {})}
 
 
 def questions_page(site: Site, name: str) -> QuestionsPage:

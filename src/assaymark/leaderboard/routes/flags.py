@@ -5,7 +5,6 @@ Also the moderators' actions, each with a reason, and their public log.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from fastapi import HTTPException, Request, Response
 
@@ -14,7 +13,6 @@ from assaymark.leaderboard.submission.choices import is_model_name
 from assaymark.leaderboard.submission.moderation import Moderation
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import FlagReply, FlagRow, LogEntry
-from assaymark.records import JsonValue
 from assaymark.web.accounts import Account
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import wants_json
@@ -27,13 +25,7 @@ class ModerationPage:
     entries: tuple[LogEntry, ...]
     problems: tuple[str, ...]  # of the log's hashes
 
-    def to_json(self) -> JsonValue:
-        """Return the log."""
-        log = [{"number": entry.number, "made": datetime.fromtimestamp(entry.made, UTC).isoformat(),
-                "by": entry.moderator, "action": entry.action,
-                "subject": entry.subject, "detail": dict(entry.detail), "hash": entry.hash}
-               for entry in self.entries]  # fmt: skip
-        return {"log": log, "problems": list(self.problems)}
+    json_keys = "log=entries problems"
 
 
 def add_moderation(queue: QueueApp) -> None:
@@ -111,11 +103,9 @@ class FlagsPage:
     flags: tuple[FlagRow, ...]
     reporter: str = ""
     state: str = ""
-    kinds = KINDS
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {"model": self.model or None, "flags": [_json(row) for row in self.flags]}
+    json_keys = "model~ flags"
+    kinds = KINDS
 
 
 @dataclass(frozen=True)
@@ -124,19 +114,9 @@ class FlagPage:
 
     flag: FlagRow
     replies: tuple[FlagReply, ...]
+
+    json_keys = "*flag replies"
     kinds = KINDS
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        replies = [
-            {"by": reply.writer, "role": reply.role, "text": reply.text, "made": reply.made} for reply in self.replies
-        ]
-        return {**_json(self.flag), "replies": replies}
-
-
-def _json(flag: FlagRow) -> dict[str, JsonValue]:
-    return {"flag": flag.id, "model": flag.model, "kind": flag.kind, "text": flag.text, "by": flag.reporter,
-            "made": flag.made, "state": flag.state, "settled_by": flag.settled_by}  # fmt: skip
 
 
 def add_flags(queue: QueueApp) -> None:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from assaymark.errors import AssaymarkError, DataError, Retryable, UsageError
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.pages.queue import problems_json, queue_page, submission_page, submit_page
+from assaymark.leaderboard.pages.queue import public_problems, queue_page, submission_page, submit_page
 from assaymark.leaderboard.routes.flags import add_flags, add_moderation
 from assaymark.leaderboard.routes.queue_app import QueueApp
 from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
@@ -28,6 +28,7 @@ from assaymark.leaderboard.submission.moderation import Moderation
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.sources import ModelSource
 from assaymark.leaderboard.submission.uploads import LARGEST_RESULTS, store_results
+from assaymark.records.json_values import json_of
 from assaymark.store import Store
 from assaymark.web.accounts import COOKIE, Accounts, AccountTokens
 from assaymark.web.app import Feature
@@ -190,13 +191,13 @@ def _add_api(queue: QueueApp) -> None:
         account = queue.accounts.need(request)
         queue.acts.take(queue.network(request), "checks from your network")
         checked = _check(queue, form, account.name)
-        return JSONResponse({"problems": problems_json(checked.problems), "passed": list(checked.passed)})
+        return JSONResponse({"problems": json_of(public_problems(checked.problems)), "passed": list(checked.passed)})
 
     @app.post("/api/submissions")
     def submit_by_program(request: Request, form: Form) -> Response:
         submission, checked = _submit(queue, request, form)
         if not submission:
-            return JSONResponse({"problems": problems_json(checked.problems)}, 422)
+            return JSONResponse({"problems": json_of(public_problems(checked.problems))}, 422)
         return JSONResponse({"submission": submission, "url": f"/submission/{submission}"}, 201)
 
     @app.post("/api/results")
@@ -205,7 +206,7 @@ def _add_api(queue: QueueApp) -> None:
         queue.submissions.take(queue.network(request), "submissions from your network")
         checked = _check(queue, form, account.name)
         if checked.new is None:
-            return JSONResponse({"problems": problems_json(checked.problems)}, 422)
+            return JSONResponse({"problems": json_of(public_problems(checked.problems))}, 422)
         submission = _report(queue, form, checked, is_free=account.is_moderator)
         return JSONResponse({"submission": submission, "url": f"/submission/{submission}"}, 201)
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from assaymark.documents.plain_text import printable
-from assaymark.errors import StoreError
+from assaymark.errors import write_errors
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.capabilities import capabilities
 from assaymark.leaderboard.columns import FACTS, FROM_FILES, MODEL_TYPES, FactColumn
@@ -90,15 +90,10 @@ def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, sho
     site = Site(boards, runs)
     tables = {f"/board/{quote(board.name, safe='')}": (board, site.table(board)) for board in site.boards.values()}
     app = create_app([board_feature(site)])
-    try:
-        with open_folder(root) as folder, visiting(app) as visitor:
-            _Export(tables, visitor, folder).write()
-            return folder.finish()
-    except OSError as error:
-        raise StoreError(
-            f"the site in {root} cannot be written: {error.strerror or error}; what is there is whole: make room, or "
-            "name another folder with -o, and export again"
-        ) from error
+    remedy = "what is there is whole: make room, or name another folder with -o, and export again"
+    with write_errors(f"the site in {root}", remedy), open_folder(root) as folder, visiting(app) as visitor:
+        _Export(tables, visitor, folder).write()
+        return folder.finish()
 
 
 class _Boundary:

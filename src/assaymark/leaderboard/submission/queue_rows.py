@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from assaymark.leaderboard.rows import Fact
 from assaymark.records import JsonValue
@@ -27,6 +28,8 @@ class NewSubmission:
     kind: str = "unknown"  # as columns.MODEL_TYPES
     facts: Mapping[str, Fact] = field(default_factory=dict)
     reported_run: str | None = None  # of results that were uploaded
+
+    json_keys = "board revision precision preset weights base submitter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class JobRow:
     n_total: int
     stage: str
 
+    json_keys = "id kind state attempts=n_attempts run=run_id"
+
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
@@ -103,6 +108,8 @@ class FlagRow:
     settled_by: str | None
     settled: float | None
 
+    json_keys = "flag=id model kind text by=reporter made state settled_by"
+
 
 @dataclass(frozen=True, slots=True)
 class FlagReply:
@@ -112,6 +119,8 @@ class FlagReply:
     role: str  # owner | moderator | reader
     text: str
     made: float
+
+    json_keys = "by=writer role text made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +134,10 @@ class LogEntry:
     subject: str
     detail: Mapping[str, JsonValue]
     hash: str
+
+    json_keys = "number made=moment by=moderator action subject detail hash"
+
+    @property
+    def moment(self) -> str:
+        """When it was made, in UTC."""
+        return datetime.fromtimestamp(self.made, UTC).isoformat()

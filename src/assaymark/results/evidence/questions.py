@@ -7,7 +7,7 @@ import numpy as np
 
 from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName, UsageError
-from assaymark.records import Estimate, JsonValue, ScoreStatus
+from assaymark.records import Estimate, ScoreStatus
 from assaymark.registry import nearest
 from assaymark.results.estimate_texts import is_proportion
 from assaymark.results.evidence.from_store import find_estimate
@@ -28,6 +28,11 @@ class Question:
     statistics: ItemStatistics
     missed_by: tuple[str, ...]  # models, the best first
 
+    json_keys = (
+        "index question=text share_right=statistics.right correlation=statistics.correlation p=statistics.p "
+        "is_suspicious=statistics.is_suspicious missed_by"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Questions:
@@ -37,6 +42,8 @@ class Questions:
     models: tuple[str, ...]  # the best first
     questions: tuple[Question, ...]  # in the order of the task
     best_run: str  # of the best model: samples are numbered as in it
+
+    json_keys = "task models run=best_run questions"
 
     @property
     def suspicious(self) -> list[Question]:
@@ -48,22 +55,6 @@ class Questions:
     def hardest(self) -> list[Question]:
         """All questions, those that the fewest models get right first."""
         return sorted(self.questions, key=lambda question: (question.statistics.right, question.index))
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return models and questions with stable names."""
-        return {
-            "task": self.task,
-            "models": list(self.models),
-            "run": self.best_run,
-            "questions": [
-                {
-                    "index": each.index, "question": each.text, "share_right": each.statistics.right,
-                    "correlation": each.statistics.correlation, "p": each.statistics.p,
-                    "is_suspicious": each.statistics.is_suspicious, "missed_by": list(each.missed_by),
-                }
-                for each in self.questions
-            ],
-        }  # fmt: skip
 
 
 def questions_in(store: Store, rows: Sequence[RunRow], task: str) -> Questions:

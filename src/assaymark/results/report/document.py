@@ -29,7 +29,7 @@ from assaymark.documents.markdown import chart_files, markdown_text
 from assaymark.documents.numbers import counted, shown_interval, shown_p, shown_value
 from assaymark.documents.pdf import print_pdf
 from assaymark.drafts import write_whole
-from assaymark.errors import StoreError, UsageError, install_line
+from assaymark.errors import UsageError, install_line, write_errors
 from assaymark.records import Estimate
 from assaymark.registry import Registry
 from assaymark.results.comparison.document import pair_blocks, ranks_blocks
@@ -71,11 +71,9 @@ def write_document(path: str | Path, contents: ReportContents) -> Path:
         raise UsageError(f"'{target.name}' ends in '{target.suffix}'; expected .html, .md or .pdf")
     blocks = document_blocks(contents)
     title = f"{', '.join(view.label for view in contents.views)}: evaluation report"
-    try:
+    with write_errors("the report", "name another file", to=target):
         target.parent.mkdir(parents=True, exist_ok=True)
         write(target, blocks, title)
-    except OSError as error:
-        raise StoreError(f"the report cannot be written to {target}: {error}; name another file") from error
     return target
 
 

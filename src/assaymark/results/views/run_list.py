@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from assaymark.documents.blocks import Column, table
 from assaymark.documents.document import Document, document
-from assaymark.records import JsonValue
 from assaymark.results.model_names import names_apart
 from assaymark.store.rows import RunRow
 
@@ -38,32 +37,6 @@ def _cells(row: RunRow, model: str) -> dict[str, str]:
         "status": status + failed,
         "when": row.updated_at[5:16].replace("T", " "),
     }
-
-
-def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
-    """Return the stored runs with stable keys."""
-    return [
-        {
-            "run_id": row.run_id,
-            "short_id": row.short_id,
-            "model": row.model,
-            "kind": row.plan.model.kind,
-            "dtype": row.plan.model.dtype,
-            "profile": row.plan.profile,
-            "tasks": list(row.tasks),
-            "audit": row.plan.audit,
-            "status": row.status,
-            "n_samples": row.n_samples,
-            "n_requests": row.n_requests,
-            "n_outputs": row.n_outputs,
-            "n_failed": row.n_failed,
-            "n_attempts": row.n_attempts,
-            "created_at": row.created_at,
-            "updated_at": row.updated_at,
-            "command": row.command,
-        }
-        for row in rows
-    ]
 
 
 def _outermost_names(row: RunRow) -> Sequence[str]:

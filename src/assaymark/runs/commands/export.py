@@ -179,7 +179,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
 
         exported = export_to_hub(open_run(store, run), Path(output), source=source, check=check, replace=replace)
         if as_json:
-            print_json(exported.to_json())
+            print_json(exported)
         else:
             print_rich(exported.document())
             if exported.upload:  # never folded, so that it can be copied
@@ -215,7 +215,7 @@ def export(run: str, output: str, layout: str | None, source: str | None, check:
         written = write_training_file(store, run, output, training)
         _say_replaced(replaced)
         if as_json:
-            print_json(written.to_json())
+            print_json(written)
             return
         echo(*written.lines())
         return

@@ -36,13 +36,13 @@ def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: 
     if first is not None:
         kind, words = "tasks", (first, *words)
     if kind in {"runs", "audits"}:
-        from assaymark.results.views.run_list import run_list, runs_to_json
+        from assaymark.results.views.run_list import run_list
         from assaymark.runs.stored import list_audits, list_runs
 
         rows = list_audits(store, words, with_runs=kind == "runs")
         rows += list_runs(store, words) if kind == "runs" else []
         rows.sort(key=lambda row: row.updated_at, reverse=True)
-        _show(runs_to_json(rows), as_json, lambda _: print_rich(run_list(rows)))
+        _show(rows, as_json, lambda _: print_rich(run_list(rows)))
     elif kind == "models":
         _show(_models(words), as_json, _print_models)
     elif kind in {"presets", "system_prompts"}:

@@ -97,7 +97,7 @@ def race(
     )
     pair = outcome.pairs[0]
     if as_json:
-        print_json(outcome.to_json() if others else pair.to_json())
+        print_json(outcome if others else pair)
     elif others:
         echo(*outcome.lines())
         if outcome.n_failed:

@@ -329,7 +329,7 @@ def _print_run(done: "Run", parameters: RunParameters, *, as_json: bool, until: 
     if as_json:
         configuration = {"configuration": done.configuration()} if parameters["show_config"] else {}
         own = {**done.to_json(), **({"estimates": []} if parameters["predict_only"] else {})}
-        print_json({**own, **configuration, **({"until": until.to_json()} if until is not None else {})})
+        print_json({**own, **configuration, **({"until": until} if until is not None else {})})
     elif parameters["predict_only"]:
         echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
     else:
