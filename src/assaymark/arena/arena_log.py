@@ -62,11 +62,6 @@ RECORD_FIELDS = (
 )
 
 
-def new_salt() -> bytes:
-    """Return a random salt."""
-    return token_bytes(SALT_BYTES)
-
-
 def commitment(salt: bytes, text: str) -> bytes:
     """Return SHA-256(salt || UTF-8 of the text): 32 bytes."""
     return hashlib.sha256(salt + text_bytes(text)).digest()
@@ -307,7 +302,14 @@ class ArenaLog:
             same = _vote(connection, VOTE_BY_KEY, key=new.idempotency_key)
             stored = same or _vote(connection, VOTE_OF_BATTLE, battle=battle)
             if stored is not None:
-                return _repeated(stored, new, is_same_key=same is not None)
+                if same is None:
+                    raise AlreadyVoted("this battle has a vote already; the first one counts")
+                is_same = (stored.battle, stored.choice, stored.mark_a, stored.mark_b) == (
+                    *(new.battle, new.choice), *(new.mark_a, new.mark_b)
+                )  # fmt: skip
+                if not is_same:
+                    raise UsageError("this idempotency key was used for another vote; expected a new key for each vote")
+                return stored
             row = {
                 "sequence": head.sequence + 1, "battle": battle, "idempotency_key": new.idempotency_key,
                 "cast_at": new.cast_at, "choice": new.choice, "mark_a": new.mark_a, "mark_b": new.mark_b,
@@ -435,21 +437,10 @@ def _text_number(connection: Connection, text: str, is_private: bool) -> int:
         stored: int | None = connection.execute(TEXT_NUMBER, {"digest": digest}).scalar()
         if stored is not None:
             return stored
-    salt, number = new_salt(), next_id(connection, arena_texts)
+    salt, number = token_bytes(SALT_BYTES), next_id(connection, arena_texts)
     row = {"id": number, "digest": digest, "commitment": commitment(salt, text), "salt": salt}
     _insert(connection, arena_texts, {**row, "content": pack_text(text)})
     return number
-
-
-def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
-    if not is_same_key:
-        raise AlreadyVoted("this battle has a vote already; the first one counts")
-    is_same = (stored.battle, stored.choice, stored.mark_a, stored.mark_b) == (
-        *(new.battle, new.choice), *(new.mark_a, new.mark_b)
-    )  # fmt: skip
-    if not is_same:
-        raise UsageError("this idempotency key was used for another vote; expected a new key for each vote")
-    return stored
 
 
 def _vote(connection: Connection, statement: Select[object], **values: object) -> VoteRow | None:

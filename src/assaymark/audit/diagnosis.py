@@ -249,7 +249,12 @@ class _Asking:
             self._without_question(evidence)
             self._wordings(evidence)
         for name, bound in self.variants.bound.items():
-            self._bound_otherwise(name, bound, evidence)
+            self._begin(name)
+            for request, sample, outputs in self._answers(name, bound):
+                scores = tuple(bound.score(request, sample, outputs))
+                score = score_by(SampleRecord(sample, request, tuple(outputs), scores), self.metric)
+                if score is not None and score.value is not None:
+                    evidence[request.sample_index].rights[name] = score.value > 0.5
         return evidence
 
     def _begin(self, name: str) -> None:
@@ -306,14 +311,6 @@ class _Asking:
                         known, [False] * len(known), None, item.options, sorted(item.gold), (metric,)
                     )
                     evidence[index].rights[variant.name] = float(scores[metric].detail["credit"]) > 0.5
-
-    def _bound_otherwise(self, name: str, bound: BoundTask, evidence: dict[int, _Evidence]) -> None:
-        self._begin(name)
-        for request, sample, outputs in self._answers(name, bound):
-            scores = tuple(bound.score(request, sample, outputs))
-            score = score_by(SampleRecord(sample, request, tuple(outputs), scores), self.metric)
-            if score is not None and score.value is not None:
-                evidence[request.sample_index].rights[name] = score.value > 0.5
 
     def _answers(self, name: str, bound: BoundTask) -> Iterator[tuple[Request, Sample, list[Output]]]:
         """Yield each request of the task bound in another way, with its sample and its answers, where none failed."""

@@ -73,7 +73,11 @@ def read_files(
     kind = _kind_of(paths[0])
     try:
         if kind == "parquet":
-            return _read_parquet(paths)
+            import pyarrow as pa
+
+            tables = [read_table(path) for path in paths]
+            table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+            return Rows.of_table(table, class_labels(table.schema.metadata or {}))
         if kind in {"csv", "tsv"}:
             return read_csv(paths, options, "\t" if kind == "tsv" else ",", skip_bad_rows=skip_bad_rows)
         field = options.get("field")
@@ -93,14 +97,6 @@ def _kind_of(path: Path) -> str:
     if kind not in {"parquet", "jsonl", "json", "csv", "tsv"}:
         raise DataError(f"unknown format of {path}; expected one of {', '.join(READABLE)}")
     return kind
-
-
-def _read_parquet(paths: Sequence[Path]) -> Rows:
-    import pyarrow as pa
-
-    tables = [read_table(path) for path in paths]
-    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-    return Rows.of_table(table, class_labels(table.schema.metadata or {}))
 
 
 def read_table(path: Path) -> "Table":

@@ -90,7 +90,9 @@ def _block(block: Block, title: str) -> str:
         case Paragraph():
             return f'<p class="{block.role}">{html_text(block.text)}</p>'
         case Bullets():
-            return _bullets(block)
+            tag = "ol" if block.role == "references" else "ul"
+            items = "".join(f"<li>{html_text(item)}</li>" for item in block.items)
+            return f'<{tag} class="{block.role}">{items}</{tag}>'
         case Tiles():
             return _tiles(block)
         case Table():
@@ -99,12 +101,6 @@ def _block(block: Block, title: str) -> str:
             return _figure(block)
         case Example():
             return _example(block)
-
-
-def _bullets(block: Bullets) -> str:
-    tag = "ol" if block.role == "references" else "ul"
-    items = "".join(f"<li>{html_text(item)}</li>" for item in block.items)
-    return f'<{tag} class="{block.role}">{items}</{tag}>'
 
 
 def _tiles(block: Tiles) -> str:

@@ -317,16 +317,6 @@ def _message(place: str, message: object, called: Mapping[str, str]) -> Message:
     if not isinstance(message, dict) or str(message.get("role")) not in ROLES:
         raise wrong(place, message, f"an object with a role ({', '.join(ROLES)}) and a content")
     role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(message["role"])])
-    _refuse_unknown_in(place, message, role)
-    if role == "tool":
-        return Message(role, (_result(place, message, called),))
-    calls = _calls(f"{place}.tool_calls", message.get("tool_calls"))
-    if calls and message.get("content") in (None, ""):
-        return Message(role, calls)
-    return Message(role, (*_texts(place, message.get("content")), *calls))
-
-
-def _refuse_unknown_in(place: str, message: Mapping[str, object], role: str) -> None:
     known = {"role", "content", "name"} | OF_ROLE.get(role, frozenset())
     # clients send a message back as they received it, with fields that are null
     strange = sorted(
@@ -334,6 +324,12 @@ def _refuse_unknown_in(place: str, message: Mapping[str, object], role: str) -> 
     )
     if strange:
         raise BadRequest(f"{place} has {', '.join(strange)[:80]}, which this host does not support", place)
+    if role == "tool":
+        return Message(role, (_result(place, message, called),))
+    calls = _calls(f"{place}.tool_calls", message.get("tool_calls"))
+    if calls and message.get("content") in (None, ""):
+        return Message(role, calls)
+    return Message(role, (*_texts(place, message.get("content")), *calls))
 
 
 def _texts(place: str, content: object) -> tuple[TextPart, ...]:

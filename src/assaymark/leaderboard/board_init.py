@@ -71,20 +71,17 @@ def write_board(
     elif tasks:
         text = _tasks(path, tasks, title)
     else:
-        text = _suite(suite or "open-llm-v1", title)
+        name = suite or "open-llm-v1"
+        suites = library_suites()
+        if name not in suites:
+            raise UnknownName("suite", name, nearest(name, suites), f"known: {', '.join(sorted(suites))}")
+        text = _head(title or suites[name].title) + f"suite: {name}\n" + _REST.format(more=_OF_RUNS)
     write_whole(path, text)
     return unread
 
 
 def _head(title: str) -> str:
     return f"title: {json.dumps(title, ensure_ascii=False)}\n"
-
-
-def _suite(name: str, title: str | None) -> str:
-    suites = library_suites()
-    if name not in suites:
-        raise UnknownName("suite", name, nearest(name, suites), f"known: {', '.join(sorted(suites))}")
-    return _head(title or suites[name].title) + f"suite: {name}\n" + _REST.format(more=_OF_RUNS)
 
 
 def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:

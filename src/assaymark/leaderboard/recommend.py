@@ -360,13 +360,19 @@ def _ranking(source: EvidenceTable, demands: Sequence[Demand], requested: Reques
     ranked = _ranked({name: some for name, some in complete.items() if some}, used) if keys else []
     if any(model.value.stderr is None for model in ranked):
         notes.append(NO_ERRORS)
+    classes: dict[int, list[Ranked]] = {}
+    for model in ranked:
+        params = model.row.facts.get("params")
+        is_known = isinstance(params, int | float) and not isinstance(params, bool)
+        at = sum(float(params) > end for end in SIZES) if is_known and params is not None else len(SIZES) + 1
+        classes.setdefault(at, []).append(model)
     return ModelRanking(
         source=source.name,
         title=source.title,
         used=used,
         no_evidence=tuple(demand for demand in demands if demand.key not in {use.demand for use in used}),
         models=tuple(ranked[: requested.top]),
-        by_size=_by_size(ranked),
+        by_size=tuple(SizeClass(_size_title(at), len(some), some[0]) for at, some in sorted(classes.items())),
         n_ranked=len(ranked),
         excluded=excluded,
         notes=tuple(notes),
@@ -429,7 +435,13 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[BoardR
     covered = {demand: [column for column in some if column.key in chosen] for demand, some in columns.items()}
     n = sum(bool(some) for some in covered.values())
     return tuple(
-        Used(demand.key, column.key, column.title, _measures(column), 1.0 / (n * len(some)))
+        Used(
+            demand.key,
+            column.key,
+            column.title,
+            " ".join(str(task_card(measured_task(column)).get("measures", "")).split()),
+            1.0 / (n * len(some)),
+        )
         for demand, some in covered.items()
         for column in some
     )
@@ -441,10 +453,6 @@ def _one_per_task(columns: Sequence[ScoreColumn], popular: Mapping[str, int]) ->
     for column in columns:
         by_task.setdefault(column.tasks or (column.key,), []).append(column.key)
     yield from (max(keys, key=lambda key: (popular[key], key)) for keys in by_task.values())
-
-
-def _measures(column: ScoreColumn) -> str:
-    return " ".join(str(task_card(measured_task(column)).get("measures", "")).split())
 
 
 def _ranked(models: Mapping[str, Sequence[BoardRow]], used: Sequence[Used]) -> list[Ranked]:
@@ -506,16 +514,6 @@ def _reason(row: BoardRow, used: Sequence[Used]) -> str:
 def _title(key: str) -> str:
     known = capabilities().get(key)
     return key if known is None else known.title.lower()
-
-
-def _by_size(ranked: Sequence[Ranked]) -> tuple[SizeClass, ...]:
-    classes: dict[int, list[Ranked]] = {}
-    for model in ranked:
-        params = model.row.facts.get("params")
-        is_known = isinstance(params, int | float) and not isinstance(params, bool)
-        at = sum(float(params) > end for end in SIZES) if is_known and params is not None else len(SIZES) + 1
-        classes.setdefault(at, []).append(model)
-    return tuple(SizeClass(_size_title(at), len(some), some[0]) for at, some in sorted(classes.items()))
 
 
 def _size_title(at: int) -> str:

@@ -30,7 +30,14 @@ def recommendation_document(recommendation: Recommendation) -> Document:
         if ranking.models:
             parts.append(_models_table(ranking.models))
             if len(ranking.by_size) > 1:
-                parts += [Heading("Best of each size", 4), _sizes_table(ranking)]
+                rows = [
+                    (size.title, f"{size.n_models:,}", size.best.row.model, _value_text(size.best.value))
+                    for size in ranking.by_size
+                ]
+                parts += [
+                    Heading("Best of each size", 4),
+                    table(("parameters", "models", Column("best", "text"), "value"), rows),
+                ]
         else:
             parts.append(Paragraph("no model fulfils the conditions"))
         for used in ranking.used:
@@ -129,14 +136,6 @@ def _models_table(models: tuple[Ranked, ...]) -> Table:
     ]  # fmt: skip
     columns = ("rank", Column("model", "text"), *(column for column, _ in known), "value", "P(> next)", "P(first >)")
     return table(columns, rows, n_text=0)
-
-
-def _sizes_table(ranking: ModelRanking) -> Table:
-    rows = [
-        (size.title, f"{size.n_models:,}", size.best.row.model, _value_text(size.best.value))
-        for size in ranking.by_size
-    ]
-    return table(("parameters", "models", Column("best", "text"), "value"), rows)
 
 
 def _params(model: Ranked) -> str:

@@ -53,7 +53,9 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     Raises: UsageError if nothing is named, or suites of different profiles are and no profile was given; UsageError or
         UnknownName for an invalid or unknown option.
     """
-    _check_tasks(tasks)
+    texts = [tasks] if isinstance(tasks, str | Path) else tasks
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
+        raise UsageError(f"tasks is {tasks!r:.80}, of type {type(tasks).__name__}; expected names, or a list of them")
     check_options(EvaluateOptions, options)
     names = split_names(tasks)
     if options.get("suite"):
@@ -101,13 +103,6 @@ def _is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # longer than a path may be, or with a NUL in it
         return False
-
-
-def _check_tasks(tasks: object) -> None:
-    """Raise UsageError where `tasks` is neither a text nor a list of texts."""
-    texts = [tasks] if isinstance(tasks, str | Path) else tasks
-    if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
-        raise UsageError(f"tasks is {tasks!r:.80}, of type {type(tasks).__name__}; expected names, or a list of them")
 
 
 def open_store(options: EvaluateOptions) -> Store:

@@ -141,15 +141,6 @@ def _listed_store(store: str | None) -> Store | None:
     return existing_store(store) if is_named or Path(store_location()).exists() else None
 
 
-def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
-    """Return the runs with these names (id, unique beginning of one, `last`, `last~1`).
-
-    Raises: UnknownName with the nearest ids.
-    """
-    opened = existing_store(store)
-    return [opened.run(name) for name in names]
-
-
 def open_run(store: str | None, name: str) -> Run:
     """Return one stored run; see `run_in`."""
     return run_in(existing_store(store), name)
@@ -178,7 +169,8 @@ def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
 
     Raises: UnknownName with the nearest ids; RunBusy for a run that a process is writing.
     """
-    run_rows = find_runs(store, names)
+    opened = existing_store(store)
+    run_rows = [opened.run(name) for name in names]
     for row in run_rows:
         if (writer := existing_store(store).writer(row.plan)) is not None:
             raise RunBusy(

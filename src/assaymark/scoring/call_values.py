@@ -84,21 +84,20 @@ def java_value(text: str, kind: str, item: str | None = None) -> object:
     if len(text) > LONGEST:
         return text
     if kind == "ArrayList":
-        return _java_list(text, item)
+        if match := _AS_LIST.search(text):
+            return [_java_item(part, item, strips=True) for part in match[1].split(",")]
+        if match := _ADDED.search(text):
+            return [_java_item(part, item, strips=True) for part in re.findall(r"add\((.+?)\)", match[1])]
+        return [] if _EMPTY_LIST.search(text) else text
     if kind == "Array":
         match = _ARRAY.search(text)
         return text if match is None else [_java_item(part, item) for part in match[1].split(",") if part.strip()]
     if kind == "HashMap":
-        return _java_map(text)
+        if (match := _MAP.search(text)) and (end := text.find("}", match.end())) >= 0:
+            pairs = _PUT.findall(text, match.end(), end)
+            return {key: _java_literal(value.strip()) for key, value in pairs}
+        return {} if _EMPTY_MAP.search(text) else text
     return _JAVA.get(kind, str)(text)
-
-
-def _java_list(text: str, item: str | None) -> object:
-    if match := _AS_LIST.search(text):
-        return [_java_item(part, item, strips=True) for part in match[1].split(",")]
-    if match := _ADDED.search(text):
-        return [_java_item(part, item, strips=True) for part in re.findall(r"add\((.+?)\)", match[1])]
-    return [] if _EMPTY_LIST.search(text) else text
 
 
 def _java_item(part: str, item: str | None, *, strips: bool = False) -> object:
@@ -106,13 +105,6 @@ def _java_item(part: str, item: str | None, *, strips: bool = False) -> object:
     if strips and item in ("char", "String"):
         return part[1:-1]  # the quotes
     return java_value(part, item) if item else _java_literal(part)
-
-
-def _java_map(text: str) -> object:
-    if (match := _MAP.search(text)) and (end := text.find("}", match.end())) >= 0:
-        pairs = _PUT.findall(text, match.end(), end)
-        return {key: _java_literal(value.strip()) for key, value in pairs}
-    return {} if _EMPTY_MAP.search(text) else text
 
 
 def _java_literal(text: str) -> object:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from statistics import mean, median
-from typing import Any
 
 from assaymark.errors import DataError, UnknownName
 from assaymark.limits.regexes import search
@@ -74,7 +73,7 @@ def _scorer(
         name, known = f"inspect_{grade.__name__.rstrip('_')}", list(signature(grade).parameters)[2:]
 
         def score(
-            references: Sequence[object], predictions: Sequence[object], *, reducer: str = "mean", **options: Any
+            references: Sequence[object], predictions: Sequence[object], *, reducer: str = "mean", **options: object
         ) -> ScoreValue:
             (target,), (prediction,) = references, predictions
             if strange := next((key for key in options if key not in known), None):

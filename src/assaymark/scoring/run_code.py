@@ -302,7 +302,13 @@ def _run(
         return Outcome(False, "limit: time")
     finally:
         _end(process)
-    return _read_verdict(output, errors, process.returncode)
+    status = process.returncode
+    try:
+        verdict = json.loads(output.decode("utf-8").strip().splitlines()[-1])
+        return Outcome(bool(verdict["passed"]), verdict["reason"], tuple(verdict.get("flags", ())))
+    except (ValueError, IndexError, KeyError, TypeError):
+        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
+        return Outcome(False, f"the sandbox ended without a verdict: {last[0][:300]}")
 
 
 def _encodable(text: str) -> str:
@@ -316,12 +322,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         if stream is not None:
             with contextlib.suppress(OSError):
                 stream.close()
-
-
-def _read_verdict(output: bytes, errors: bytes, status: int) -> Outcome:
-    try:
-        verdict = json.loads(output.decode("utf-8").strip().splitlines()[-1])
-        return Outcome(bool(verdict["passed"]), verdict["reason"], tuple(verdict.get("flags", ())))
-    except (ValueError, IndexError, KeyError, TypeError):
-        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
-        return Outcome(False, f"the sandbox ended without a verdict: {last[0][:300]}")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self, cast
+from typing import Protocol, Self, cast
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Dialect, Engine, create_engine, event, text
@@ -37,7 +37,7 @@ IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspe
 _LIMITS = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
 )
-_COMPILED = LRUCache[Any, Any](1000)
+_COMPILED = LRUCache[object, object](1000)
 """Statements as SQLite's text, kept for the process: they are the same for each file, and compiling them takes as long
 as a small run. The dialect is a part of the keys, so there is one."""
 _DIALECTS: dict[str, Dialect] = {}

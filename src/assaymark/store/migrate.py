@@ -42,7 +42,13 @@ def is_current(connection: Connection, where: str) -> bool:
     """
     version = version_of(connection)
     if version is None:
-        _refuse_foreign(connection, where)
+        existing = set(inspect(connection).get_table_names())
+        foreign = existing if connection.dialect.name == "sqlite" else existing & set(metadata.tables)
+        if foreign:
+            raise StoreError(
+                f"{where} has tables of another program ({', '.join(sorted(foreign)[:5])}); "
+                f"a store needs a file or database of its own: name another"
+            )
     return version == HEAD
 
 
@@ -114,14 +120,4 @@ def _require_known(version: str, where: str) -> None:
         raise SchemaTooNew(
             f"store {where} has schema {version}, this version of assaymark knows {known[0]} to {known[-1]}; "
             f"upgrade assaymark (pull its source and install it again), or name another store"
-        )
-
-
-def _refuse_foreign(connection: Connection, where: str) -> None:
-    existing = set(inspect(connection).get_table_names())
-    foreign = existing if connection.dialect.name == "sqlite" else existing & set(metadata.tables)
-    if foreign:
-        raise StoreError(
-            f"{where} has tables of another program ({', '.join(sorted(foreign)[:5])}); "
-            f"a store needs a file or database of its own: name another"
         )

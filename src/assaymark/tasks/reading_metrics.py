@@ -1,12 +1,11 @@
 """Numbers of reading comprehension that belong to all questions together; SQuAD's task file names them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from assaymark.statistics.answer_threshold import best_threshold
 
 
-def best_score(items: Sequence[Sequence[Any]]) -> float:
+def best_score(items: Sequence[Sequence[object]]) -> float:
     """Return the best mean score over all thresholds on the probability of "no answer" (best_exact, best_f1).
 
     Args:

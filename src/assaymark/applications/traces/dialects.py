@@ -96,7 +96,8 @@ def facts_of(attributes: Attributes, resource: Attributes) -> SpanFacts:
     cost = _reported_cost(attributes)
     has_parts = n_input is not None and (n_output is not None or kind == "embedding")  # else it would be a part's price
     if cost is None and model is not None and kind in {"llm", "embedding"} and has_parts:
-        cost = _priced(model, n_input, n_output)
+        price = _price(model)
+        cost = None if price is None else float(price.of(n_input or 0, n_output or 0))
     return SpanFacts(
         kind=kind,
         model=model,
@@ -206,12 +207,6 @@ def _amount(value: JsonValue) -> float | None:
         value = float(value)
     is_amount = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
     return float(value) if is_amount else None  # type: ignore[arg-type]
-
-
-def _priced(model: str, n_input: int | None, n_output: int | None) -> float | None:
-    """Return the cost by the table of prices; None for an unknown model, or where no tokens are known."""
-    price = None if n_input is None and n_output is None else _price(model)
-    return None if price is None else float(price.of(n_input or 0, n_output or 0))
 
 
 @lru_cache(maxsize=1000)

@@ -58,7 +58,9 @@ class AddingSpans:
         """Add spans; see `TraceLog.add_spans`."""
         trace_ids = sorted({span.trace_id for span in batch})
         self._lock_project()
-        self._add_sources(batch)
+        bodies = {span.source: None for span in batch}
+        rows = [{"project": self._project, "digest": message_digest(body), "body": _pack(body)} for body in bodies]
+        insert_missing(self._connection, span_sources, sorted(rows, key=lambda row: bytes(row["digest"])))
         n_before = self._lock_traces(trace_ids)
         stored = self._stored(batch, {trace_id for trace_id, n in n_before.items() if n})
         new: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]] = {}  # with its digest
@@ -99,11 +101,6 @@ class AddingSpans:
         statement = select(trace_projects.c.id).where(trace_projects.c.id == self._project)
         if self._connection.execute(statement.with_for_update(key_share=True, read=True)).first() is None:
             raise StoreError("the project of these spans was removed; make one with `assaymark traces project add`")
-
-    def _add_sources(self, batch: Sequence[NewSpan]) -> None:
-        bodies = {span.source: None for span in batch}
-        rows = [{"project": self._project, "digest": message_digest(body), "body": _pack(body)} for body in bodies]
-        insert_missing(self._connection, span_sources, sorted(rows, key=lambda row: bytes(row["digest"])))
 
     def _lock_traces(self, trace_ids: Sequence[bytes]) -> dict[bytes, int]:
         """Lock the rows of traces until the transaction ends; return each trace's number of stored spans."""

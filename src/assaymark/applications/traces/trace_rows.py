@@ -476,6 +476,7 @@ def summary_of(spans: Sequence[LightSpan], received: float) -> dict[str, object]
     started = min(span.started for span in spans)
     ends = [span.ended for span in spans if span.ended is not None]
     now = int(received * 1e9)
+    names = list(dict.fromkeys(model for model in (span.model for span in spans) if model))[:MOST_MODELS]
     return {
         "at": started if now - LONGEST_PAST_NS < started < now + DAY_NS else now,
         "started": started,
@@ -484,7 +485,7 @@ def summary_of(spans: Sequence[LightSpan], received: float) -> dict[str, object]
         "n_spans": len(spans),
         "n_errors": sum(bool(span.is_error) for span in spans),
         "n_orphans": sum(node.is_orphan for node in nodes),
-        "models": _lines_of_models(span.model for span in spans),
+        "models": "".join(f"\n{name}" for name in names) + "\n" if names else "",
         "n_input": _total(spans[at].n_input for at in sorted(counted["n_input"])),
         "n_output": _total(spans[at].n_output for at in sorted(counted["n_output"])),
         "cost": _total(spans[at].cost for at in sorted(counted["cost"])),
@@ -503,8 +504,3 @@ def _total(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     total = sum(known) if known else None
     return min(total, 2**63 - 1) if isinstance(total, int) else total
-
-
-def _lines_of_models(models: Iterable[str | None]) -> str:
-    names = list(dict.fromkeys(model for model in models if model))[:MOST_MODELS]
-    return "".join(f"\n{name}" for name in names) + "\n" if names else ""

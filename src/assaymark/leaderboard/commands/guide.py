@@ -8,8 +8,6 @@ from assaymark.cli.help import Command, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assaymark.documents.document import Document
     from assaymark.leaderboard.guide import GuideSection
 
@@ -38,23 +36,19 @@ def guide(capability: str | None, as_json: bool) -> None:
             for each in sections
         ])  # fmt: skip
     elif capability is None:
-        print_rich(_overview(sections))
+        from assaymark.documents.blocks import table
+        from assaymark.documents.document import document
+
+        rows = []
+        for section in sections:
+            others = [entry.task for entry in section.entries if entry.task != section.capability.suggested]
+            rows.append((section.capability.key, section.capability.suggested or "–", ", ".join(others) or "–"))
+        print_rich(document(table(("capability", "suggested", "benchmarks"), rows, n_text=3)))
         echo("More about one: assaymark guide maths", err=True)
     else:
         print_rich(_of_section(sections[0]))
         if sections[0].entries:
             echo(f"A benchmark's prompt, metric and faults: assaymark explain {sections[0].entries[0].task}", err=True)
-
-
-def _overview(sections: "Sequence[GuideSection]") -> "Document":
-    from assaymark.documents.blocks import table
-    from assaymark.documents.document import document
-
-    rows = []
-    for section in sections:
-        others = [entry.task for entry in section.entries if entry.task != section.capability.suggested]
-        rows.append((section.capability.key, section.capability.suggested or "–", ", ".join(others) or "–"))
-    return document(table(("capability", "suggested", "benchmarks"), rows, n_text=3))
 
 
 def _of_section(section: "GuideSection") -> "Document":

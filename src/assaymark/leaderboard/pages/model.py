@@ -172,6 +172,8 @@ def model_page(site: Site, path: str) -> ModelPage:
     base_name = "" if base_name == name else base_name
     own = tuple(run for run in runs if run.model == name)
     relatives = Relatives(site.runs)
+    known = series_names(runs)
+    steps = [step for run in own if (step := step_of(run)) is not None]
     return ModelPage(
         name,
         next((row.url for row in rows if row.url), ""),
@@ -181,7 +183,7 @@ def model_page(site: Site, path: str) -> ModelPage:
         base_name,
         relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
         tuple(_derived(relatives, tables, name, runs)),
-        _series_of(own, runs),
+        next((name for name, _ in steps if name in known), ""),
         tuple(reported_beside([*own, *(run for run in site.reports() if run.model == name)])),
     )
 
@@ -251,23 +253,13 @@ def _derived(
     of_model: dict[str, list[StoredRun]] = {}
     for run in runs:
         of_model.setdefault(run.model, []).append(run)
-    rows = _made_from(tables, name)[:RELATED]
-    return [(row, relatives.compare(own, of_model.get(row.model, []))) for row in rows]
-
-
-def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:
-    known = series_names(runs)
-    steps = [step for run in own if (step := step_of(run)) is not None]
-    return next((name for name, _ in steps if name in known), "")
-
-
-def _row_of(tables: Sequence[tuple[Board, BoardTable]], name: str) -> BoardRow | None:
-    return next((row for _, table in tables for row in table.rows_of(name)), None)
-
-
-def _made_from(tables: Sequence[tuple[Board, BoardTable]], name: str) -> list[BoardRow]:
     by_model: dict[str, BoardRow] = {}
     for _, table in tables:
         for row in table.made_from.get(name, ()):
             by_model.setdefault(row.model, row)
-    return sorted(by_model.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))
+    rows = sorted(by_model.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))[:RELATED]
+    return [(row, relatives.compare(own, of_model.get(row.model, []))) for row in rows]
+
+
+def _row_of(tables: Sequence[tuple[Board, BoardTable]], name: str) -> BoardRow | None:
+    return next((row for _, table in tables for row in table.rows_of(name)), None)

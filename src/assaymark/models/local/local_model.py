@@ -249,7 +249,14 @@ class LocalModel:
         observe: ProgressObserver | None = None,
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
-        self._refuse_thinking(requests)
+        refuse_opened_reasoning(requests)
+        if self.arguments.enable_thinking and any(
+            isinstance(a, LoglikelihoodQuery) for r in requests for a in r.queries
+        ):
+            raise UsageError(
+                "enable_thinking=True is only for tasks with generated answers, since the reasoning precedes the "
+                "answer; omit it for log-likelihood tasks"
+            )
         tally = ProgressTally(sum(request.n_outputs for request in requests), observe)
         scoring = SpanScoring(lambda: self._engine_for(tally), cache, tally)
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
@@ -298,16 +305,6 @@ class LocalModel:
     def _reader(self) -> QueryReader:
         fingerprint = fingerprint_of(self.identity)
         return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, self._is_seq2seq)
-
-    def _refuse_thinking(self, requests: Sequence[Request]) -> None:
-        refuse_opened_reasoning(requests)
-        if self.arguments.enable_thinking and any(
-            isinstance(a, LoglikelihoodQuery) for r in requests for a in r.queries
-        ):
-            raise UsageError(
-                "enable_thinking=True is only for tasks with generated answers, since the reasoning precedes the "
-                "answer; omit it for log-likelihood tasks"
-            )
 
     @property
     def engine(self) -> TokenEngine:

@@ -68,9 +68,6 @@ class Pace:
     def leave(self) -> None:
         """Release a slot."""
         self.n_active -= 1
-        self._wake()
-
-    def _wake(self) -> None:
         n_free = max(0, self.limit - self.n_active)
         waiting = [slot for slot in self._waiting if not slot.done()]
         self._waiting = waiting[n_free:]

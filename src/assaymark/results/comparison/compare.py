@@ -88,7 +88,13 @@ def _compare(
     if by_circular := [task.task for task in paired if task.metric.name == CIRCULAR]:
         notes.append(f"{', '.join(by_circular)}: by {CIRCULAR}, right in every rotation of the options")
     if strict_prompts:
-        _refuse_different_prompts(first, second, names)
+        for task in names:
+            n_differing, n = differing_prompts(first, second, task)
+            if n_differing:
+                raise UsageError(
+                    f"task {task}: the prompts of {n_differing:,} of {n:,} samples differ between {first.label} and "
+                    f"{second.label}, and --strict-prompts is set; run both with the same shots, seed and template"
+                )
     flips = {task.task: _flips(task, first, second) for task in paired}
     measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
     lines = _adjusted([each.line for each in measured.values()])
@@ -109,7 +115,12 @@ def _compare(
             *second.pairing,
             *notes,
             *(note for task in paired for note in task.notes),
-            *_truncation_notes((first.label, second.label), lines),
+            *[
+                f"{task.name} of {label}: {note}"
+                for task in lines
+                for label, n in zip((first.label, second.label), task.n_mostly_cut, strict=True)
+                if (note := mostly_truncated(n, task.n))
+            ],
         ),
         flips=tuple(flip for task in paired for flip in flips[task.task]),
         stopped=tuple(run.label for run in (first, second) if run.stopped is not None),
@@ -171,25 +182,6 @@ def _with_truncated(line: Difference, tasks: Sequence[Difference], names: Sequen
     """Return an average's line with the truncated prompts of its tasks."""
     own = [task.n_mostly_cut for task in tasks if task.name in names]
     return replace(line, n_mostly_cut=(sum(n for n, _ in own), sum(n for _, n in own)))
-
-
-def _truncation_notes(labels: tuple[str, str], tasks: Sequence[Difference]) -> list[str]:
-    return [
-        f"{task.name} of {label}: {note}"
-        for task in tasks
-        for label, n in zip(labels, task.n_mostly_cut, strict=True)
-        if (note := mostly_truncated(n, task.n))
-    ]
-
-
-def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> None:
-    for task in tasks:
-        n_differing, n = differing_prompts(first, second, task)
-        if n_differing:
-            raise UsageError(
-                f"task {task}: the prompts of {n_differing:,} of {n:,} samples differ between {first.label} and "
-                f"{second.label}, and --strict-prompts is set; run both with the same shots, seed and template"
-            )
 
 
 def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> MeasuredTask:

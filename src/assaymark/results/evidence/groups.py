@@ -168,7 +168,12 @@ def _cell(
         higher_is_better=cells[0].higher_is_better,
         confidence=confidence,
         details={
-            **_heading(group, path, len(cells)),
+            "kind": "group",
+            "path": path,
+            "alias": group.alias or group.name,
+            "version": group.version,
+            "members": list(group.members),
+            "n_tasks": len(cells),
             "weighting": weighting,
             "unit": cells[0].details.get("unit", "plain"),
             **_summed(cells),
@@ -176,17 +181,6 @@ def _cell(
             **_lm_eval(cells, own),
         },
     )
-
-
-def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> EstimateDetails:
-    return {
-        "kind": "group",
-        "path": path,
-        "alias": group.alias or group.name,
-        "version": group.version,
-        "members": list(group.members),
-        "n_tasks": n_tasks,
-    }
 
 
 def _summed(cells: Sequence[Estimate]) -> EstimateDetails:

@@ -75,8 +75,14 @@ class MethodText:
 def method_text(contents: ReportContents) -> MethodText:
     """Return the description of how these numbers were obtained."""
     references = References()
+    models = [_model(row, view.label) for row, view in zip(contents.rows, contents.views, strict=True)]
+    lines = [row for row in table_rows(contents.views, primary_only=True) if row.is_top and row.metric]
+    tasks = [_task(line, contents, references) for line in lines[:MOST_TASKS]]
+    if len(lines) > MOST_TASKS:
+        tasks.append(f"{len(lines) - MOST_TASKS} more, listed in the table")
+    were = "was" if len(models) == 1 else "were"
     paragraphs = [
-        _what_was_run(contents, references),
+        f"{_joined(models)} {were} evaluated on {'; '.join(tasks)}.",
         _prompts_and_scoring(contents.rows, references),
         _intervals(contents, references),
     ]
@@ -90,16 +96,6 @@ def method_text(contents: ReportContents) -> MethodText:
             "perfectly calibrated model with this number of answers."
         )
     return MethodText(tuple(paragraphs), references.listed)
-
-
-def _what_was_run(contents: ReportContents, references: References) -> str:
-    models = [_model(row, view.label) for row, view in zip(contents.rows, contents.views, strict=True)]
-    lines = [row for row in table_rows(contents.views, primary_only=True) if row.is_top and row.metric]
-    tasks = [_task(line, contents, references) for line in lines[:MOST_TASKS]]
-    if len(lines) > MOST_TASKS:
-        tasks.append(f"{len(lines) - MOST_TASKS} more, listed in the table")
-    were = "was" if len(models) == 1 else "were"
-    return f"{_joined(models)} {were} evaluated on {'; '.join(tasks)}."
 
 
 def _model(row: RunRow, label: str) -> str:

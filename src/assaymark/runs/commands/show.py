@@ -1,6 +1,5 @@
 """`assaymark show RUN`: show a run's table, its samples, or its subjects."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
@@ -11,7 +10,6 @@ from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
     from assaymark.runs.run import Run
-    from assaymark.runs.stored import ShownAudit
 
 
 class ShowParameters(TypedDict):
@@ -70,7 +68,11 @@ def show(run: str, store: str | None, as_json: bool, **options: Unpack[ShowParam
         if judged is not None:
             _show_run(judged, options, as_json=as_json)
         else:
-            _show_audit(audit, options, as_json=as_json)
+            if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if options[name]]:
+                option = of_runs[0].replace("task", "samples")
+                raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")
+            print_json(audit.content) if as_json else print_rich(audit.view)
+            echo("\n".join(audit.remarks), err=as_json)
     else:
         _show_run(open_run(store, run), options, as_json=as_json)
 
@@ -99,11 +101,3 @@ def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
     else:
         print_rich(run.document(by_subject=options["by"] is not None, details=options["details"]))
         echo(*run.remarks(details=options["details"]))
-
-
-def _show_audit(audit: "ShownAudit", options: Mapping[str, object], *, as_json: bool) -> None:
-    if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if options[name]]:
-        option = of_runs[0].replace("task", "samples")
-        raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")
-    print_json(audit.content) if as_json else print_rich(audit.view)
-    echo("\n".join(audit.remarks), err=as_json)

@@ -103,7 +103,12 @@ def read_message(line: bytes, step: str) -> Message:
         case "evaluated" if step == "evaluate":
             return Evaluated()
         case "checked" if step == "check":
-            return Checked(_run_ids(value))
+            ids = value.get("runs")
+            if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_RUNS:
+                raise BadMessage("a message whose 'runs' is not a list of runs")
+            if not all(isinstance(each, str) and each.isalnum() and len(each) <= 64 for each in ids):
+                raise BadMessage("a message whose 'runs' has what is not a run's id")
+            return Checked(tuple(ids))
     raise BadMessage(f"a message of a kind that the step '{step}' does not have")
 
 
@@ -119,12 +124,3 @@ def _number(value: Mapping[str, object], name: str) -> int:
     if type(number) is not int or not 0 <= number <= MOST_STEPS:
         raise BadMessage(f"a message whose '{name}' is not a whole number from 0")
     return number
-
-
-def _run_ids(value: Mapping[str, object]) -> tuple[str, ...]:
-    ids = value.get("runs")
-    if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_RUNS:
-        raise BadMessage("a message whose 'runs' is not a list of runs")
-    if not all(isinstance(each, str) and each.isalnum() and len(each) <= 64 for each in ids):
-        raise BadMessage("a message whose 'runs' has what is not a run's id")
-    return tuple(ids)
