@@ -73,7 +73,7 @@ def test_a_folder_is_a_board(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert {name: cell.number.value for name, cell in values.items()} == {"us/m0": 0.0, "us/m1": 0.2, "us/m2": 0.4}
     assert values["us/m1"].n == 50
     assert values["us/m1"].number.method.startswith("wilson")
-    unread = about_page(site, parsed.name).to_json()["unread"]  # type: ignore[index]
+    unread = about_page(site, parsed.name).unread
     assert len(unread) == len(faults)
     assert all(line.startswith("data/bench/us/model-1") for line in unread)  # no folder of this machine
 

@@ -73,7 +73,9 @@ def plain_record(raw: Mapping[str, object]) -> dict[str, object] | None:
     if tool.name == "LangSmith":
         _take_split(row)
     elif tool.name == "MLflow":
-        _take_answers(row)
+        outputs = row.pop("outputs", None)  # former answers of the application, never the reference
+        if outputs is not None and not (isinstance(outputs, float) and math.isnan(outputs)):
+            row["metadata"] = {**_mapping_of(row.get("metadata")), "outputs": outputs}
         row["id"] = raw.get("dataset_record_id")
     elif tool.name == "HoneyHive":
         row["id"] = raw.get("id", raw.get("_id"))
@@ -93,13 +95,6 @@ def _take_split(row: dict[str, object]) -> None:
     if isinstance(metadata, Mapping) and "dataset_split" in metadata:
         row["metadata"] = {name: value for name, value in metadata.items() if name != "dataset_split"} or None
         row.setdefault("split", metadata["dataset_split"])
-
-
-def _take_answers(row: dict[str, object]) -> None:
-    """Move MLflow's outputs to the metadata: they are an application's former answers, never the reference."""
-    outputs = row.pop("outputs", None)
-    if outputs is not None and not (isinstance(outputs, float) and math.isnan(outputs)):
-        row["metadata"] = {**_mapping_of(row.get("metadata")), "outputs": outputs}
 
 
 def _refuse_files(tool: str, raw: Mapping[str, object]) -> None:

@@ -19,8 +19,7 @@ from starlette.responses import StreamingResponse
 from assaymark.documents.plain_text import printable
 from assaymark.hosting.conversation_task import task_texts
 from assaymark.hosting.endpoints import AskSettings, Endpoint, EndpointFailed, stream_chat
-from assaymark.records import GenerationSettings, JsonValue
-from assaymark.records.json_values import json_of
+from assaymark.records import GenerationSettings
 from assaymark.web.answers import answer_html
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form, Posted
@@ -60,6 +59,8 @@ class ChatPage:
     token: str = field(default="", repr=False)
     longest_text: int = LONGEST_TEXT
 
+    json_keys = "models=names system rounds problem~"
+
     @property
     def history(self) -> str:
         """The questions with their answers, for the form."""
@@ -79,11 +80,6 @@ class ChatPage:
             if name in chat_round.answers:
                 turns += [("user", chat_round.question), ("assistant", chat_round.answers[name])]
         return [{"role": role, "content": text} for role, text in (*turns, ("user", self.text))]
-
-    def to_json(self) -> JsonValue:
-        """Return the models that can be asked, and the conversation."""
-        shown = {"system": self.system, "rounds": json_of(self.rounds), "problem": self.problem or None}
-        return {"models": list(self.names), **shown}
 
 
 def blank_page(names: Sequence[str], chosen: Sequence[str] = ()) -> ChatPage:

@@ -100,6 +100,8 @@ class StoredRun:
     notes: tuple[str, ...] = ()  # what could not be read of the files, where these are read for the board
     spreads: Mapping[str, float] = field(default_factory=dict)  # over wordings of the prompts, by task, in points
 
+    json_keys = "run=run_id status=row.status updated_at=row.updated_at tasks=row.tasks"
+
     @property
     def model(self) -> str:
         """The model's name as pages show it."""

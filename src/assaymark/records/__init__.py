@@ -87,6 +87,13 @@ class ImagePart:
     media_type: str
     data: bytes = field(default=b"", compare=False, repr=False)  # the file, as it was given
 
+    json_keys = "sha256 media_type n_bytes"
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return len(self.data)
+
     def __str__(self) -> str:
         """Return the form in which prompts are shown."""
         return f"[image {self.sha256.removeprefix('sha256:')[:12]}]"
@@ -330,6 +337,8 @@ class Output:
     error_kind: str | None = None  # class name in assaymark.errors
     call: str | None = None  # JSON of what is known of the call of an application: see `applications.calls`
 
+    json_keys = "ask_index repeat total_nats is_greedy text tool_calls? finish_reason n_tokens n_cut_tokens error"
+
 
 class ScoreStatus(StrEnum):
     """How a score came about."""
@@ -350,6 +359,8 @@ class Score:
     status: ScoreStatus = ScoreStatus.SCORED
     parts: tuple[JsonValue, ...] | None = None  # what a corpus metric aggregates, e.g. (nats, words)
     detail: JsonValue = None  # chosen choice, ties, extracted answer: for `show --samples`
+
+    json_keys = "metric filter value status detail"
 
 
 # ------------------------------------------------------------------------------------------- a run

@@ -14,7 +14,7 @@ from typing import Unpack
 from assaymark.documents.numbers import shown_interval, shown_value
 from assaymark.errors import ModelUnavailable, UsageError
 from assaymark.interop.hub_results import counterparts, is_covered, minus_reported
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate
 from assaymark.results.estimate_texts import is_proportion, reported_words
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -33,6 +33,22 @@ class MeasuredClaim:
     not_stated: tuple[str, ...]  # with what it is in this run
     set_up: tuple[str, ...]  # what differs from what is stated
     command: str  # that runs the task
+
+    json_keys = (
+        "task=reported.task metric=reported.metric reported=reported.value measured=measured.value low=measured.low "
+        "high=measured.high n=measured.n measured_task=measured.task measured_metric=measured.metric "
+        "filter=measured.filter run=run_id is_reproduced difference not_stated set_up who verdict command"
+    )
+
+    @property
+    def difference(self) -> float | None:
+        """The measured value minus the reported one."""
+        return minus_reported(self.measured, self.reported)
+
+    @property
+    def who(self) -> str:
+        """Who reports it, where and when."""
+        return reported_words(self.reported)
 
     @property
     def is_reproduced(self) -> bool | None:
@@ -208,22 +224,6 @@ def _command(model: str, tasks: Sequence[str], options: EvaluateOptions) -> str:
     for folder in options.get("include_path") or ():
         words += ["--include_path", str(folder)]
     return shlex.join(words)
-
-
-def measured_to_json(claims: Sequence[MeasuredClaim]) -> JsonValue:
-    """Return the measured claims with stable names."""
-    return [
-        {
-            "task": each.reported.task, "metric": each.reported.metric, "reported": each.reported.value,
-            "measured": each.measured.value, "low": each.measured.low, "high": each.measured.high,
-            "n": each.measured.n, "measured_task": each.measured.task, "measured_metric": each.measured.metric,
-            "filter": each.measured.filter, "run": each.run_id, "is_reproduced": each.is_reproduced,
-            "difference": minus_reported(each.measured, each.reported),
-            "not_stated": list(each.not_stated), "set_up": list(each.set_up),
-            "who": reported_words(each.reported), "verdict": each.verdict, "command": each.command,
-        }
-        for each in claims
-    ]  # fmt: skip
 
 
 def measured_lines(claims: Sequence[MeasuredClaim]) -> Iterator[str]:

@@ -383,10 +383,15 @@ class Run:
 
         Raises: UnknownName for a task this run does not have; UsageError for `only_broken` where it has no copies.
         """
+        from assaymark.errors import UnknownName
+        from assaymark.registry import meant, nearest
         from assaymark.results.evidence.broken_samples import broken_samples
         from assaymark.results.evidence.from_store import is_wrong, wrong_samples
 
-        task = self._task_meant(task)
+        names = self.row.tasks
+        if (name := meant(task, names)) not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+        task = name
         if only_broken:
             broken = broken_samples(self.store, self.row, task)
             return list(islice((record for record in broken if not only_wrong or is_wrong(record)), limit))
@@ -437,16 +442,6 @@ class Run:
 
         plan = self.row.plan
         return [sample_to_json(record, original_of(self.store, self.id, plan, record)) for record in records]
-
-    def _task_meant(self, task: str) -> str:
-        """Return the task of this run that a name, or the end of one, stands for. Raises: UnknownName."""
-        from assaymark.errors import UnknownName
-        from assaymark.registry import meant, nearest
-
-        names = self.row.tasks
-        if (name := meant(task, names)) not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
-        return name
 
     # ----------------------------------------------------------------------------------------- files
 

@@ -47,14 +47,6 @@ def _names() -> frozenset[str]:
     return frozenset(path.name for path in STATIC.iterdir() if path.suffix in TYPES)
 
 
-def static_response(name: str) -> Response:
-    """Return a static file. Raises: HTTPException for an unknown name."""
-    if name not in _names():
-        raise HTTPException(404, "there is no such file")
-    path = STATIC / name
-    return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers=FOR_EVER)
-
-
 def image_response(image: ImagePart | None) -> Response:
     """Return an image of a sample. Stored runs may come from elsewhere, so only raster types are served as images.
 
@@ -170,7 +162,10 @@ def _add_rest(app: FastAPI) -> None:
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        return static_response(name)
+        if name not in _names():
+            raise HTTPException(404, "there is no such file")
+        path = STATIC / name
+        return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers=FOR_EVER)
 
 
 _log = logging.getLogger("uvicorn.error")

@@ -79,9 +79,7 @@ class DocumentPage:
     twin: JsonValue  # the result's record
     legend: str = ""
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return self.twin
+    json_keys = "*twin"
 
 
 def respond(request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200) -> Response:

@@ -28,6 +28,7 @@ from assaymark.applications.watch.quality import (
 )
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
+from assaymark.records.json_values import json_fields
 from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.sampled import estimate_sampled_mean
 from assaymark.statistics.summed import estimate_quantile
@@ -384,6 +385,6 @@ def test_postgresql_adds_up_the_same(tmp_path: Path, postgres_url: str) -> None:
     fill(on_server, TraceLog(on_server).project_id("bot"), made)
     here = made_store(tmp_path, made)
     for query in (QualityQuery("4"), QualityQuery("2", "hour", "all")):
-        both = [quality_of(store, query.window(1, NOW)).to_json()["metrics"] for store in (here, on_server)]
+        both = [json_fields(quality_of(store, query.window(1, NOW)))["metrics"] for store in (here, on_server)]
         first, second = (json.loads(json.dumps(each), parse_float=lambda text: round(float(text), 9)) for each in both)
         assert first == second

@@ -14,6 +14,7 @@ from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.pages.board import about_page
 from assaymark.leaderboard.site import Site
+from assaymark.records.json_values import json_fields
 
 SCORES = """model,params,license,type,Law,Books
 a/small,1.5,mit,chat,40,50
@@ -73,7 +74,7 @@ def test_an_average_of_some_columns_says_of_how_many(tmp_path: Path, capsys: pyt
 
 def test_the_about_page_of_a_fresh_board_has_no_sample_text(board: Path) -> None:
     """Nothing that `init` writes as a comment or a draft is shown before its owner writes it."""
-    twin = about_page(Site([read_board(board)]), "board").to_json()
+    twin = json_fields(about_page(Site([read_board(board)]), "board"))
     assert isinstance(twin, dict)
     assert {key: twin[key] for key in ("title", "introduction", "about", "policy", "faq")} == {
         "title": "Ours", "introduction": "", "about": "", "policy": "", "faq": [],

@@ -37,7 +37,7 @@ def quality(
         number = project_of(opened, project)
         results = quality_of(opened, window_of(opened, number, query))
     if as_json:
-        print_json(results.to_json())
+        print_json(results)
         return
     if not results.metrics:
         echo(f"no trace came in the last {days:g} days")

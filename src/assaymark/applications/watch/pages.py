@@ -22,8 +22,6 @@ from assaymark.applications.watch.quality import (
     window_of,
 )
 from assaymark.documents.numbers import counted
-from assaymark.records import JsonValue
-from assaymark.records.json_values import json_fields
 from assaymark.store import Store
 from assaymark.web.app import Feature
 from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
@@ -70,6 +68,8 @@ class QualityPage:
     charts: tuple[ChartedMetric, ...]
     board: AlarmBoard
 
+    json_keys = "project *quality *board"
+
     periods = PERIODS
 
     @property
@@ -81,10 +81,6 @@ class QualityPage:
     def name(self, version: str | None) -> str:
         """Return the label of a version."""
         return version_text(version) if self.quality.window.by_version else "all versions"
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return the JSON twin."""
-        return {"project": self.project, **self.quality.to_json(), **json_fields(self.board)}
 
 
 def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage:

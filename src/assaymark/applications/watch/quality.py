@@ -22,8 +22,6 @@ from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.watch.trace_quality import Durations, QualityWindow, Sums, TraceQuality
 from assaymark.documents.numbers import NOTHING
 from assaymark.errors import UsageError
-from assaymark.records import JsonValue
-from assaymark.records.json_values import json_of
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
@@ -125,6 +123,8 @@ class QualityMetric:
     series: tuple[MetricSeries, ...]
     is_score: bool = False
 
+    json_keys = "metric=key unit is_score series"
+
     def shown(self, value: float | None) -> str:
         """Return a value as people read it."""
         if value is None:
@@ -162,34 +162,21 @@ class Quality:
     n_other_versions: int
     metrics: tuple[QualityMetric, ...]
 
+    json_keys = (
+        "since_ns=window.since until_ns=window.until bucket_seconds=window.bucket_seconds "
+        "versions_left_out=n_other_versions metrics"
+    )
+
     @property
     def bucket_name(self) -> str:
         """Return the unit of time of a point: minute, hour or day."""
-        return next(name for name, seconds in SECONDS.items() if self.window.bucket == seconds * NANOSECONDS)
+        return next(name for name, seconds in SECONDS.items() if self.window.bucket_seconds == seconds)
 
     def list_address(self, start: int, version: str | None) -> str:
         """Return the address of the list of the traces of a point."""
         moment = datetime.fromtimestamp(start / NANOSECONDS, UTC)
         text = moment.strftime({"minute": "%Y-%m-%dT%H:%M", "hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}[self.bucket_name])
         return ListQuery(start=text, end=text, version=version or "").address()
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return all of it with stable names."""
-        return {
-            "since_ns": self.window.since,
-            "until_ns": self.window.until,
-            "bucket_seconds": self.window.bucket // NANOSECONDS,
-            "versions_left_out": self.n_other_versions,
-            "metrics": [
-                {
-                    "metric": metric.key,
-                    "unit": metric.unit,
-                    "is_score": metric.is_score,
-                    "series": json_of(metric.series),
-                }
-                for metric in self.metrics
-            ],
-        }
 
 
 def window_of(store: Store, project: int, query: QualityQuery, now: float | None = None) -> QualityWindow:

@@ -33,6 +33,11 @@ class QualityWindow:
     bucket: int  # nanoseconds
     by_version: bool
 
+    @property
+    def bucket_seconds(self) -> int:
+        """The length of a bucket in seconds."""
+        return self.bucket // 10**9
+
 
 class Sums(NamedTuple):
     """Sums of values x with weights w, of which mean and error follow. W and A: a session's sums of w and of w x."""

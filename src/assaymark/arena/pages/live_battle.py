@@ -30,9 +30,9 @@ class ArenaPage:
     n_models: int
     form_token: str
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {"n_models": self.n_models, "begin": "/arena/battles", "choices": list(CHOICES)}
+    begin = "/arena/battles"
+    choices = CHOICES
+    json_keys = "n_models begin choices"
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,14 @@ class LiveArenaPage:
     limits: LiveLimits
     form_token: str
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {
-            "n_models": len(self.models),
-            "models": sorted(self.models),
-            "begin": "/arena/battles",
-            "choices": list(CHOICES),
-            "turns": self.limits.turns,
-            "characters": self.limits.characters,
-        }
+    begin = "/arena/battles"
+    choices = CHOICES
+    json_keys = "n_models models begin choices turns=limits.turns characters=limits.characters"
+
+    @property
+    def n_models(self) -> int:
+        """How many models there are."""
+        return len(self.models)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class _LiveRoutes:
         self._battles = Rate(BATTLES, PER_SECONDS)
 
     def about(self, request: Request) -> Response:
-        page = LiveArenaPage(self._arena.models, self._arena.limits, self.app.state.posts.token(request))
+        page = LiveArenaPage(sorted(self._arena.models), self._arena.limits, self.app.state.posts.token(request))
         answer = respond(request, "live_arena.html", page, as_json=request.url.path.endswith(JSON))
         return private(answer)
 

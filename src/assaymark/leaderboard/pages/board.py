@@ -158,23 +158,15 @@ class AboutPage:
     baselines: tuple[BoardRow, ...]
     unread: tuple[str, ...]  # records that could not be read
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        board = self.board
-        return {
-            "board": board.name,
-            "title": board.title,
-            "introduction": board.introduction,
-            "about": board.about,
-            "policy": board.policy,
-            "faq": plain(board.faq),
-            "tasks": plain(self.tasks),
-            "command": self.command,
-            "bibtex": self.bibtex,
-            "issues": plain(self.issues),
-            "unread": list(self.unread),
-            "baselines": [{"name": row.model, "source": row.citation} for row in self.baselines],
-        }
+    json_keys = (
+        "board=board.name title=board.title introduction=board.introduction about=board.about policy=board.policy "
+        "faq=board.faq tasks command bibtex issues unread baselines=sources"
+    )
+
+    @property
+    def sources(self) -> list[dict[str, str]]:
+        """The baselines with where their values are from."""
+        return [{"name": row.model, "source": row.citation} for row in self.baselines]
 
 
 def boards_page(site: Site) -> BoardsPage:

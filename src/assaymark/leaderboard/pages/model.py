@@ -143,8 +143,7 @@ class ModelPage:
                 board.board.name: [shown_json(row, board.table.columns) for row in board.rows] for board in self.boards
             },
             "profiles": {board.board.name: plain(board.residuals) for board in self.boards if board.residuals},
-            "runs": [{"run": run.run_id, "status": run.row.status, "updated_at": run.row.updated_at,
-                      "tasks": list(run.row.tasks)} for run in self.runs],
+            "runs": plain(self.runs),
             "base": self.base_name or None,
             "against_base": plain(self.against_base),
             "made_from_it": [{"model": row.model, "against_base": plain(comparison)}

@@ -9,7 +9,7 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.rows import StoppedEarly
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
+from assaymark.leaderboard.stored import StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate, JsonValue, RunPlan
@@ -107,6 +107,25 @@ class SamplesPage:
     problems: tuple[str, ...]
     replies: Mapping[tuple[int, int], tuple[str, str]] = field(default_factory=dict)  # index, turn -> answer, target
 
+    json_keys = (
+        "run=run.run_id task n_matching=samples.n_matching n_total=samples.n_total n_wrong=samples.n_wrong page "
+        "n_pages categories samples=lines"
+    )
+
+    @property
+    def categories(self) -> dict[str, int]:
+        """The number of samples in each category."""
+        return dict(self.samples.categories)
+
+    @property
+    def lines(self) -> list[dict[str, JsonValue]]:
+        """The samples, with the answer and target of those that are shown in full."""
+        return [
+            plain_fields(line)
+            | dict(zip(("answer", "target"), self.replies.get((line.index, line.turn), ()), strict=False))
+            for line in self.samples.lines
+        ]
+
     def query(self, **changes: object) -> str:
         """Return the query string with some choices changed."""
         chosen = {
@@ -118,26 +137,6 @@ class SamplesPage:
         }
         parameters = {key: value for key, value in chosen.items() if value and not (key == "page" and value == 1)}
         return f"?{urlencode(parameters)}" if parameters else "?"
-
-    def _line_json(self, line: SampleLine) -> dict[str, object]:
-        content = plain_fields(line)
-        if (line.index, line.turn) in self.replies:
-            content["answer"], content["target"] = self.replies[line.index, line.turn]
-        return content
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {
-            "run": self.run.run_id,
-            "task": self.task,
-            "n_matching": self.samples.n_matching,
-            "n_total": self.samples.n_total,
-            "n_wrong": self.samples.n_wrong,
-            "page": self.page,
-            "n_pages": self.n_pages,
-            "categories": dict(self.samples.categories),
-            "samples": [self._line_json(line) for line in self.samples.lines],
-        }
 
 
 def runs_of(site: Site) -> StoredRuns:
@@ -237,9 +236,7 @@ class GroupPage:
     estimates: tuple[Estimate, ...]
     members: tuple[str, ...]  # tasks with samples, in the plan's order
 
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {"run": self.run.run_id, "group": self.group, "members": list(self.members)}
+    json_keys = "run=run.run_id group members"
 
 
 def group_page(site: Site, name: str, group: str) -> GroupPage | None:

@@ -8,14 +8,14 @@ Also the comparison of reported results with those that a worker measured.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.rows import Fact
-from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, SubmissionProblem
+from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, SubmissionProblem
 from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
@@ -140,7 +140,7 @@ def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> Foun
 
 
 def check_submission(
-    chosen: Chosen,
+    chosen: NewSubmission,
     problems: Sequence[SubmissionProblem],
     sources: Sequence[ModelSource],
     policy: Policy,
@@ -160,7 +160,7 @@ def check_submission(
     if "precision" not in wrong:
         all_problems += _of_precision(chosen.precision, policy)
     if chosen.base and not wrong & {"base", "base_revision"}:
-        base = _find_or_note(sources, chosen.base, chosen.base_revision, "base", all_problems)
+        base = _find_or_note(sources, chosen.base, chosen.base_revision or "", "base", all_problems)
     if model is not None:
         all_problems += _of_weights(model, is_adapter=chosen.weights == "adapter")
         all_problems += [] if chosen.weights == "adapter" else _of_config(model, "model")
@@ -271,14 +271,16 @@ def _of_card(model: FoundModel, policy: Policy) -> list[SubmissionProblem]:
     return problems
 
 
-def _of_template(model: FoundModel, base: FoundModel | None, chosen: Chosen) -> list[SubmissionProblem]:
+def _of_template(model: FoundModel, base: FoundModel | None, chosen: NewSubmission) -> list[SubmissionProblem]:
     if chosen.preset != CHAT_TEMPLATE or model.has_template or (base is not None and base.has_template):
         return []
     remedy = "add chat_template to tokenizer_config.json, or choose a preset by its name, or none"
     return [SubmissionProblem("preset", "is the model's chat template, and the model has none", remedy)]
 
 
-def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy: Policy) -> list[SubmissionProblem]:
+def _of_size(
+    model: FoundModel, base: FoundModel | None, chosen: NewSubmission, policy: Policy
+) -> list[SubmissionProblem]:
     counted = [found_model for found_model in (model, base) if found_model is not None]
     n_bytes = sum(found_model.n_bytes for found_model in counted)
     problems = []
@@ -326,7 +328,7 @@ def _passed_checks(model: FoundModel | None, problems: Sequence[SubmissionProble
     return tuple(lines)
 
 
-def _new_submission(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
+def _new_submission(chosen: NewSubmission, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
     architectures = model.config.get("architectures")
     architecture = architectures[0] if isinstance(architectures, list) and architectures else None
     text = f"{model.name} {model.card[:5000]}"
@@ -340,19 +342,15 @@ def _new_submission(chosen: Chosen, model: FoundModel, base: FoundModel | None, 
         "precision": chosen.precision if chosen.precision in QUANTISED else None,
         "is_quantised": bool(quantised_as((base or model).config)) or None,
     }
-    return NewSubmission(
+    return replace(
+        chosen,
         submitter=submitter,
-        board=chosen.board,
         model=model.name,
         revision=model.revision,
         source=model.source,
         content_hash=model.content_hash,
-        precision=chosen.precision,
-        preset=chosen.preset,
-        weights=chosen.weights,
         base=base.name if base else None,
         base_revision=base.revision if base else None,
-        kind=chosen.kind,
         facts={key: value for key, value in facts.items() if value is not None},
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import MODEL_TYPES
+from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.models.checkpoint.quantisation import FULL_PRECISIONS, QUANTISED
 from assaymark.registry import nearest
 from assaymark.tasks.prompt_presets import preset_names
@@ -47,21 +48,6 @@ class SubmissionProblem:
         return f"{self.field}: {self.what}; {self.remedy}"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The choices of a submission, each value from its list or matching its pattern."""
-
-    board: str
-    model: str
-    revision: str  # empty: the latest
-    precision: str
-    preset: str | None
-    weights: str
-    base: str | None
-    base_revision: str
-    kind: str
-
-
 class _Fields:
     """Reads fields and collects their problems."""
 
@@ -85,7 +71,9 @@ class _Fields:
         return value
 
 
-def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[SubmissionProblem]]:
+def read_choices(
+    text_of: Callable[[str], str], boards: Mapping[str, Board]
+) -> tuple[NewSubmission, list[SubmissionProblem]]:
     """Return the choices made, and a problem for each value that is not one of those allowed.
 
     Args:
@@ -104,7 +92,10 @@ def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> 
         problems.append(SubmissionProblem("weights", "delta weights cannot be evaluated as they are", remedy))
     preset = of_list("preset", presets(), NO_PRESET)
     only = next(iter(boards)) if len(boards) == 1 else ""
-    chosen = Chosen(
+    chosen = NewSubmission(
+        submitter="",
+        source="",
+        content_hash="",
         board=of_list("board", tuple(boards), only),
         model=of_pattern("model", _NAME, name_expected, needed=True),
         revision=of_pattern("revision", _REVISION, "a branch, a tag or a commit; empty for the latest"),

@@ -12,12 +12,12 @@ STATES = ("pending", "running", "finished", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """A submission that passed its checks."""
+    """The choices of a submission; once it passed its checks also who made it, and which model was found."""
 
     submitter: str
     board: str
     model: str
-    revision: str  # commit, or hash of a folder's content
+    revision: str  # commit, or hash of a folder's content; of a choice also a branch or a tag, empty for the latest
     source: str  # hub | folder | file
     content_hash: str
     precision: str

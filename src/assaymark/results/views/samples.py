@@ -20,6 +20,7 @@ from assaymark.records import (
     Score,
     ScoreStatus,
 )
+from assaymark.records.json_values import json_of
 from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
 from assaymark.scoring.choices import CIRCULAR
@@ -128,16 +129,7 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
         "prompt": request.prompt,
         "target": request.target,
         **({"tools": request.tools} if request.tools is not None else {}),
-        **(
-            {
-                "images": [
-                    {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
-                    for image in request.images
-                ]
-            }
-            if request.images
-            else {}
-        ),
+        **({"images": json_of(request.images)} if request.images else {}),
         **(
             {
                 "original": {
@@ -154,38 +146,14 @@ def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -
         "wrong": is_wrong(record),
         "gold": sorted(gold_indices(record)),
         "asks": [_query_json(query) for query in request.queries],
-        "outputs": [_output_json(output) for output in record.outputs],
-        "scores": [
-            {
-                "metric": score.metric,
-                "filter": score.filter,
-                "value": score.value,
-                "status": str(score.status),
-                "detail": score.detail,
-            }
-            for score in record.scores
-        ],
+        "outputs": json_of(record.outputs),
+        "scores": json_of(record.scores),
     }
 
 
 def _query_json(query: Query) -> dict[str, JsonValue]:
     own = {"continuation": query.continuation, "role": query.role} if isinstance(query, LoglikelihoodQuery) else {}
     return {"index": query.index, "kind": str(query.kind), **own}
-
-
-def _output_json(output: Output) -> dict[str, JsonValue]:
-    return {
-        "ask_index": output.ask_index,
-        "repeat": output.repeat,
-        "total_nats": output.total_nats,
-        "is_greedy": output.is_greedy,
-        "text": output.text,
-        **({"tool_calls": output.tool_calls} if output.tool_calls is not None else {}),
-        "finish_reason": output.finish_reason,
-        "n_tokens": output.n_tokens,
-        "n_cut_tokens": output.n_cut_tokens,
-        "error": output.error,
-    }
 
 
 def _score_text(score: Score) -> str:

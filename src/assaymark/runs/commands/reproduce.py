@@ -72,14 +72,14 @@ def _measure(
     run: "Run", tasks: tuple[str, ...], model: str | None, options: "EvaluateOptions", *, as_json: bool
 ) -> int:
     """Run what a run only reports, and print each value beside the measured one."""
-    from assaymark.runs.measured_claims import measure_reported, measured_lines, measured_to_json
+    from assaymark.runs.measured_claims import measure_reported, measured_lines
 
     options["command"] = typed_command()
     with ProgressLine(quiet=as_json) as progress:
         options["observe"] = progress
         claims = measure_reported(run, tasks, model, **options)
     if as_json:
-        print_json(measured_to_json(claims))
+        print_json(claims)
     else:
         echo("\n".join(measured_lines(claims)))
     return DIFFERS if any(each.is_reproduced is False for each in claims) else 0
