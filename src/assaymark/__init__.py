@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from assaymark.audit.diagnosing import diagnose
     from assaymark.audit.task_check import check_task
     from assaymark.judges.injections import judge_injections
-    from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
+    from assaymark.judges.judge import judge_runs, plan_judging
+    from assaymark.judges.judging import JudgeOptions
     from assaymark.judges.panel import judge_panel
     from assaymark.judges.report import VoteFileOptions, judge_agreement
     from assaymark.models.language_model import LanguageModel, Ranking, load_model
@@ -155,7 +156,7 @@ _PLACES = {
     "check_task": "assaymark.audit.task_check",
     "judge_runs": "assaymark.judges.judge",
     "plan_judging": "assaymark.judges.judge",
-    "JudgeOptions": "assaymark.judges.judge",
+    "JudgeOptions": "assaymark.judges.judging",
     "judge_agreement": "assaymark.judges.report",
     "VoteFileOptions": "assaymark.judges.report",
     "judge_panel": "assaymark.judges.panel",

@@ -13,6 +13,7 @@ from assaymark.applications.offline_beside_online import beside_online, runs_of_
 from assaymark.applications.outcomes import OutcomeColumns, outcome_report, read_outcomes
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
+from assaymark.records.json_values import json_fields
 from assaymark.runs.run import Run
 
 HEAD = "variant,user,outcome,before\n"
@@ -56,7 +57,7 @@ def test_a_file_is_analysed_by_user_in_every_format(tmp_path: Path) -> None:
         written(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "o.jsonl"),
         str(tmp_path / "o.parquet"),
     ]
-    results = [outcome_report(read_outcomes(file, OutcomeColumns())).to_json() for file in files]
+    results = [json_fields(outcome_report(read_outcomes(file, OutcomeColumns()))) for file in files]
     assert results[0] == results[1] == results[2]
     sm = pytest.importorskip("statsmodels.api")
     design = sm.add_constant(np.array([row["variant"] == "B" for row in rows], dtype=float))

@@ -14,7 +14,8 @@ from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.interop.every_eval_files import WrittenRecords, write_records
 from assaymark.interop.every_eval_results import Publisher, folder_name
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from assaymark.models.fake import FakeModel
 from assaymark.runs.exporting import export_records
 from assaymark.runs.run import Run

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 
 import assaymark
 from assaymark.cli.main import main
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from assaymark.judges.pairwise import JudgedPair, pair_of, summarise_pairs
 from assaymark.judges.results import benchmark_scores
 from assaymark.judges.verdicts import parse_verdict

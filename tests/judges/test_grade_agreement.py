@@ -11,7 +11,8 @@ from scipy import stats
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.grades import GivenGrade, JudgeGrades, grade_report, judge_grade_agreement
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from assaymark.judges.report import VoteFileOptions, judge_agreement
 from assaymark.runs.evaluate import evaluate
 from tests.judges.answered import answered_run, questions_task

@@ -8,7 +8,8 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
 from assaymark.judges.injections import HONEST, injections, judge_injections, n_injections
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from assaymark.judges.panel import judge_panel
 from assaymark.judges.verdicts import parse_verdict
 from tests.judges.answered import answered_run, questions_task

@@ -12,7 +12,8 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
-from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
+from assaymark.judges.judge import judge_runs, plan_judging
+from assaymark.judges.judging import JudgeOptions
 from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import read_results
 from assaymark.judges.single import Grade

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from assaymark.judges.report import VoteFileOptions, judge_agreement
 from assaymark.store import Store
 from tests.judges.answered import answered_run

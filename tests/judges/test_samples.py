@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from assaymark.cli.main import main
-from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge import judge_runs
+from assaymark.judges.judging import JudgeOptions
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 

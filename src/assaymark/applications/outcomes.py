@@ -6,7 +6,7 @@ it is trusted: each cell is checked, and errors name the file and the row. Missi
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,32 +98,34 @@ class OutcomeReport:
     differences: tuple[ArmAgainstControl, ...] | None
     planned: int | None  # users for which the anytime-valid interval was planned
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return all of it with stable names."""
-        outcomes = self.outcomes
-        arms: list[JsonValue] = [
-            {"variant": arm.name, "assigned_users": arm.n_assigned, **({} if mean is None else asdict(mean))}
-            for arm, mean in zip(outcomes.arms, self.means, strict=True)
+    json_keys = (
+        "control arms differences=differences_by_arm anytime_users=planned sample_ratio rows=outcomes.n_rows "
+        "rows_without_outcome=outcomes.n_without_outcome users_in_several_variants=outcomes.n_in_several "
+        "rows_of_users_in_several_variants=outcomes.n_rows_in_several "
+        "users_without_covariate=outcomes.n_without_covariate"
+    )
+
+    @property
+    def arms(self) -> list[dict[str, JsonValue]]:
+        """The variants with their means."""
+        return [
+            {"variant": arm.name, "assigned_users": arm.n_assigned, **({} if mean is None else json_fields(mean))}
+            for arm, mean in zip(self.outcomes.arms, self.means, strict=True)
         ]
-        differences: list[JsonValue] | None = None
-        if self.differences is not None:
-            differences = [
-                {"variant": each.name, "control": self.control, **asdict(each.estimate), "low": each.low,
-                 "high": each.high, "p_adjusted": each.p_adjusted}
-                for each in self.differences
-            ]  # fmt: skip
-        return {
-            "control": self.control,
-            "arms": arms,
-            "differences": differences,
-            "anytime_users": self.planned,
-            "sample_ratio": json_fields(self.ratio, "is_broken"),
-            "rows": outcomes.n_rows,
-            "rows_without_outcome": outcomes.n_without_outcome,
-            "users_in_several_variants": outcomes.n_in_several,
-            "rows_of_users_in_several_variants": outcomes.n_rows_in_several,
-            "users_without_covariate": outcomes.n_without_covariate,
-        }
+
+    @property
+    def differences_by_arm(self) -> list[dict[str, JsonValue]] | None:
+        """The differences with the names of their variants."""
+        return None if self.differences is None else [
+            {"variant": each.name, "control": self.control, **json_fields(each.estimate), "low": each.low,
+             "high": each.high, "p_adjusted": each.p_adjusted}
+            for each in self.differences
+        ]  # fmt: skip
+
+    @property
+    def sample_ratio(self) -> dict[str, JsonValue]:
+        """Whether users came to the variants as planned."""
+        return json_fields(self.ratio, "is_broken")
 
 
 def read_outcomes(path: str, columns: OutcomeColumns) -> Outcomes:

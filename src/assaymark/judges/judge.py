@@ -5,14 +5,12 @@ What a judging costs in tokens and money, before it: see `models.cost` for price
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import find_prompt
 from assaymark.judges.judged_answers import JudgedAnswers, read_judged_answers
 from assaymark.judges.judging import (
-    MOST_TOKENS,
-    JudgingSettings,
+    JudgeOptions,
     all_requests,
     check_runs,
     judge,
@@ -58,31 +56,6 @@ def forecast(model: Model, pending: Sequence[Request], n_items: int, n_stored: i
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeOptions:
-    """How stored answers are judged, and the limit of the cost.
-
-    prompt: name of a judge prompt. reference: column of the data set with the reference answer. limit: questions of
-    each task. max_tokens: of the judge's text. price: of the judge; else from `prices`, a file, or the table.
-    model_args, workers: of the judge, as for `evaluate`. seed: of the delimiters around the texts. most_cost: the
-    limit. tasks: of the runs, by name; none: all. wait: whether to wait while another process is writing the same
-    judging.
-    """
-
-    prompt: str = "single"
-    reference: str | None = None
-    limit: int | None = None
-    max_tokens: int = MOST_TOKENS
-    model_args: str | Mapping[str, object] | None = None
-    workers: int = 1
-    seed: int = 0
-    price: Price | None = None
-    prices: str | Path | None = None
-    most_cost: float | None = None
-    tasks: Sequence[str] = ()
-    wait: bool = True
-
-
 @gives_back
 def judge_runs(
     judge_model: object,
@@ -116,7 +89,7 @@ def judge_runs(
     opened = store if isinstance(store, Store) else _writable(store)
     work = _Judging(opened, runs, chosen, model)
     opener = RunOpener(opened, work.plan, chosen.wait, announce, observe)
-    run_id = judge(opener, work.model, work.settings, work.judged, bill=bill, command=command)
+    run_id = judge(opener, work.model, chosen, work.judged, bill=bill, command=command)
     announce(_stored_line(opened, opened.run(run_id), bill))
     audit = find_audit(opened.url, run_id)
     if audit is None:
@@ -139,7 +112,7 @@ def plan_judging(
     chosen = options or JudgeOptions()
     opened = store if isinstance(store, Store) else existing_store(store)
     work = _Judging(opened, runs, chosen, open_judge(judge_model, chosen.model_args))
-    asked = all_requests(work.settings, work.model, work.judged)
+    asked = all_requests(chosen, work.model, work.judged)
     pending = pending_of(opened, work.plan, asked)
     n_requests = sum(len(question.requests) for question in asked)
     price = find_price(work.model.identity, chosen.price, chosen.prices)
@@ -153,18 +126,17 @@ def open_judge(judge_model: object, model_args: str | Mapping[str, object] | Non
 
 
 class _Judging:
-    """A judging, ready to be carried out: model, settings, answers and plan."""
+    """A judging, ready to be carried out: model, answers and plan."""
 
     def __init__(self, store: Store, runs: Sequence[str], options: JudgeOptions, model: Model) -> None:
         self.model = model
         prompt = find_prompt(options.prompt)
-        self.settings = JudgingSettings(prompt, options.seed, options.limit, options.reference, options.max_tokens)
         rows = [store.run(name) for name in runs]
-        check_runs(self.settings, rows)
+        check_runs(prompt, rows)
         self.judged: JudgedAnswers = read_judged_answers(
             store, rows, limit=options.limit, reference=options.reference, wanted=options.tasks
         )
-        self.plan = judging_plan(self.settings, model, rows, self.judged)
+        self.plan = judging_plan(options, model, rows, self.judged)
 
 
 def _writable(store: str | None) -> Store:

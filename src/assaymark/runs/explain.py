@@ -14,7 +14,7 @@ from assaymark.scoring.metrics import find_metric
 from assaymark.settings import data_folder
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.describe import TaskOutline, WorkedSample, outline_task, work_sample
+from assaymark.tasks.describe import WorkedSample, outline_task, work_sample
 from assaymark.tasks.python_tasks import bind
 
 SHOWN_TOKENS = 160  # at the end of the prompt
@@ -54,15 +54,6 @@ class ExplainedMetric(TypedDict):
     higher_is_better: bool
 
 
-class _Outline(TypedDict):
-    task: str
-    version: str
-    card: Mapping[str, object]
-    request_type: str
-    filters: Sequence[ExplainedFilter]
-    metrics: Sequence[ExplainedMetric]
-
-
 class PromptTokens(TypedDict):
     """The last tokens of a prompt and its answer by a model's tokenizer."""
 
@@ -98,9 +89,15 @@ class _SampleFacts(TypedDict):
     worked: WorkedExample | None
 
 
-class TaskExplanation(_Outline, _SampleFacts):
+class TaskExplanation(_SampleFacts):
     """The explanation of a task, with one of its samples; the sample's values are None if it cannot be shown."""
 
+    task: str
+    version: str
+    card: Mapping[str, object]
+    request_type: str
+    filters: Sequence[ExplainedFilter]
+    metrics: Sequence[ExplainedMetric]
     no_sample: str | None  # why it cannot
     members: Sequence[str]  # of a group or tag
 
@@ -167,11 +164,7 @@ def explain_task(
     except (DataError, MissingExtra, PlanError) as error:
         why = str(error)
     members = [task.name for task in selection.tasks]
-    outline = _outline_json(outline_task(task))
-    return {**outline, **_sample_json(worked, model_args), "no_sample": why, "members": members[1:] and members}
-
-
-def _outline_json(outline: TaskOutline) -> _Outline:
+    outline = outline_task(task)
     card = outline.card or {}
     return {
         "task": outline.task.name,
@@ -183,6 +176,9 @@ def _outline_json(outline: TaskOutline) -> _Outline:
             {"name": m.name, "formula": m.formula, "aggregation": m.aggregation, "higher_is_better": m.higher_is_better}
             for m in outline.metrics
         ],
+        **_sample_json(worked, model_args),
+        "no_sample": why,
+        "members": members[1:] and members,
     }
 
 

@@ -59,7 +59,7 @@ def outcomes(
     lines, correlated = _offline(store, report, offline, lower_is_better=lower_is_better)
     if as_json:
         spearman = [{"scorer": each.scorer, **json_fields(each.spearman)} for each in correlated]
-        print_json(report.to_json() | ({"offline": lines, "spearman": spearman} if offline else {}))
+        print_json(json_fields(report) | ({"offline": lines, "spearman": spearman} if offline else {}))
     else:
         from assaymark.applications.outcome_documents import offline_blocks, outcome_blocks
         from assaymark.documents.document import document

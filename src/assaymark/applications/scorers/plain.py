@@ -490,12 +490,11 @@ class Embedding(PlainScorer):
 class _Measured(PlainScorer):
     """Reports a fact about the call."""
 
-    def _score(self, answered: Answered) -> Result:
-        value = self._value(answered)
-        return self._result(value, None if value is not None else f"the target did not state its {self.FACTS.name}")
+    OF_CALL: ClassVar[str]  # its attribute
 
-    def _value(self, answered: Answered) -> float | None:
-        raise NotImplementedError
+    def _score(self, answered: Answered) -> Result:
+        value = getattr(answered, self.OF_CALL)
+        return self._result(value, None if value is not None else f"the target did not state its {self.FACTS.name}")
 
 
 @dataclass(frozen=True)
@@ -504,9 +503,7 @@ class Latency(_Measured):
 
     FACTS = ScorerFacts("latency", "seconds from the call of the target to its return", higher_is_better=False,
                         scale="number", needs=frozenset({"latency"}))  # fmt: skip
-
-    def _value(self, answered: Answered) -> float | None:
-        return answered.latency_s
+    OF_CALL = "latency_s"
 
 
 @dataclass(frozen=True)
@@ -515,9 +512,7 @@ class Cost(_Measured):
 
     FACTS = ScorerFacts("cost", "cost of the call, as the target states it or by its tokens and prices",
                         higher_is_better=False, scale="number", needs=frozenset({"cost"}))  # fmt: skip
-
-    def _value(self, answered: Answered) -> float | None:
-        return answered.cost
+    OF_CALL = "cost"
 
 
 @dataclass(frozen=True)
@@ -526,6 +521,4 @@ class Tokens(_Measured):
 
     FACTS = ScorerFacts("tokens", "tokens that the target reports for the call", higher_is_better=False, scale="number",
                         needs=frozenset({"tokens"}))  # fmt: skip
-
-    def _value(self, answered: Answered) -> float | None:
-        return None if answered.n_tokens is None else float(answered.n_tokens)
+    OF_CALL = "n_tokens"

@@ -12,7 +12,8 @@ from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
 
 if TYPE_CHECKING:
-    from assaymark.judges.judge import Forecast, JudgeOptions
+    from assaymark.judges.judge import Forecast
+    from assaymark.judges.judging import JudgeOptions
     from assaymark.records import Progress
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -94,7 +95,8 @@ def run_command(
     Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
     requested again. Exit code 5 if the judging is incomplete: requests failed, or --max_cost stopped it.
     """
-    from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
+    from assaymark.judges.judge import judge_runs, plan_judging
+    from assaymark.judges.judging import JudgeOptions
     from assaymark.models.cost.prices import parse_price
     from assaymark.options.option import check_cost
 

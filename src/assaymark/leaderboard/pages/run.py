@@ -12,7 +12,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.options.of_plans import limit_shown
-from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.records import Estimate, JsonValue
 from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.results.evidence.records import PerturbedScore
@@ -51,6 +51,23 @@ class RunPage:
     attempts: tuple[AttemptView, ...]
     perturbed: tuple[PerturbedScore, ...] = ()
 
+    json_keys = "run=run.run_id model=run.model status=run.row.status command plan estimates perturbed? notes attempts"
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """All estimates."""
+        return (*self.headline, *self.others)
+
+    @property
+    def plan(self) -> dict[str, JsonValue]:
+        """The plan with the model's label and files without their folders; prompt texts stay as they are."""
+        content = {key: plain(value) for key, value in self.run.plan.content.items()}
+        public = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
+        model = public.get("model")
+        if isinstance(model, dict) and "name" in model:
+            model["name"] = model_label(self.run.plan.model.name)
+        return public
+
     @property
     def perturbed_rows(self) -> list[tuple[str, str, list[str]]]:
         """The task, perturbation and cells of each result of a perturbation."""
@@ -61,7 +78,7 @@ class RunPage:
         """The scores that are not meaningful, and why."""
         stopped = self.run.stopped
         first = () if stopped is None else (StoppedEarly(stopped.n_seen, stopped.n).text,)
-        listed = ((estimate.task, truncation_of(estimate)) for estimate in (*self.headline, *self.others))
+        listed = ((estimate.task, truncation_of(estimate)) for estimate in self.estimates)
         return (*first, *dict.fromkeys(f"{task}: {note}" for task, note in listed if note))
 
     @property
@@ -73,21 +90,6 @@ class RunPage:
     def runs_as_it_stands(self) -> bool:
         """Whether the shown command is the original one; folders of this machine are not shown."""
         return self.command == self.run.row.command
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        row = self.run.row
-        return {
-            "run": row.run_id,
-            "model": self.run.model,
-            "status": row.status,
-            "command": self.command,
-            "plan": _shown_plan(row.plan),
-            "estimates": [plain(estimate) for estimate in (*self.headline, *self.others)],
-            **({"perturbed": plain(self.perturbed)} if self.perturbed else {}),
-            "notes": list(self.notes),
-            "attempts": [plain(attempt) for attempt in self.attempts],
-        }
 
 
 @dataclass(frozen=True)
@@ -179,16 +181,6 @@ def _attempt(row: AttemptRow) -> AttemptView:
     summary = {key: without_folders(value) for key, value in row.summary.items() if key not in PRIVATE}
     command = None if row.command is None else str(without_folders(row.command))
     return AttemptView(row.attempt_id, row.status, row.started_at, row.ended_at, command, facts, summary)
-
-
-def _shown_plan(plan: RunPlan) -> JsonValue:
-    """Return a plan's content with the model's label and files without their folders; prompt texts stay as they are."""
-    content = {key: plain(value) for key, value in plan.content.items()}
-    public = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
-    model = public.get("model")
-    if isinstance(model, dict) and "name" in model:
-        model["name"] = model_label(plan.model.name)
-    return public
 
 
 def _settings(run: StoredRun) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from assaymark.leaderboard.stored import StoredRun
 from assaymark.records import Estimate, JsonValue
 from assaymark.registry import nearest
 from assaymark.results.evidence.questions import Question, Questions
-from assaymark.web.render import plain, plain_fields
+from assaymark.web.render import plain_fields
 
 MOST_SHOWN = 100  # of each list of questions; the JSON twin has all
 
@@ -29,21 +29,17 @@ class TaskPage:
     scores: tuple[tuple[StoredRun, Estimate], ...]  # the task's primary metric, the best first
     boards: tuple[Board, ...]
 
+    json_keys = "task=name card scores=rows boards=boards.name"
+
+    @property
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The scores with their runs."""
+        return [{"run": run.run_id, "model": run.model, **plain_fields(estimate)} for run, estimate in self.scores]
+
     @property
     def is_neutral(self) -> bool:
         """Whether neither direction of a score is known to be better."""
         return any(estimate.details.get("is_neutral") for _, estimate in self.scores)
-
-    def to_json(self) -> JsonValue:
-        """Return the JSON twin."""
-        return {
-            "task": self.name,
-            "card": plain(self.card),
-            "scores": [
-                {"run": run.run_id, "model": run.model, **plain_fields(estimate)} for run, estimate in self.scores
-            ],
-            "boards": [board.name for board in self.boards],
-        }
 
 
 def task_page(site: Site, name: str) -> TaskPage:

@@ -188,14 +188,11 @@ def as_window(
     return on_step
 
 
-def first_text_query(request: Request) -> GenerateQuery:
-    """Return the request's first generate query.
-
-    Raises: UsageError if it has none.
-    """
+def for_one_text(request: Request) -> Request:
+    """Return a request for one text of its first generate query. Raises: UsageError if it has none."""
     for query in request.queries:
         if isinstance(query, GenerateQuery):
-            return query
+            return replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
     raise UsageError(f"{request.id} has no generate query")
 
 

@@ -10,7 +10,7 @@ Transformers' progress bar for loading weights is disabled, since it would break
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
@@ -27,7 +27,7 @@ from assaymark.models.local.generation import (
     GenerationRules,
     as_window,
     failure_of,
-    first_text_query,
+    for_one_text,
     pieces_of,
     sort_out,
     stream_pieces,
@@ -381,9 +381,7 @@ class LocalModel:
         Workers and vLLM yield the text in one piece.
         Raises: UsageError if there is no such query; PromptTooLong or another ModelError if it fails.
         """
-        query = first_text_query(request)
-        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
-        work = sort_out(self._text_reader().read([once]), None)
+        work = sort_out(self._text_reader().read([for_one_text(request)]), None)
         if work.known:
             raise failure_of(work.known[0])
         engine = self.engine

@@ -32,7 +32,7 @@ from assaymark.models.local.generation import (
     GenerationRules,
     Work,
     failure_of,
-    first_text_query,
+    for_one_text,
     sort_out,
     text_of,
 )
@@ -357,9 +357,7 @@ class ImageTextModel:
 
         Raises: UsageError if there is no such query; a ModelError if it fails.
         """
-        query = first_text_query(request)
-        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
-        for output in self._texts(once, None):
+        for output in self._texts(for_one_text(request), None):
             if output.error is not None:
                 raise failure_of(output)
             yield text_of(output)

@@ -21,7 +21,7 @@ from typing import TypeVar, cast
 from assaymark.errors import ModelUnavailable, RequestRefused, ServerFailed, UsageError
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.identity import template_text
-from assaymark.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
+from assaymark.models.local.generation import failure_of, for_one_text, pieces_of, sort_out
 from assaymark.models.model import OutputCache
 from assaymark.models.progress import AnswerTally, ProgressObserver
 from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
@@ -398,9 +398,7 @@ class OpenAIModel:
 
         Raises: UsageError if it has none; a ModelError if the request fails, also in the middle of the text.
         """
-        query = first_text_query(request)
-        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
-        (prepared,) = self._prompts.texts([once])
+        (prepared,) = self._prompts.texts([for_one_text(request)])
         if prepared.error is not None:
             raise failure_of(prepared.failure(0))
         body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, 0)
