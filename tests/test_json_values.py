@@ -1,9 +1,11 @@
 """Records as JSON, and JSON of other programs by type: values of the right type are returned, others name their key."""
 
+import ast
+import importlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +33,7 @@ from assaymark.records.json_values import (
     texts_of,
 )
 
+SOURCE = Path(__file__).parents[1] / "src"
 CONTENT: Mapping[str, object] = {
     "size": 3,
     "share": 0.5,
@@ -174,6 +177,56 @@ def test_a_record_is_json_as_it_is() -> None:
 def test_a_property_follows_the_fields_where_it_is_named() -> None:
     """What is computed of a record is in its JSON only where the caller says so."""
     assert json_fields(Inner(0.5), "percent") == {"share": 0.5, "colours": ["red"], "percent": 50.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record whose JSON is not its fields. token: not in it."""
+
+    inner: Inner | None
+    others: tuple[Inner, ...]
+    digest: bytes
+    token: str
+    note: str = ""
+    why: str = ""
+
+    json_keys = "*inner half=inner.share shares=others.share hash=digest note? why~ first"
+
+    @property
+    def first(self) -> Inner:
+        """A record that is computed."""
+        return self.others[0]
+
+
+def test_a_class_states_the_keys_that_are_not_its_fields() -> None:
+    """Other names, values inside of records and of each of a list, computed ones, and what becomes of empty ones."""
+    whole = Place(Inner(0.5), (Inner(0.1), Inner(math.nan)), b"\x0a", "secret", "n", "w")
+    inner = {"share": 0.5, "colours": ["red"]}
+    first = {"share": 0.1, "colours": ["red"]}
+    expected = {**inner, "half": 0.5, "shares": [0.1, None], "hash": "0a", "note": "n", "why": "w", "first": first}
+    assert json.dumps(json_of(whole)) == json.dumps(expected)
+    empty = replace(whole, inner=None, note="", why="")
+    assert json.dumps(json_of([empty])) == json.dumps(
+        [{"half": None, "shares": [0.1, None], "hash": "0a", "why": None, "first": first}]
+    )
+
+
+def test_every_stated_key_is_of_its_class() -> None:
+    """A renamed field would otherwise be missed until somebody asks for that page's JSON."""
+    n_stated = 0
+    for file in sorted((SOURCE / "assaymark").rglob("*.py")):
+        if " json_keys = " not in (text := file.read_text(encoding="utf-8")):
+            continue
+        name = ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        module = importlib.import_module(name)
+        for each in [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]:
+            kind = vars(module)[each.name]
+            if isinstance(stated := vars(kind).get("json_keys"), str):
+                n_stated += 1
+                for word in stated.split():
+                    at = word.replace("*", "=").rpartition("=")[2].rstrip("?~").partition(".")[0]
+                    assert at in {field.name for field in fields(kind)} or hasattr(kind, at), f"{kind}: {word}"
+    assert n_stated > 50
 
 
 def test_further_types_are_the_callers() -> None:

@@ -12,8 +12,23 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from assaymark.limits.system_folders import SYSTEM, system_mounts
 from assaymark.platforms import is_root
+
+SYSTEM = ("usr", "lib", "lib64", "lib32", "bin", "sbin")
+
+
+def system_mounts(folders: Sequence[str] = SYSTEM, in_etc: Sequence[str] = ("ld.so.cache",)) -> list[str]:
+    """Return bubblewrap's options for folders below `/`, links as links, and for files of `/etc` where they are."""
+    words: list[str] = []
+    for path in (Path("/", name) for name in folders):
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    for name in in_etc:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
 
 LIBRARIES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 """Files of /etc that programs need."""

@@ -25,7 +25,7 @@ def json_of(value: object, other: Callable[[object], JsonValue] = str) -> JsonVa
 
     An object has the record's fields, or what its class states as `json_keys`, a text of words: `name` of a field or
     property; `key=row.name`, another key, and the value there, of each element of a list; `key?`, left out where it is
-    empty; `key~`, null where it is empty; `*`, all fields; `*row`, those of the JSON of what lies there.
+    empty; `key~`, null where it is empty; `*row`, the keys of what lies there.
 
     other: what values of further types, such as paths and dates, become.
     """
@@ -69,14 +69,14 @@ def json_fields(
 @cache
 def _json_keys_of(kind: "type[DataclassInstance]") -> tuple[tuple[str, Sequence[str], str], ...]:
     """Return each key of a record's JSON ("": those of its value), the path to its value, and the sign after it."""
-    keys: list[tuple[str, Sequence[str], str]] = []
-    for word in getattr(kind, "json_keys", "*").split():
-        if word == "*":
-            keys += [(field.name, (field.name,), "") for field in fields(kind)]
-        else:
-            signed, _, path = word.replace("*", "=").partition("=")
-            key = signed.rstrip("?~")
-            keys.append((key, (path or key).split("."), signed[len(key) :]))
+    stated: str | None = getattr(kind, "json_keys", None)
+    if stated is None:
+        return tuple((field.name, (field.name,), "") for field in fields(kind))
+    keys = []
+    for word in stated.split():
+        signed, _, path = word.replace("*", "=").partition("=")
+        key = signed.rstrip("?~")
+        keys.append((key, (path or key).split("."), signed[len(key) :]))
     return tuple(keys)
 
 

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from assaymark import settings
 from assaymark.errors import PlanError
-from assaymark.limits.system_folders import system_mounts
+from assaymark.limits.bubblewrap import system_mounts
 from assaymark.platforms import end_group, is_root, not_here
 
 GUARD = Path(__file__).with_name("code_guard.py")

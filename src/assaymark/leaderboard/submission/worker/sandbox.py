@@ -9,9 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assaymark.limits.bubblewrap import LIBRARIES, OpenedPaths, WorkingBubblewrap
+from assaymark.limits.bubblewrap import LIBRARIES, SYSTEM, OpenedPaths, WorkingBubblewrap
 from assaymark.limits.resources import Resources
-from assaymark.limits.system_folders import SYSTEM
 
 _OPENCL = ("OpenCL",)
 _SSL = ("ssl/certs", "ssl/openssl.cnf", "ca-certificates")  # of /etc/ssl no more: it holds private keys
