@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
-from assaymark.platforms import take_address
+from assaymark.web import serve as web_serve
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GRACE_SECONDS = 30  # that requests in progress get after the first signal
@@ -48,16 +48,8 @@ def _is_loopback(address: str) -> bool:
 
 def listen(address: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes any free one. Raises: UsageError where it cannot be had."""
-    bare = address.strip("[]")
-    listener = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    take_address(listener)
+    listener = web_serve.listen(address, port)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by each connection
-    try:
-        listener.bind((bare, port))
-        listener.listen(1024)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
     return listener
 
 

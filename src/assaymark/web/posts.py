@@ -108,11 +108,9 @@ def _begins_with(token: str, name: str) -> bool:
 
 def check_origin(request: Request) -> None:
     """Raises: HTTPException 403 for a request that a page of another site made."""
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in {"same-origin", "none"}:
-        raise HTTPException(403, "requests from other sites may not change anything here")
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    origin, host = request.headers.get("origin"), request.headers.get("host", "").lower()
+    is_foreign = origin is not None and urlsplit(origin).netloc.lower() != host
+    if is_foreign or request.headers.get("sec-fetch-site") not in {None, "same-origin", "none"}:
         raise HTTPException(403, "requests from other sites may not change anything here")
 
 

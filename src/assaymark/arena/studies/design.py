@@ -9,7 +9,7 @@ import numpy as np
 
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
-from assaymark.arena.studies.drafts import read_drafts
+from assaymark.arena.studies.drafts import accepted_of, read_drafts
 from assaymark.arena.studies.study_file import StudyFile, StudyQuestion
 from assaymark.arena.studies.study_log import NewAssignment
 from assaymark.arena.studies.study_plan import PlannedItem, PlannedQuestion, StudyPlan
@@ -96,12 +96,7 @@ def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[ArenaPr
     if study.prompts is None:
         return source.prompts, ()
     drafted = read_drafts(study.prompts)
-    accepted = {candidate.prompt: candidate.category for candidate in drafted if candidate.accepted}
-    if not accepted:
-        raise DataError(
-            f"{study.prompts}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where "
-            "you accept one"
-        )
+    accepted = {candidate.prompt: candidate.category for candidate in accepted_of(study.prompts, drafted)}
     prompts = [replace(prompt, category=accepted[prompt.text]) for prompt in source.prompts if prompt.text in accepted]
     notes = []
     if n_left := len(drafted) - len(accepted):

@@ -170,6 +170,17 @@ def read_drafts(path: Path) -> tuple[Candidate, ...]:
     return tuple(_candidate(path, number, row) for number, row in enumerate(rows, start=1))
 
 
+def accepted_of(path: Path, drafted: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of a file that were accepted. Raises: DataError if there is none."""
+    accepted = [candidate for candidate in drafted if candidate.accepted]
+    if not accepted:
+        raise DataError(
+            f"{path}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where you accept "
+            "one"
+        )
+    return accepted
+
+
 def _candidate(path: Path, number: int, row: object) -> Candidate:
     values = row if isinstance(row, dict) else {}
     category, prompt, accepted = (values.get(name) for name in ("category", "prompt", "accepted"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from assaymark.arena.answer_files import answers_of_files
-from assaymark.arena.studies.drafts import Candidate, Draft, draft_prompts, read_drafts, write_drafts
+from assaymark.arena.studies.drafts import Candidate, Draft, accepted_of, draft_prompts, read_drafts, write_drafts
 from assaymark.arena.studies.study_file import CATEGORIES, StudyFile, read_study
 from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.limits.nesting import parse_json
@@ -238,12 +238,7 @@ def ask_study(
         process adds answers to the file; ModelUnavailable.
     """
     drafted = read_drafts(Path(file))
-    accepted = [candidate for candidate in drafted if candidate.accepted]
-    if not accepted:
-        raise DataError(
-            f"{file}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where you accept "
-            "one"
-        )
+    accepted = accepted_of(Path(file), drafted)
     opened = _open(model, model_args)
     label = name or short_model_name(opened.identity.name)
     writer = PromptWriter(opened, is_base)
