@@ -295,7 +295,7 @@ class _Maker:
                 continue
             self.n_by_subject[subject] += 1
             own = subject_of(sample.row) or self.titles[subject.task]
-            yield {"messages": example.to_json(), "task": subject.task, "subject": own}
+            yield {"messages": example, "task": subject.task, "subject": own}
 
     def _pools(self) -> dict[str, "_Pool"]:
         """Return the rows that may be written, by task."""

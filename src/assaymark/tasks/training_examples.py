@@ -1,7 +1,6 @@
 """A task's rows as examples to train a chat model on, and whether such a row is a copy of an evaluated one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from assaymark.errors import UsageError
 from assaymark.prompts.questions import strings_in
@@ -10,17 +9,6 @@ from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.task import Task
 from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
-
-
-@dataclass(frozen=True, slots=True)
-class ChatExample:
-    """A row as a conversation that ends with its right answer."""
-
-    messages: tuple[tuple[str, str], ...]  # (role, text)
-
-    def to_json(self) -> list[dict[str, str]]:
-        """Return the messages as TRL, torchtune and OpenAI's files have them."""
-        return [{"role": role, "content": text} for role, text in self.messages]
 
 
 def refuse_untrainable(task: Task) -> None:
@@ -36,8 +24,10 @@ def refuse_untrainable(task: Task) -> None:
         raise UsageError(f"task {task.name} {why}; export the other tasks of the run with --tasks")
 
 
-def chat_example(bound: BoundTask, sample: Sample) -> ChatExample | None:
+def chat_example(bound: BoundTask, sample: Sample) -> list[dict[str, str]] | None:
     """Return a row as the task asks it, without shots, and its right answer; None where the row has none.
+
+    The messages are as TRL, torchtune and OpenAI's files have them.
 
     Raises: MalformedSample for a row that lacks what the prompt needs.
     """
@@ -45,12 +35,12 @@ def chat_example(bound: BoundTask, sample: Sample) -> ChatExample | None:
     asked, answer = _asked_and_answered(bound, request, sample)
     if not answer.strip():
         return None
-    if not request.messages:
-        return ChatExample((("user", asked.strip()), ("assistant", answer.strip())))
-    messages = [(message.role, message.text) for message in request.messages]
+    messages = [(message.role, message.text) for message in request.messages] or [("user", asked.strip())]
     if messages[-1][0] == "assistant":  # the beginning of the answer, which the task sets
-        return ChatExample((*messages[:-1], ("assistant", messages[-1][1] + answer)))
-    return ChatExample((*messages, ("assistant", answer.strip())))
+        messages[-1] = ("assistant", messages[-1][1] + answer)
+    else:
+        messages.append(("assistant", answer.strip()))
+    return [{"role": role, "content": text} for role, text in messages]
 
 
 def _asked_and_answered(bound: BoundTask, request: Request, sample: Sample) -> tuple[str, str]:

@@ -30,13 +30,12 @@ class QueuesPage:
     problem: str = ""
     finished: str = ""  # the queue in which nothing is left for this rater
 
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON twin, without the forms' token."""
-        return {
-            "project": self.project,
-            "queues": [{**json_fields(queue), "agreement": agreement.to_json()} for queue, agreement in self.queues],
-            "datasets": self.datasets,
-        }
+    json_keys = "project queues=listed datasets"
+
+    @property
+    def listed(self) -> list[dict[str, object]]:
+        """The queues with how far their raters agree."""
+        return [{**json_fields(queue), "agreement": agreement.to_json()} for queue, agreement in self.queues]
 
 
 def queues_page(

@@ -1,6 +1,6 @@
 """`assaymark compare RUN RUN`: which run is better, by how much, and with what uncertainty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,10 @@ def compare(
     if as_json:
         from assaymark.results.comparison.document import comparison_to_json
 
-        print_json(_json(comparison_to_json(comparison, rates), rows if with_rows else [], parts))
+        of_rows = [[json_fields(row, "is_new_failure") for row in own] for own in rows] if with_rows else []
+        of_parts = [[{"part": each.part, **json_fields(each.line, "gain")} for each in own] for own in parts]
+        more = {name: value for name, value in (("rows", of_rows), ("by", of_parts)) if value}
+        print_json({**comparison_to_json(comparison, rates), **more})
     elif markdown:
         from assaymark.documents.markdown import markdown_text
 
@@ -86,17 +89,6 @@ def compare(
     if junit is not None:
         api.write_junit(junit, comparison, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED
-
-
-def _json(
-    content: Mapping[str, object], rows: "Sequence[Sequence[RowPair]]", parts: "Sequence[Sequence[PartDifference]]"
-) -> dict[str, object]:
-    """Return a comparison's JSON with the rows and parts of each pair, where they were asked for."""
-    more = {
-        "rows": [[json_fields(row, "is_new_failure") for row in own] for own in rows],
-        "by": [[{"part": each.part, **json_fields(each.line, "gain")} for each in own] for own in parts],
-    }
-    return {**content, **{name: value for name, value in more.items() if value}}
 
 
 def _print_rows(
