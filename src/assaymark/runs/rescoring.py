@@ -40,7 +40,7 @@ class RescoredTask:
     n_incomplete: int = 0  # responses that lack an output; they are not scored
     names: dict[tuple[str, str], None] = field(default_factory=dict)  # (filter, metric) of the scores, in order
 
-    json_keys = "task=task.task.name scoring_hash scores=names n_scored n_failed n_incomplete"
+    json_keys = "task=task.name scoring_hash scores=names n_scored n_failed n_incomplete"
 
 
 def scoring_hash_of(task: Task, planned_spec_hash: str) -> str:
