@@ -20,6 +20,8 @@ import pytest
 
 import assaymark
 from assaymark.runs.demo import demo_model
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.task_index import copy_package_indexes
 from tests.as_on_windows.windows_names import MODULES, missing_modules, missing_names
 
 HERE = Path(__file__).parent
@@ -149,6 +151,8 @@ def worked(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("windows")
     environment["ASSAYMARK_HOME"] = str(folder / "home")
     environment["ASSAYMARK_CACHE"] = str(folder / "home" / "cache")
+    Catalog.open(())
+    copy_package_indexes(folder / "home" / "cache")  # lm-eval's 14,000 task files are read elsewhere
     rows = [{"question": row["question"], "answer": row["A"]} for row in QUESTIONS]
     files = {
         "questions.jsonl": "".join(f"{json.dumps(row)}\n" for row in QUESTIONS),

@@ -375,7 +375,16 @@ def folder_called_json(folder: Path) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("made", [other_json, other_list, other_csv, other_folder, folder_called_json])
+def promptfoo(folder: Path) -> Path:
+    """Write what promptfoo writes, whose results are not by task."""
+    path = folder / "output.json"
+    path.write_text(
+        '{"evalId": "e", "results": {"version": 3, "results": [], "stats": {"successes": 1}}, "config": {}}'
+    )
+    return path
+
+
+@pytest.mark.parametrize("made", [promptfoo, other_json, other_list, other_csv, other_folder, folder_called_json])
 def test_the_error_for_an_unsupported_format_lists_the_supported_ones(
     made: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

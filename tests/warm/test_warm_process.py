@@ -278,10 +278,11 @@ def test_a_killed_warm_process_ends_its_commands(
 def test_a_suspended_client_suspends_its_command(
     long_run: "Callable[[], tuple[subprocess.Popen[str], int]]",
 ) -> None:
-    """Ctrl-Z stops the command, and `fg` continues it."""
+    """Ctrl-Z stops the command and then its client, which a shell waits for; `fg` continues both."""
     client, process_id = long_run()
     client.send_signal(signal.SIGTSTP)
-    until(lambda: Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    states = [Path(f"/proc/{number}/stat") for number in (process_id, client.pid)]
+    until(lambda: all(state.read_text().rpartition(")")[2].split()[0] == "T" for state in states))
     client.send_signal(signal.SIGCONT)
     assert client.wait(timeout=60) == 0
 

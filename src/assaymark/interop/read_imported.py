@@ -97,7 +97,11 @@ def _is_lm_eval(path: Path) -> bool:
         return any(True for pattern in ("results_*.json", "results.json") for _ in path.rglob(pattern))
     if path.suffix != ".json" or path.stem.startswith("results"):
         return path.suffix == ".json"
-    return bool({"results", "configs"} & set(object_in(path)))
+    content = object_in(path)
+    results = content.get("results")  # by task; promptfoo's are not
+    return "configs" in content or (
+        isinstance(results, dict) and all(isinstance(each, dict) for each in results.values())
+    )
 
 
 def _contents(path: Path) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 import assaymark
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
+from assaymark.leaderboard.submission import checks
 from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
 from assaymark.leaderboard.submission.choices import PRECISIONS, is_model_name, read_choices
 from assaymark.leaderboard.submission.sources import FolderModels, ModelMissing
@@ -247,12 +248,15 @@ def test_a_fetched_model_is_a_copy_of_what_was_checked(models: Path, tmp_path: P
     assert not copy.exists()
 
 
-def test_files_beside_the_weights_are_counted(check: Callable[..., CheckOutcome], models: Path) -> None:
-    """A tokenizer of gigabytes is refused with its size."""
+def test_files_beside_the_weights_are_counted(
+    check: Callable[..., CheckOutcome], models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer above the limit is refused with its size."""
+    monkeypatch.setattr(checks, "MOST_OTHER", 100 << 20)  # of 1 GiB, which takes seconds to hash
     with (models / "demo" / "small" / "vocab.txt").open("wb") as file:
-        file.truncate((1 << 30) + 1)  # takes no space on the disk
+        file.truncate((100 << 20) + 1)  # takes no space on the disk
     (problem,) = check(model="demo/small").problems
-    assert "1.1 GB of files beside its weights" in problem.what
+    assert "0.1 GB of files beside its weights" in problem.what
 
 
 def quantise(models: Path, **own: object) -> None:

@@ -226,7 +226,7 @@ def test_group_errors_match_a_simulation() -> None:
     for by_size in (True, False):
         groups = [GroupSummaryInput("g", ("a", "b"), (GroupAggregate("acc", by_size),))]
         values, errors = [], []
-        for _ in range(400):
+        for _ in range(200):
             rows = [
                 row
                 for name, (p, n) in shares.items()
