@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -338,6 +339,16 @@ def test_an_index_of_another_version_is_made_anew(folder: Path, monkeypatch: pyt
     assert {each.reason for each in task_index.index_folder(folder)} == {None}
     monkeypatch.setattr(settings, "VERSION", "0.9")
     assert {each.reason for each in task_index.index_folder(folder)} == {None, "not in this version"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_folder_whose_name_is_no_text_is_indexed(tmp_path: Path) -> None:
+    """A name in Latin-1, as older archives have it, is kept by the index."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9t"))
+    write_task(folder, task_spec("summed"))
+    for _ in range(2):  # read, and from the cache
+        assert [each.name for each in task_index.index_folder(folder)] == ["summed"]
+        assert [each.name for each in task_index.index_folder(tmp_path)] == ["summed"]
 
 
 def test_a_list_of_tasks_needs_no_arrays_database_or_patterns() -> None:

@@ -132,11 +132,13 @@ metric_list: [{metric: NAME, aggregation: HOW, ignore_case: true}]
 """.replace("NAME", name)
     write(folder, task.replace("HOW", "!function mine.words"), "pairs.yaml")
     write(folder, task.replace("HOW", "mean").replace("pairs", "none"), "none.yaml")
+    write(folder, task.replace("HOW", "null").replace("pairs", "none_at_all"), "none_at_all.yaml")
     words = ("--model", "fake", "--model_args", "accuracy=1.0", "--tasks", str(folder / "pairs.yaml"))
     (estimate,) = evaluated(capsys, *words)
     assert (estimate["metric"], estimate["value"]) == (name, 3.0)
-    assert main(["ls", "tasks", "none", "--include_path", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["runs_here"] is False
+    for task_name in ("none", "none_at_all"):
+        assert main(["ls", "tasks", task_name, "--include_path", str(folder), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["runs_here"] is False
 
 
 def test_a_python_file_is_named_as_a_task_file_is(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Digests of files, cached by path, size, modification time and inode, so that a l
 
 import hashlib
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ def file_digest(path: Path) -> str:
     """Return the hex sha256 of a file's bytes; for an unchanged file from the cache."""
     status = path.stat()
     stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
     note = settings.cache_folder() / "digests" / f"{name}.json"
     try:
         known = json.loads(note.read_text(encoding="utf-8"))

@@ -29,7 +29,7 @@ def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> st
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None
         plain = split_reduced(name)[0] if isinstance(name, str) else name
-        if output_type == GENERATE and name in PASSED_ON and not isinstance(item.get("aggregation", ""), str):
+        if output_type == GENERATE and name in PASSED_ON and not isinstance(item.get("aggregation"), str | None):
             continue  # scored by its `!function`
         if isinstance(name, str) and known and plain not in {*known, *declared} and name not in REGISTERED:
             near = nearest(name, known)

@@ -67,7 +67,7 @@ def copy_package_indexes(cache: Path) -> None:
 
 def _note(cache: Path, root: Path) -> Path:
     """Return the file of a folder's index; root: resolved."""
-    return cache / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
+    return cache / "task_index" / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:24]}.json"
 
 
 def _time_of(folder: str) -> int | None:
@@ -116,7 +116,7 @@ def index_folder(
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no index yet, or a damaged one
     files = list(_indexed(root, metrics))
-    settings.remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}, ensure_ascii=False))
+    settings.remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}))
     return files
 
 
