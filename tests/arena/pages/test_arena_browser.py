@@ -72,6 +72,7 @@ def test_a_battle_by_keyboard(browser: Any, url: str, arena: Arena, width: int, 
     assert vote.choice == "b"
     assert f"A was {vote.model_a}, B was {vote.model_b}" in page.get_by_role("status").inner_text()
     if scripts:
+        page.wait_for_load_state()  # keys are listened to by the page's script
         page.keyboard.press("n")
         page.get_by_role("button", name="A is better").wait_for()
         page.goto(f"{url}/arena/ratings")

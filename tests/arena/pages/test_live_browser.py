@@ -69,6 +69,7 @@ def test_a_battle_of_the_demo_by_keyboard(browser: Any, demo: tuple[str, Path], 
     assert (vote.choice, vote.is_counted, {vote.model_a, vote.model_b}) == ("b", True, {"small", "large"})
     assert f"A was {vote.model_a}, B was {vote.model_b}" in page.locator(".result").inner_text()
     assert is_within(page)
+    page.wait_for_load_state()  # keys are listened to by the page's script
     page.keyboard.press("n")
     page.get_by_role("heading", name="Ask two models").wait_for()
     assert complaints == []

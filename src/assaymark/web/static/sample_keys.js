@@ -1,7 +1,7 @@
 // Keys on samples: j and k, Escape, / and ?; in a list j and k move the focus among its rows.
 "use strict";
 const KEYS = [["j, k", "next, previous"], ["Enter", "open"], ["Escape", "back to the list"], ["/", "search"], ["?", "these keys"]];
-const inForm = (event) => event.target.closest("input, textarea, select, dialog");
+const inForm = (event) => event.target.closest("input, textarea, select, dialog[open]");
 
 function showKeys() {
   const dialog = document.createElement("dialog");
