@@ -72,6 +72,7 @@ def test_from_the_table_to_a_single_answer(open_page: Any) -> None:
     page = open_page("/board/exam")
     page.locator("td.num a[href*='/samples/plain']").first.click()
     page.wait_for_selector("table.samples")
+    page.wait_for_load_state()  # the filter is applied by a script
     wrong, verdicts = page.locator("input[name=wrong]"), page.locator("table.samples .verdict")
     wrong.check()
     page.wait_for_url("**wrong=1")
