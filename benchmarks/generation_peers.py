@@ -198,7 +198,8 @@ def main() -> None:
         command = [sys.executable, *sys.argv, "--only", side]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            print(f"{side} is left out: {done.stderr.strip().splitlines()[-1]}")
+            why = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]  # a signal writes nothing
+            print(f"{side} is left out: {why[0]}")
             continue
         results[side] = json.loads(done.stdout.rpartition("RESULT ")[2])
     for size in results["ours"]:
