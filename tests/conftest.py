@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import certifi
@@ -78,10 +79,17 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SSL_CERT_FILE"] = str(file)
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return paths in one folder: a `tmp_path` for each test takes pytest a search among all before it."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(n) for n in count())
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test an empty ASSAYMARK_HOME, so that no test sees another's store or the user's."""
-    home = tmp_path / "home"
+def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test an ASSAYMARK_HOME that does not exist, so that no test sees another's store or the user's."""
+    home = next(homes)
     monkeypatch.setenv("ASSAYMARK_HOME", str(home))
     monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
     monkeypatch.delenv("ASSAYMARK_DATA", raising=False)

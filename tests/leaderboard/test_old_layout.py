@@ -30,7 +30,6 @@ def test_what_a_board_writes_another_one_reads(
     tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same values and facts from the three folders alone; the samples are those that lm-eval would have logged."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2):

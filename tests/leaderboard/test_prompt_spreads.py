@@ -15,7 +15,6 @@ from assaymark.store import Store
 @pytest.mark.slow
 def test_the_column_holds_the_audits_spread(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean over the audited tasks of the row, of its own model only, and present as soon as the audit is stored."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     place = str(tmp_path / "s.sqlite")
     for name in ("one", "two"):

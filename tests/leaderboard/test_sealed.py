@@ -118,7 +118,6 @@ def with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(with_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Return a place of the test's own with those runs. Its seals have the same keys, and so previews, each time."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     # else one preview of half of eight rows in 128 has all of them or none
     keys = random.Random(1)
     monkeypatch.setattr(secrets, "token_hex", lambda n_bytes=32: keys.randbytes(n_bytes).hex())
@@ -346,9 +345,8 @@ def test_sealed_rows_do_not_leave_as_shots_of_another_task(place: Place, when: s
     assert not any(MARK in path.read_text() for path in (place.folder / "out").rglob("*.json*"))
 
 
-def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path) -> None:
     """Of a sealed task only short values of a category or subject are shown, and only those that several rows have."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     place = Place(tmp_path)
     values = {"type": ["law", "art"] * 4, "category": ["law"] * 3 + ["art"] * 3 + [f"{MARK} alone", f"{MARK} " * 9]}
     for column, own in values.items():
@@ -470,9 +468,8 @@ def test_a_boards_file_seals(place: Place, entry: str) -> None:
     assert read_board(place.board).private >= {"exam", "words"}
 
 
-def test_a_task_file_seals_from_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_file_seals_from_the_first_row(tmp_path: Path) -> None:
     """`private: true` in a task file withholds the rows of a run in progress too; the run key is as before."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     write_rows(tmp_path)
     done("task", "init", tmp_path / "words.csv", "-o", tmp_path / "mine.yaml", "--name", "mine")
     first = assaymark.evaluate("fake", str(tmp_path / "mine.yaml"), store=str(tmp_path / "open.sqlite"))

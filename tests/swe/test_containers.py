@@ -87,10 +87,9 @@ def test_no_output_of_a_container_is_lost(image: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_instance_is_graded_in_a_container(
-    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path
 ) -> None:
     """Gold resolves and is graded once; a cheat is refused; code that uses a file of the image's repository passes."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     path = tmp_path / "e.yaml"
     path.write_text(f"local/project: {{image: {image}, python: /usr/bin/python3, pythonpath: [.]}}\n")
     environments = Environments.read(path, where="podman")
@@ -160,10 +159,9 @@ def test_what_a_container_may_do(image: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_agent_works_in_the_instances_container(
-    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path
 ) -> None:
     """It has the image's programs, no network and no files of this machine; its patch resolves in the same image."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     repositories, environments = agent_places(image, project)
     limits = SweLimits(seconds=120, memory_bytes=256 << 20)
     model = Scripted(
@@ -201,7 +199,6 @@ def test_an_agent_killed_in_its_container_is_begun_again(
     image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After kill -9 nothing is stored of the attempt, the next one ends, and the container left behind ends itself."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     repositories, environments = agent_places(image, project)
     options = PredictOptions(repositories, environments, agent=AgentLimits(command_seconds=20))
     process = os.fork()
@@ -259,7 +256,6 @@ def test_docker_by_its_socket(
     """Docker's own client talks to podman's socket, which speaks docker's protocol; the image is the same one."""
     if shutil.which("docker") is None:
         pytest.skip("needs docker's client")
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     limits = 'default_ulimits = ["nofile=20000:20000", "nproc=8192:8192"]'
     (short_folder / "c.conf").write_text(f'[engine]\nruntime = "runc"\n[containers]\n{limits}\n')
     service = subprocess.Popen(

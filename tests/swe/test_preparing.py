@@ -92,11 +92,8 @@ TEST_OF_FIX = "\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 
 
 @pytest.mark.slow
-def test_a_repository_is_installed_and_graded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repository_is_installed_and_graded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its installation writes a file that the copy lacks; without it no test can be imported. Made once."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     project = tmp_path / "calc"
     project.mkdir()
     git(project, "init", "-q")

@@ -35,9 +35,8 @@ CHARTS = """() => [...document.querySelectorAll("svg.chart")].filter(svg => svg.
 
 
 @pytest.fixture
-def ratings_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def ratings_url(tmp_path: Path) -> Iterator[str]:
     """Serve the ratings of 150 votes; return their address."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         arena = Arena(store, answers(), NO_LIMITS, Publishing(50, 1e9, 10), seed=1)
         cast(arena, 150)

@@ -214,9 +214,8 @@ def test_addresses() -> None:
     assert network_of("x") == ""
 
 
-def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_secret(monkeypatch: pytest.MonkeyPatch, own_home: Path) -> None:
     """One for all processes of a home, readable by its owner alone; purposes do not share signatures."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ASSAYMARK_SECRET", raising=False)
     results: list[bytes] = []
     threads = [threading.Thread(target=lambda: results.append(server_secret())) for _ in range(8)]
@@ -226,9 +225,7 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         thread.join()
     assert len(results) == 8
     assert len(set(results)) == 1
-    assert [(path.name, path.stat().st_mode & 0o777) for path in (tmp_path / "home").iterdir()] == [
-        ("server.secret", 0o600)
-    ]
+    assert [(path.name, path.stat().st_mode & 0o777) for path in own_home.iterdir()] == [("server.secret", 0o600)]
     assert Signer(results[0], "a").is_signed("x", Signer(results[0], "a").sign("x"))
     assert not Signer(results[0], "b").is_signed("x", Signer(results[0], "a").sign("x"))
     monkeypatch.setenv("ASSAYMARK_SECRET", "short")

@@ -83,7 +83,6 @@ def test_names_of_files_and_folders_are_told_apart(
 ) -> None:
     """A missing file of answers is not looked for among the runs, and a study goes into a folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(words) == 2
     assert said in capsys.readouterr().err
 
@@ -104,12 +103,10 @@ def test_live_battles_that_cannot_be_served(
     words: list[str],
     expected: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One line that names what is wrong, exit code 2, and no store is created."""
     pytest.importorskip("fastapi")
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     place = tmp_path / "s.sqlite"
     code, said = run_command(capsys, "arena", "serve", *words, "--store", str(place))
     assert (code, expected in said) == (2, True), said

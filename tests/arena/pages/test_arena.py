@@ -33,9 +33,8 @@ ALPACA = Path(__file__).resolve().parents[4] / "shared/data/tatsu-lab/alpaca_eva
 
 
 @pytest.fixture
-def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
+def arena(tmp_path: Path) -> Iterator[Arena]:
     """Return an arena over made-up answers."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         yield Arena(store, answers(), NO_LIMITS, Publishing(10, 1e9, 5), seed=1)
 
@@ -329,9 +328,8 @@ def vote_a_while(
                 acknowledged[battle] = choice
 
 
-def test_the_ratings_can_be_limited_to_a_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ratings_can_be_limited_to_a_language(tmp_path: Path) -> None:
     """Links for each language with its votes, beside other settings; the JSON counts the same; a wrong one is said."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     spoken = spoken_arena(tmp_path / "s.sqlite")
     cast(spoken, 200)
     with spoken.store, running(create_app([arena_feature(spoken, Ratings(spoken.store))])) as address:
@@ -373,11 +371,10 @@ def test_models_are_found_by_name_and_maker(arena: Arena) -> None:
 
 
 @pytest.mark.slow
-def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_200_votes_over_ten_real_models(tmp_path: Path) -> None:
     """Through the pages, by voters who prefer the longer answer: all votes are stored, and every model is rated."""
     if not ALPACA.is_dir():
         pytest.skip("the answers of AlpacaEval are not on this machine")
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     source, n_named = answers_of_files([ALPACA])
     assert (len(source.models), n_named > 0) == (10, True)
     with Store.open(str(tmp_path / "s.sqlite")) as store:

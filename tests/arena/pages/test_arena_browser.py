@@ -1,7 +1,6 @@
 """The arena and a study in a real browser: by keyboard only, without JavaScript, 320 px wide, two tabs."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
+def arena(tmp_path: Path) -> Iterator[Arena]:
     """Return an arena with 150 votes."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         result = Arena(store, answers(), NO_LIMITS, Publishing(50, 1e9, 10), seed=1)
         cast(result, 150)
@@ -112,9 +110,8 @@ def test_pages_are_accessible(browser: Any, url: str, axe: Callable[[Any], list[
     context.close()
 
 
-def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path) -> None:
     """Three raters with the keyboard alone, one of them 320 px wide; the export has all their choices."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     study = read_study(write_example(tmp_path))
     place = str(tmp_path / "s.sqlite")
     with Store.open(place) as store:
@@ -140,4 +137,3 @@ def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path, monkeyp
     rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     assert {(row["winner"], row["reason"]) for row in rows} == {("tie", "content")}
     assert all(row["seconds"] is not None for row in rows)
-    shutil.rmtree(tmp_path / "home")

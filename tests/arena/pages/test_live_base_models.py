@@ -41,13 +41,12 @@ def test_a_transcript_is_that_of_a_chat() -> None:
     assert transcript([{"role": role, "content": text} for role, text in said]) == expected
 
 
-def test_a_base_model_fights_a_chat_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_model_fights_a_chat_model(tmp_path: Path) -> None:
     """Two turns with a real host as both endpoints; both answer, the base model to transcripts."""
     pytest.importorskip("torch")
     from assaymark.hosting.app import HostSettings
     from tests.hosting.running import NAME, hosting, local_model
 
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with (
         hosting(local_model(n_slots=4), HostSettings()) as upstream,
         Store.open(str(tmp_path / "s.sqlite"), hidden_for="a test") as store,

@@ -61,9 +61,8 @@ def live_arena(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path) -> Path:
     """Return a folder that is the home too."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     return tmp_path
 
 

@@ -119,9 +119,8 @@ def test_two_tabs_give_one_vote(browser: Any, demo: tuple[str, Path]) -> None:
     context.close()
 
 
-def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path) -> None:
     """Both sides grow together, as text; a reloaded page goes on with them; a failure is said without names."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with live_arena(tmp_path) as (url, _):
         page = browser.new_page()
         page.goto(url)

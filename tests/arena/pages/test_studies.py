@@ -18,9 +18,8 @@ from tests.served import running
 
 
 @pytest.fixture
-def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str], Store]]:
+def links(tmp_path: Path) -> Iterator[tuple[str, list[str], Store]]:
     """Serve the example; return its address, the paths of the invitations, and the store."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     study = read_study(write_example(tmp_path))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         store_study(store, study, server_secret(), 0.0)

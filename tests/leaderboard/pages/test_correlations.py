@@ -58,9 +58,8 @@ def test_a_board_without_ratings_says_how_to_add_them(board: Path, capsys: pytes
     assert "ratings: {file" in capsys.readouterr().err
 
 
-def test_the_static_site_has_the_page(board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_static_site_has_the_page(board: Path, tmp_path: Path) -> None:
     """An exported board has the correlations, linked from its table."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(["board", "export", str(board), "-o", str(tmp_path / "site")]) == 0
     pages = list((tmp_path / "site").rglob("correlations.html"))
     assert len(pages) == 1

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import httpx
-import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.routes.boards import board_feature
@@ -14,10 +13,9 @@ from assaymark.web.app import create_app
 from tests.served import running
 
 
-def test_a_group_lists_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_lists_its_tasks(tmp_path: Path) -> None:
     """Each listed task leads to its samples; a name that the run does not have is not found."""
     store = str(tmp_path / "runs.sqlite")
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(["run", "--model", "fake", "--tasks", "demo", "--limit", "3", "--store", store]) == 0
     runs = StoredRuns(Store.open_to_read(store))
     run = runs.runs()[0]

@@ -19,10 +19,9 @@ from tests.pictures import digit, write_digits
 from tests.served import running
 
 
-def test_a_sample_shows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_shows_its_images(tmp_path: Path) -> None:
     """The page names each image; its address gives the file with its type, nosniff and a locked policy."""
     store = str(tmp_path / "runs.sqlite")
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     rows = str(write_digits(tmp_path, 2))
     assert main(["run", "--model", "fake", "--tasks", rows, "--store", store]) == 0
     runs = StoredRuns(Store.open_to_read(store))

@@ -23,7 +23,6 @@ def test_a_perplexity_is_never_right_and_a_target_is_a_text(
     tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log-likelihood has no verdict, on no page; a target that is a choice's number is shown as that choice."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     place = str(tmp_path / "runs.sqlite")
     tasks = "demo_stories,demo_facts"

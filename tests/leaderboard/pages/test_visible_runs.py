@@ -16,7 +16,6 @@ from tests.served import running
 @pytest.fixture
 def place(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a store with a run of each of two models, and write a board of the first one."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     place = str(tmp_path / "runs.sqlite")
     for seed in ("1", "2"):

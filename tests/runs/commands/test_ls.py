@@ -27,7 +27,6 @@ def test_a_store_that_is_named_and_not_there_is_an_error(
         assert main(["ls", kind, "--store", str(place)]) == 2
         assert f"there is no store at {place}" in capsys.readouterr().err
     monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(["ls", "runs"]) == 0
     assert "nothing found" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
