@@ -263,7 +263,7 @@ def test_what_arrived_for_an_unread_stream_is_freed_when_it_ends() -> None:
                 wait_until_idle(url)
             post(url, "/completions", prompt="One day", max_tokens=3, n=2, logprobs=5)
             wait_until_idle(url)
-            n_alive = sum(isinstance(each, Exchange | TextStream | NewToken) for each in gc.get_objects())
+            n_alive = sum(type(each) in {Exchange, TextStream, NewToken} for each in gc.get_objects())
         finally:
             gc.enable()
         assert n_alive == 0

@@ -26,12 +26,19 @@ from tests.engine.test_architectures import (  # noqa: E402
 CONTENT = "sha256:of-the-weights"
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a folder with a small model, which no test changes."""
+    folder = str(tmp_path_factory.mktemp("model"))
+    tiny_model("llama", SHAPE).save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a folder with a small model; the cache folder is this test's own."""
+def folder(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the model's folder; the cache folder is this test's own."""
     monkeypatch.setenv("ASSAYMARK_CACHE", str(tmp_path / "cache"))
-    tiny_model("llama", SHAPE).save_pretrained(tmp_path / "model")
-    return str(tmp_path / "model")
+    return model
 
 
 @pytest.fixture
@@ -72,12 +79,12 @@ def test_a_passed_check_is_not_repeated(folder: str, n_checks: list[int]) -> Non
     assert_equal_to_reference(engine, engine._open().inner, branching())
 
 
-def test_what_may_be_padded_is_remembered(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_padded_is_remembered(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether plain batches may be padded is part of the outcome."""
     monkeypatch.setattr(self_check, "_spread_of_batches", lambda *_: (False, 1.0))
     assert not loaded(folder)._may_batch
     monkeypatch.undo()
-    monkeypatch.setenv("ASSAYMARK_CACHE", str(Path(folder).parent / "cache"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(tmp_path / "cache"))
     assert not loaded(folder)._may_batch
 
 

@@ -27,8 +27,9 @@ from assaymark.tasks.spec_hash import code_hash, file_of, local_imports
 from assaymark.tasks.task import FunctionRef, Task
 from assaymark.tasks.user_code import declarations_in
 
-_OF_FILES = ("lm_eval.tasks.", "assaymark.library.", "assaymark_task_file_")  # beginnings of the names of modules
+_OF_FILES = "assaymark_task_file_"  # the beginning of a module's name
 _BROKEN = "__assaymark_broken__"  # in a module's names: name -> why that declaration cannot be used
+_with_faults: dict[str, None] = {}  # names of modules that have had such a declaration, in order
 
 
 def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..., Any]:
@@ -124,8 +125,8 @@ def _rewind(module: ModuleType) -> None:
 def broken_declarations(folders: Sequence[Path]) -> list[str]:
     """Return the faults of declarations in imported files below the folders; others of these files can be used."""
     faults: list[str] = []
-    for name, module in list(sys.modules.items()):
-        own = getattr(module, "__dict__", {}) if name.startswith(_OF_FILES) else {}
+    for name in _with_faults:
+        own = getattr(sys.modules.get(name), "__dict__", {})
         if _BROKEN in own and any(Path(own["__assaymark_stamp__"][0]).is_relative_to(each) for each in folders):
             faults += own[_BROKEN].values()
     return faults
@@ -158,6 +159,7 @@ def _execute(file: Path, names: dict[str, Any]) -> None:
                 raise
             fault = f"{place_in(file, error)} declares {name}, which fails: {exception_text(error)}"
             names.setdefault(_BROKEN, {})[name] = fault
+            _with_faults[names["__name__"]] = None
 
 
 def _module_of_file(file: Path) -> ModuleType:
@@ -218,7 +220,7 @@ def _module_name(file: Path) -> str:
         for i in range(len(parts) - 2, 0, -1):
             if parts[i - 1] == package and parts[i] == inner and all(part.isidentifier() for part in parts[i:]):
                 return ".".join(parts[i - 1 :])
-    return f"{_OF_FILES[-1]}{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
+    return f"{_OF_FILES}{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
 
 
 @contextmanager

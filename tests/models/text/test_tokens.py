@@ -111,7 +111,7 @@ segments = st.lists(nasty, min_size=1, max_size=5).map(tuple)
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_pairs_equal_lm_evals(name: str, data: st.DataObject) -> None:
     """Context and continuation get lm-eval's tokens for any text, whatever contexts are shared in the batch."""
