@@ -2,8 +2,10 @@
 
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
+from assaymark.store import Store
+from assaymark.store.connection import Database
 from tests.applications.oracles.locked import mark_oracle_test
 
 # a busy machine is no fault of a strategy or of the code
@@ -29,6 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 pytest_plugins = ["tests.served", "tests.postgres"]
 
 ROOT = Path(__file__).resolve().parents[1]
+CREATE_FILE = Database._prepare_file
 
 gc.disable()  # until all modules are imported, which leaves nothing to collect
 
@@ -77,6 +82,29 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("authorities") / "one.pem"
     file.write_text(certifi.contents().partition(end)[0] + end)
     os.environ["SSL_CERT_FILE"] = str(file)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def copied_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let each new store begin as a copy of an empty one: 150 statements for each take a twentieth of all tests.
+
+    The tests of the store itself, and the processes that tests start, create theirs by these statements.
+    """
+    folder = tmp_path_factory.mktemp("stores")
+    empty, copies = folder / "empty.sqlite", count()
+    Store.open(str(empty)).close()
+
+    def prepare_copy(database: Database, path: Path) -> None:
+        if not database.read_only and path.parent.is_dir() and not path.exists():
+            copy = shutil.copyfile(empty, folder / str(next(copies)))
+            with suppress(OSError):  # another thread was first, or it is another file system
+                os.link(copy, path)
+            copy.unlink()
+        CREATE_FILE(database, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "_prepare_file", prepare_copy)
+        yield
 
 
 @pytest.fixture(scope="session")

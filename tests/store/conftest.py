@@ -6,6 +6,14 @@ from pathlib import Path
 import pytest
 
 from assaymark.store import Store
+from assaymark.store.connection import Database
+from tests.conftest import CREATE_FILE
+
+
+@pytest.fixture(autouse=True)
+def created_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create files by the store's own statements."""
+    monkeypatch.setattr(Database, "_prepare_file", CREATE_FILE)
 
 
 @pytest.fixture
