@@ -12,8 +12,9 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.about import command_of_board
+from assaymark.leaderboard.board import ANY_METRIC
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.own_rows import rows_of_runs, setup_of
+from assaymark.leaderboard.own_rows import estimates_of_member, rows_of_runs, setup_of
 from assaymark.leaderboard.prices import billed_price
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import BoardRow
@@ -22,6 +23,7 @@ from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.models.cost.prices import Price
 from assaymark.store import Store
+from assaymark.tasks.suites import Member
 from assaymark.web.app import create_app
 from tests.served import running
 
@@ -71,6 +73,18 @@ def table_of(folder: Path, board: str = "board.yaml") -> tuple[BoardTable, Store
     runs = StoredRuns(Store.open_to_read(str(folder / "store.sqlite")))
     site = Site([read_board(folder / board)], runs)
     return site.table(next(iter(site.boards.values()))), runs
+
+
+def test_a_group_that_lacks_a_tasks_value_has_no_score(folder: Path) -> None:
+    """A model whose requests of one task failed is not ranked by the mean of the other tasks."""
+    run(folder)
+    (stored,) = table_of(folder)[1].runs()
+    inside = [replace(each, details={**each.details, "path": ("pair",)}) for each in stored.estimates]
+    lacking = [replace(inside[0], value=None), *inside[1:]]
+    for metrics in ((ANY_METRIC,), ("acc",)):
+        member = Member("pair", "pair", metrics)
+        assert len(estimates_of_member(member, replace(stored, estimates=tuple(inside)))) == 2
+        assert estimates_of_member(member, replace(stored, estimates=tuple(lacking))) == []
 
 
 def models(table: BoardTable) -> list[BoardRow]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assaymark.documents.numbers import counted
-from assaymark.errors import DataError
+from assaymark.errors import DataError, few
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
 from assaymark.leaderboard.prices import billed_price, price_facts
@@ -448,6 +448,9 @@ def _latest(
     for run in runs:
         estimates = estimates_of_member(member, run)
         if not estimates:
+            lacking = {task for e in run.estimates if e.task == member.task for task in e.details.get("lacking", ())}
+            if lacking:
+                notes.append(f"{member.task}: run {run.row.short_id} has no result of {few(sorted(lacking), 3)}")
             continue
         shots = {n for e in estimates if (n := e.details.get("n_shots")) is not None}
         if member.shots is not None and shots and shots != {member.shots}:
@@ -468,11 +471,14 @@ def holds_member(member: Member, run: StoredRun) -> bool:
 
 
 def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
-    """Return a member's estimates in a run: of its task, or of each task below the group that it names."""
+    """Return a member's estimates in a run: of its task, or of each task below the group that it names.
+
+    There are none where one of these has no value: the mean of the other tasks is another number.
+    """
     if member.metrics == (ANY_METRIC,):
         return _standing_for(member.task, run)
-    leaves = _leaves(member, run)
-    return [e for e in leaves if e.metric in member.metrics and e.filter == member.filter]
+    found = [e for e in _leaves(member, run) if e.metric in member.metrics and e.filter == member.filter]
+    return found if all(e.value is not None for e in found) else []
 
 
 def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
@@ -489,13 +495,11 @@ def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
     tasks = [
         e
         for e in run.estimates
-        if e.details.get("primary")
-        and e.details.get("kind", "task") == "task"
-        and name in _path(e)
-        and e.value is not None
+        if e.details.get("primary") and e.details.get("kind", "task") == "task" and name in _path(e)
     ]
     # estimates of different units or directions have no mean: `show` has none either
     is_mean = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
+    is_mean = is_mean and all(e.value is not None for e in tasks)
     return tasks if is_mean else []
 
 
@@ -509,7 +513,7 @@ def _path(estimate: Estimate) -> tuple[str, ...]:
 
 
 def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
-    tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
+    tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task"]
     own = [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
     return own or [e for e in run.estimates if e.task == member.task and e.details.get("kind") == "subject"]
 

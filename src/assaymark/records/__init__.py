@@ -481,6 +481,7 @@ class GroupDetails(TypedDict, total=False):
 
     members: Sequence[str]
     n_tasks: int
+    lacking: Sequence[str]  # tasks without a value, so that the group has none
     weighting: str  # micro | macro
 
 

@@ -262,6 +262,19 @@ def test_a_group_at_full_marks_keeps_an_interval() -> None:
     assert 0.8 < group.low < 1.0
 
 
+def test_a_group_that_lacks_a_tasks_value_has_none() -> None:
+    """All requests of b failed: the mean of a alone is not the group's; ours and lm-eval's are None, and b is named."""
+    rows = plain_rows("a", [1.0] * 3) + plain_rows("b", [None])
+    metric = plain_rows("a", [1.0])[0].metric
+    groups = [GroupSummaryInput("g", ("a", "b"), (GroupAggregate(metric),))]
+    estimates = summarise(rows, [task_of("a"), task_of("b")], groups)
+    group = estimates[0]
+    assert (group.value, group.low, group.high, group.n, group.n_failed) == (None, None, None, 3, 1)
+    assert (group.details["lm_eval_value"], group.details["lacking"]) == (None, ["b"])
+    notes = note_lines(table_rows([RunView("model", "run", estimates)]), [RunView("model", "run", estimates)])
+    assert "no mean, since there is no result of b" in " ".join(notes)
+
+
 def test_a_group_without_aggregate_is_only_a_heading() -> None:
     """A group that averages nothing has no estimate; its tasks still have it in their path."""
     result = summarise(choice_rows("a", [1.0]), [task_of("a")], [GroupSummaryInput("g", ("a",))])

@@ -148,10 +148,10 @@ def _cell(
     path: tuple[str, ...],
     confidence: float,
 ) -> Estimate:
-    known = [cell for cell in cells if cell.value is not None]
-    weights = own.weights([cell.n for cell in known])
+    lacking = [cell.task for cell in cells if cell.value is None]  # the mean of the others is not the group's
+    weights = own.weights([cell.n for cell in cells])
     weighting = "micro" if own.weight_by_size else "macro"
-    ours = _combined(known, weights, weighting, confidence)
+    ours = None if lacking else _combined(cells, weights, weighting, confidence)
     return Estimate(
         task=group.name,
         metric=own.metric,
@@ -164,7 +164,7 @@ def _cell(
         n_failed=sum(cell.n_failed for cell in cells),
         n_unparsed=sum(cell.n_unparsed for cell in cells),
         stderr=ours.stderr if ours else None,
-        chance=_weighted([cell.chance for cell in known], weights),
+        chance=_weighted([cell.chance for cell in cells], weights),
         higher_is_better=cells[0].higher_is_better,
         confidence=confidence,
         details={
@@ -177,8 +177,9 @@ def _cell(
             "weighting": weighting,
             "unit": cells[0].details.get("unit", "plain"),
             **_summed(cells),
-            **_averaged(known, weights),
-            **_lm_eval(cells, own),
+            **({"lacking": lacking} if lacking else {}),
+            **_averaged(cells, weights),
+            **_lm_eval([] if lacking else cells, own),
         },
     )
 
@@ -201,17 +202,13 @@ def _summed(cells: Sequence[Estimate]) -> EstimateDetails:
     return summed
 
 
-def _combined(
-    cells: Sequence[Estimate], weights: Sequence[float], name: str, confidence: float
-) -> IntervalEstimate | None:
-    """Return the weighted mean with its standard error and interval; None where no task has a value."""
+def _combined(cells: Sequence[Estimate], weights: Sequence[float], name: str, confidence: float) -> IntervalEstimate:
+    """Return the weighted mean of tasks that have values, with its standard error and interval."""
     parts = [
         IntervalEstimate(cell.value, cell.low, cell.high, cell.stderr, cell.method, cell.n, confidence)
         for cell in cells
         if cell.value is not None
     ]
-    if not parts:
-        return None
     is_share = all(cell.details.get("unit") == "proportion" for cell in cells)
     bounds = (0.0, 1.0) if is_share else None
     return estimate_composite(parts, weights, confidence=confidence, bounds=bounds, name=name)

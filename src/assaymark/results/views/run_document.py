@@ -12,6 +12,7 @@ from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Figu
 from assaymark.documents.charts import ClaimPoint, IntervalPoint, can_draw, interval_charts
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import counted
+from assaymark.errors import few
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.estimate_texts import (
     chance_cell,
@@ -233,6 +234,8 @@ def _notes(cell: Estimate) -> list[str]:
             reason = _PLACE.sub("", str(cause)) if cause else ""
             what = "no answer could be scored" if details.get("n_failed_in_scoring") else "all requests failed"
             notes.append(f"{what}, so there is no result" + (f": {reason}" if reason else ""))
+    if cell.n and (lacking := details.get("lacking")):
+        notes.append(f"no mean, since there is no result of {few(lacking, 3)}")
     if unscored := details.get("n_unscored"):
         notes.append(f"{unscored:,} not scored, excluded")
     if labels := details.get("labels"):
