@@ -9,6 +9,7 @@ from typing import Literal
 from assaymark.applications.live.annotation_log import AnnotationQueue, QueueRating
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError, UsageError
+from assaymark.records.json_values import json_fields
 from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
 
 MOST_LABELS = 20
@@ -70,13 +71,10 @@ def rating_score(
     return NewScore(
         digest=b"",
         trace_id=trace_id,
-        span_id=None,
-        response_id=None,
         name=queue.name,
         value=chosen[2],
         label=label,
         explanation=comment,
-        error=None,
         observed=time.time_ns(),
         source="queue",
         correction=correction,
@@ -94,12 +92,11 @@ class QueueAgreement:
 
     def to_json(self) -> dict[str, object]:
         """Return it with stable names."""
-        return {
-            "raters": self.n_raters,
-            "ratings": self.n_ratings,
-            "alpha": _agreement_json(self.alpha),
-            "kappa": _agreement_json(self.kappa),
-        }
+        alpha, kappa = (
+            None if each is None else {key: value for key, value in json_fields(each).items() if key != "stderr"}
+            for each in (self.alpha, self.kappa)
+        )
+        return {"raters": self.n_raters, "ratings": self.n_ratings, "alpha": alpha, "kappa": kappa}
 
     @property
     def line(self) -> str:
@@ -112,18 +109,6 @@ class QueueAgreement:
             if agreement
         ]
         return f"{', '.join(words)}, {self.alpha.n} traces with two ratings or more"
-
-
-def _agreement_json(agreement: Agreement | None) -> dict[str, object] | None:
-    if agreement is None:
-        return None
-    return {
-        "value": agreement.value,
-        "low": agreement.low,
-        "high": agreement.high,
-        "method": agreement.method,
-        "n": agreement.n,
-    }
 
 
 def _agreement_text(agreement: Agreement) -> str:

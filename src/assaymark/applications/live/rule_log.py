@@ -62,11 +62,10 @@ class RuleLog:
             self._database.lock_structure(connection)
             if connection.execute(select(trace_rules.c.id).where(*_kept_rule_named(project, name))).first():
                 raise UsageError(f"there is a rule '{name}' already; choose another name, or remove that one first")
+            texts = {"name": name, **{key: shown_text(getattr(new, key)) for key in ("filter", "scorer", "score")}}
             rule = Rule(
-                id=next_id(connection, trace_rules), project=project, name=name, state="active",
-                filter=shown_text(new.filter), rate=new.rate, scorer=shown_text(new.scorer),
-                score=shown_text(new.score), judge=new.judge, judge_args=new.judge_args, version=new.version,
-                made=time.time(), begins=new.begins, ended_until=new.begins, open_until=new.begins,
+                **(asdict(new) | texts), id=next_id(connection, trace_rules), project=project, state="active",
+                made=time.time(), ended_until=new.begins, open_until=new.begins,
             )  # fmt: skip
             connection.execute(insert(trace_rules), asdict(rule))
             return rule

@@ -27,9 +27,13 @@ class Completeness(NamedTuple):
     longest_s: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRule:
-    """A rule to store; see `Rule`. begins: seconds since 1970."""
+    """A rule to store: which of a project's traces are scored, and by which scorer.
+
+    filter: in the syntax of the list of traces; score: the scorer's name; version: a hash of scorer and judge; begins:
+    seconds since 1970.
+    """
 
     name: str
     filter: str
@@ -42,27 +46,14 @@ class NewRule:
     begins: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule: which of a project's traces are scored, and by which scorer.
-
-    state: active | paused | removed; filter: in the syntax of the list of traces; score: the scorer's name; version: a
-    hash of scorer and judge.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(NewRule):
+    """A stored rule. state: active | paused | removed."""
 
     id: int
     project: int
-    name: str
     state: str
-    filter: str
-    rate: float
-    scorer: str
-    score: str
-    judge: str | None
-    judge_args: str | None
-    version: bytes
     made: float
-    begins: float
     ended_until: float
     open_until: float
 

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, judge_rows
 from assaymark.applications.live.answered_traces import answered_trace, read_trace
@@ -253,37 +253,24 @@ def _outcome(ready: _Ready, held: _HeldTraces, results: Sequence[Result]) -> Sco
         if is_number or result.label is not None:
             value = float(result.value) if is_number and result.value is not None else None
             comment = None if result.comment is None else result.comment[:LONGEST_COMMENT]
-            scores[name] = _score(ready, held, name, value=value, label=result.label, explanation=comment)
+            scores[name] = replace(_score(ready, held, name), value=value, label=result.label, explanation=comment)
     return ScoringOutcome(held.drawn, tuple(scores.values()))
 
 
 def _failed(ready: _Ready, held: _HeldTraces, why: str, *, may_retry: bool = True) -> ScoringOutcome:
     reason = " ".join(why.split())[:LONGEST_COMMENT]
-    return ScoringOutcome(held.drawn, (_score(ready, held, ready.rule.score, error=reason),), reason, may_retry)
+    failed = replace(_score(ready, held, ready.rule.score), error=reason)
+    return ScoringOutcome(held.drawn, (failed,), reason, may_retry)
 
 
-def _score(
-    ready: _Ready,
-    held: _HeldTraces,
-    name: str,
-    *,
-    value: float | None = None,
-    label: str | None = None,
-    explanation: str | None = None,
-    error: str | None = None,
-) -> NewScore:
+def _score(ready: _Ready, held: _HeldTraces, name: str) -> NewScore:
+    """Return a score of a rule's trace, still without its value."""
     drawn = held.drawn
     identity = f"rule {drawn.rule} {drawn.trace_id.hex()} {name}"
     return NewScore(
         digest=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()[:16],
         trace_id=drawn.trace_id,
-        span_id=None,
-        response_id=None,
         name=name,
-        value=value,
-        label=label,
-        explanation=explanation,
-        error=error,
         observed=time.time_ns() if held.trace is None else held.trace.at,
         source="rule",
         rule=drawn.rule,

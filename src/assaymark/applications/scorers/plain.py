@@ -70,10 +70,7 @@ class PlainScorer:
     @property
     def facts(self) -> ScorerFacts:
         """The facts about its values."""
-        facts = self.FACTS
-        return ScorerFacts(
-            self.name or facts.name, facts.formula, facts.higher_is_better, facts.scale, self._needs(), facts.packages
-        )
+        return replace(self.FACTS, name=self.name or self.FACTS.name, needs=self._needs())
 
     def _needs(self) -> frozenset[str]:
         return self.FACTS.needs

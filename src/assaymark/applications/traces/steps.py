@@ -6,10 +6,11 @@ traceloop flatten them into attributes with positions in their names. Here they 
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from assaymark.applications.traces.dialects import facts_of, first_of, parsed, text_of
 from assaymark.applications.traces.otlp import ReadSpan
+from assaymark.applications.traces.trace_rows import SpanFacts
 from assaymark.records import JsonValue
 
 LONGEST_JSON = 64 << 20  # characters of an attribute: the span itself is smaller
@@ -68,18 +69,11 @@ class ToolExchange:
     json_keys = "name arguments result"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(SpanFacts):
     """A span as a step of an application. error: why it failed, "" where it did not."""
 
     span: ReadSpan
-    kind: str
-    model: str | None
-    n_input: int | None
-    n_output: int | None
-    cost: float | None
-    user: str | None
-    session: str | None
     input_messages: tuple[ChatMessage, ...]
     output_messages: tuple[ChatMessage, ...]
     documents: tuple[Document, ...]
@@ -106,14 +100,8 @@ def step_of(span: ReadSpan) -> Step:
     facts = facts_of(attributes, span.resource)
     questions, answers = _messages(attributes, span)
     return Step(
+        **asdict(facts),
         span=span,
-        kind=facts.kind,
-        model=facts.model,
-        n_input=facts.n_input,
-        n_output=facts.n_output,
-        cost=facts.cost,
-        user=facts.user,
-        session=facts.session,
         input_messages=questions,
         output_messages=answers,
         documents=tuple(_documents(attributes)),

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 MOST_COUNTED = 10_000  # traces that a list counts
 MOST_MODELS = 20  # listed of one trace
@@ -49,8 +49,8 @@ class SpanFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSpan(SpanFacts):
-    """A span to store. source, body: serialised OTLP messages; text: what the full-text index has of it."""
+class FullSpan(SpanFacts):
+    """A span with its messages. source, body: serialised OTLP."""
 
     trace_id: bytes
     span_id: bytes
@@ -61,6 +61,12 @@ class NewSpan(SpanFacts):
     is_error: bool
     source: bytes
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSpan(FullSpan):
+    """A span to store. text: what the full-text index has of it."""
+
     text: str
 
 
@@ -78,20 +84,11 @@ class AddedSpans:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRow(SpanFacts):
-    """A stored span. source, body: serialised OTLP messages."""
+class SpanRow(FullSpan):
+    """A stored span."""
 
-    trace_id: bytes
-    span_id: bytes
-    parent_id: bytes | None
-    name: str
-    started: int
-    ended: int | None
-    is_error: bool
     n_conflicts: int
     received: float
-    source: bytes
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +206,15 @@ class NewScore:
     """A score of a trace, a span, the response with an id, or a session. observed: nanoseconds since 1970."""
 
     digest: bytes
-    trace_id: bytes | None
-    span_id: bytes | None
-    response_id: str | None
-    name: str
-    value: float | None
-    label: str | None
-    explanation: str | None
-    error: str | None
-    observed: int
+    trace_id: bytes | None = None
+    span_id: bytes | None = None
+    response_id: str | None = None
+    name: str = ""
+    value: float | None = None
+    label: str | None = None
+    explanation: str | None = None
+    error: str | None = None
+    observed: int = 0
     source: str = "event"  # event | rule | feedback | queue
     session: str | None = None
     rater: str | None = None
@@ -255,22 +252,6 @@ class StoredScore:
         return self.stale is not None
 
 
-class PlacedSpan(Protocol):
-    """The fields of a span that determine its place in the tree."""
-
-    @property
-    def span_id(self) -> bytes:
-        """Its id."""
-
-    @property
-    def parent_id(self) -> bytes | None:
-        """The span that it is below; it may not have come."""
-
-    @property
-    def started(self) -> int:
-        """When it began."""
-
-
 class LightSpan(NamedTuple):
     """A stored span without its messages."""
 
@@ -304,7 +285,7 @@ class TreeNode(NamedTuple):
     breaks_cycle: bool  # its parent is among its descendants, so it is shown at the top
 
 
-def tree_of(spans: Sequence[PlacedSpan]) -> list[TreeNode]:
+def tree_of(spans: Sequence[LightSpan | SpanRow]) -> list[TreeNode]:
     """Return the spans of a trace in the order of its tree, children by start; each span is there exactly once."""
     position = {span.span_id: index for index, span in enumerate(spans)}
     children: dict[int, list[int]] = {}
@@ -340,7 +321,7 @@ def tree_of(spans: Sequence[PlacedSpan]) -> list[TreeNode]:
     return nodes
 
 
-def _on_circle(index: int, spans: Sequence[PlacedSpan], position: Mapping[bytes, int]) -> int:
+def _on_circle(index: int, spans: Sequence[LightSpan | SpanRow], position: Mapping[bytes, int]) -> int:
     """Return the span of the circle above a span that begins first."""
     passed: dict[int, None] = {}
     while index not in passed:
