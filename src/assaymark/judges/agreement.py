@@ -7,13 +7,13 @@ that people prefer, the other always the answer in the same position.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, zip_longest
 
 from assaymark.errors import DataError
 from assaymark.judges.single import mean_over_questions
-from assaymark.statistics.agreement import Agreement, krippendorff_alpha, stratified_kappa
+from assaymark.statistics.agreement import Agreement, Level, krippendorff_alpha, stratified_kappa
 from assaymark.statistics.estimate import IntervalEstimate
 
 PairKey = tuple[str, str, str]  # item, then the models in alphabetical order
@@ -146,7 +146,7 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
         _share(among, symmetric=True),
         _share(_decisive(among), symmetric=True),
         _share(leading),
-        _alpha(labels),
+        alpha_of_people(([vote.value for vote in votes] for votes in labels.values()), "nominal"),
         _beside_constant(
             [((vote.first, vote.second), vote.question, vote.value, label.value) for vote, label in compared]
         ),
@@ -218,11 +218,7 @@ def _beside_constant(compared: Sequence[tuple[Hashable, str, float, float]]) -> 
     return BesideConstant(sum(constant) / len(constant), gain)
 
 
-def _alpha(labels: Mapping[PairKey, Sequence[PairVote]]) -> Agreement | None:
-    """Return Krippendorff's alpha of all people; the n-th vote on a pair stands for the n-th rater."""
-    units = [[vote.value for vote in votes] for votes in labels.values() if len(votes) > 1]
-    if not units:
-        return None
-    most = max(map(len, units))
-    ratings = [[unit[rater] if rater < len(unit) else None for unit in units] for rater in range(most)]
-    return krippendorff_alpha(ratings, "nominal")
+def alpha_of_people(ratings: Iterable[Sequence[float]], level: Level) -> Agreement | None:
+    """Return Krippendorff's alpha of people's ratings of each unit; the n-th of a unit stands for the n-th rater."""
+    units = [of_unit for of_unit in ratings if len(of_unit) > 1]
+    return krippendorff_alpha(list(zip_longest(*units)), level) if units else None

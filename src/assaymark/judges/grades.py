@@ -20,7 +20,7 @@ from assaymark.documents.blocks import Block, Cell, Cells, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
 from assaymark.errors import DataError, UnknownName, UsageError
-from assaymark.judges.agreement import are_two_people
+from assaymark.judges.agreement import alpha_of_people, are_two_people
 from assaymark.judges.judge_votes import TASK, has_task_column, in_task, question_names
 from assaymark.judges.judging import JUDGING
 from assaymark.judges.report import VoteFileOptions
@@ -30,7 +30,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.results.model_names import short_model_name
 from assaymark.runs.stored import existing_store
-from assaymark.statistics.agreement import Agreement, krippendorff_alpha
+from assaymark.statistics.agreement import Agreement
 from assaymark.statistics.grade_agreement import GradeAgreement, MeasuredAgreement, grade_agreement
 from assaymark.store import RunRow
 
@@ -126,7 +126,7 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         {part: _agreement([pair for pair in pairs if pair[0].part == part]) for part in parts}
         if len(parts) > 1
         else {},
-        _alpha(labels),
+        alpha_of_people(([grade.value for grade in grades] for grades in labels.values()), "interval"),
         _range(grade.value for grade, _ in pairs),
         _range(other.value for _, other in pairs),
         grade_trust(with_each, beside, len(shared)),
@@ -185,15 +185,6 @@ def _mean(grades: Sequence[GivenGrade]) -> float:
 def _range(values: Iterable[float]) -> tuple[float, float]:
     numbers = list(values)
     return min(numbers), max(numbers)
-
-
-def _alpha(labels: Mapping[AnswerKey, Sequence[GivenGrade]]) -> Agreement | None:
-    """Return Krippendorff's alpha of all people; the n-th grade of an answer stands for the n-th rater."""
-    units = [[grade.value for grade in grades] for grades in labels.values() if len(grades) > 1]
-    if not units:
-        return None
-    ratings = [[unit[rater] if rater < len(unit) else None for unit in units] for rater in range(max(map(len, units)))]
-    return krippendorff_alpha(ratings, "interval")
 
 
 _ROWS = (

@@ -15,9 +15,8 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from assaymark.applications.binding import source_hash
-from assaymark.applications.functions import load_named
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
-from assaymark.applications.scorers.plain import text_of
+from assaymark.applications.scorers.plain import RegisteredScorer, embedding_function, text_of, vector_of
 from assaymark.applications.scorers.similarity import cosine
 from assaymark.applications.scorers.tools import read_tools
 from assaymark.applications.scorers.verdicts import Choice, GeneratedQuestions, Statements, Unread, Verdicts
@@ -67,22 +66,10 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class JudgedBase:
-    """Base of the scorers of this module. name: of its scores; default: the one under which it is registered."""
+class JudgedBase(RegisteredScorer):
+    """Base of the scorers of this module."""
 
-    FACTS: ClassVar[ScorerFacts]
     PROMPTS: ClassVar[tuple[str, ...]]  # names of the prompts that it sends
-
-    name: str | None = field(default=None, kw_only=True)
-
-    @property
-    def facts(self) -> ScorerFacts:
-        """The facts about its values."""
-        known = self.FACTS
-        return ScorerFacts(self.name or known.name, known.formula, known.higher_is_better, known.scale, self._needs())
-
-    def _needs(self) -> frozenset[str]:
-        return self.FACTS.needs
 
     @property
     def content_hash(self) -> str:
@@ -109,10 +96,6 @@ class JudgedBase:
 
     def _judge(self, answered: Answered) -> Generator[str, str, Result]:
         raise NotImplementedError
-
-    def _result(self, value: float | bool | None, comment: str | None = None, **metadata: JsonValue) -> Result:
-        name = self.name or self.FACTS.name
-        return Result(name, None if value is None else float(value), comment=comment, metadata=metadata)
 
     def _share(self, texts: Sequence[str], are_yes: Sequence[bool], lacking: str) -> Result:
         """Return the share of texts with the verdict yes; the others are the comment."""
@@ -265,11 +248,7 @@ class QuestionSimilarity(JudgedBase):
 
     def __post_init__(self) -> None:
         """Find the function, before anything is called."""
-        if isinstance(self.function, str):
-            object.__setattr__(self, "function", load_named(self.function, "question_similarity")[0])
-        if not callable(self.function):
-            raise UsageError("scorer question_similarity needs a function of a text that returns a vector: "
-                             "question_similarity:FILE.py:NAME")  # fmt: skip
+        object.__setattr__(self, "function", embedding_function(self.function, "question_similarity"))
         if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= 20:
             raise UsageError(f"scorer question_similarity: n is {self.n!r:.40}; expected a whole number from 1 to 20")
 
@@ -290,7 +269,7 @@ class QuestionSimilarity(JudgedBase):
         returned = function(text)
         if inspect.isawaitable(returned):
             returned = asyncio.run(_awaited(returned))
-        return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
+        return vector_of(returned)
 
 
 async def _awaited(value: Awaitable[object]) -> object:

@@ -55,15 +55,11 @@ def _inner(value: JsonValue) -> JsonValue:
 
 
 @dataclass(frozen=True)
-class PlainScorer:
-    """Base of the scorers of this module: facts and hash follow from the class and its settings.
-
-    name: of its scores; default: the one under which it is registered.
-    """
+class RegisteredScorer:
+    """Base of our own scorers, whose facts follow from the class. name: of its scores; default: that of the class."""
 
     FACTS: ClassVar[ScorerFacts]
     ARGUMENT: ClassVar[str | None] = None  # the setting that the text after `NAME:` sets
-    IN_THREAD: ClassVar[bool] = False  # whether a long answer may take long, so that the event loop must not wait
 
     name: str | None = field(default=None, kw_only=True)
 
@@ -74,6 +70,17 @@ class PlainScorer:
 
     def _needs(self) -> frozenset[str]:
         return self.FACTS.needs
+
+    def _result(self, value: float | bool | None, comment: str | None = None, **metadata: JsonValue) -> Result:
+        name = self.name or self.FACTS.name
+        return Result(name, None if value is None else float(value), comment=comment, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class PlainScorer(RegisteredScorer):
+    """Base of the scorers of this module, whose hash follows from the settings."""
+
+    IN_THREAD: ClassVar[bool] = False  # whether a long answer may take long, so that the event loop must not wait
 
     @property
     def content_hash(self) -> str:
@@ -103,13 +110,10 @@ class PlainScorer:
     def _score(self, answered: Answered) -> Result:
         raise NotImplementedError
 
-    def _result(self, value: float | bool | None, comment: str | None = None) -> Result:
-        return Result(self.name or self.FACTS.name, None if value is None else float(value), comment=comment)
-
     def _unread(self, wanted: str, output: JsonValue) -> Result:
         """Return 0 for an answer that the scorer cannot read; such answers are counted below the table."""
-        said = self._result(0.0, f"the answer is not {wanted}: {text_of(output)[:80]!r}")
-        return replace(said, metadata={"near_miss": f"not {wanted}"})
+        comment = f"the answer is not {wanted}: {text_of(output)[:80]!r}"
+        return self._result(0.0, comment, near_miss=f"not {wanted}")
 
 
 # ---------------------------------------------------------------------------------------- texts
@@ -435,6 +439,19 @@ def validator_of(schema: object, whose: str, *, checks_formats: bool = False) ->
     return validator
 
 
+def embedding_function(given: Callable[[str], object] | str | None, scorer: str) -> Callable[[str], object]:
+    """Return the function of a text that a scorer embeds by; a text is its place. Raises: UsageError."""
+    function = load_named(given, scorer)[0] if isinstance(given, str) else given
+    if not callable(function):
+        raise UsageError(f"scorer {scorer} needs a function of a text that returns a vector: {scorer}:FILE.py:NAME")
+    return function
+
+
+def vector_of(returned: Any) -> list[float]:
+    """Return what such a function returned, an array or a list, as floats."""
+    return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
+
+
 @dataclass(frozen=True)
 class Embedding(PlainScorer):
     """Similarity of two texts by the cosine of their embeddings (autoevals).
@@ -453,12 +470,7 @@ class Embedding(PlainScorer):
 
     def __post_init__(self) -> None:
         """Find the function, before anything is called."""
-        if isinstance(self.function, str):
-            object.__setattr__(self, "function", load_named(self.function, "embedding")[0])
-        if not callable(self.function):
-            raise UsageError(
-                "scorer embedding needs a function of a text that returns a vector: embedding:FILE.py:NAME"
-            )
+        object.__setattr__(self, "function", embedding_function(self.function, "embedding"))
         if not isinstance(self.least, int | float) or not self.least < 1:
             raise UsageError(f"scorer embedding: least is {self.least!r}; expected a number below 1")
 
@@ -477,7 +489,7 @@ class Embedding(PlainScorer):
         returned = function(text) if inspect.iscoroutinefunction(function) else await asyncio.to_thread(function, text)
         if inspect.isawaitable(returned):
             returned = await returned
-        return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
+        return vector_of(returned)
 
 
 # ---------------------------------------------------------------------------------------- what a call took
