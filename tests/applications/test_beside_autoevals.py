@@ -53,7 +53,7 @@ def cases() -> list[tuple[str, Any, Any]]:
 def ours(name: str, output: Any, expected: Any) -> float | None:
     """Return our score."""
     if name == "embedding":
-        (made,) = scorers_of([{"embedding": {"function": json.loads}}])  # type: ignore[list-item]
+        (made,) = scorers_of([{"embedding": {"function": json.loads}}])
         output, expected = json.dumps(output), json.dumps(expected)
     else:
         (made,) = scorers_of(name)

@@ -42,7 +42,7 @@ def pairs_of_calls(draw: random.Random) -> list[tuple[list[dict[str, Any]], list
 
 def ours(settings: dict[str, Any], made: list[dict[str, Any]], expected: list[dict[str, Any]]) -> float | None:
     """Return our score of tool calls."""
-    (scorer,) = scorers_of([{"tool_calls": settings}])  # type: ignore[list-item]
+    (scorer,) = scorers_of([{"tool_calls": settings}])
     assert isinstance(scorer, Scorer)
     row = Row("0", "q", {"expected_tools": expected})
     (result,) = asyncio.run(scorer.score(Answered(row, {"tool_calls": made})))

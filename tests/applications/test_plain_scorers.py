@@ -345,11 +345,11 @@ def test_every_registered_scorer_declares_its_facts() -> None:
     arguments: dict[str, Any] = {"embedding": {"function": vectors}, "guidelines": {"guidelines": ["Be brief."]},
                                  "question_similarity": {"function": vectors}}  # fmt: skip
     for name in SCORERS:
-        (made,) = scorers_of([{name: arguments.get(name)}])  # type: ignore[list-item]
+        (made,) = scorers_of([{name: arguments.get(name)}])
         assert isinstance(made, Scorer | JudgedScorer), name
         assert made.facts.name == name
         assert made.facts.formula
-        assert made.content_hash == scorers_of([{name: arguments.get(name)}])[0].content_hash  # type: ignore[list-item]
+        assert made.content_hash == scorers_of([{name: arguments.get(name)}])[0].content_hash
 
 
 # -------------------------------------------------------------------------------------------- needs
@@ -386,7 +386,7 @@ def test_a_schema_without_its_package_is_refused_with_the_install_line(monkeypat
     """Where jsonschema is not installed, the extra is named before anything is called; plain JSON needs nothing."""
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(MissingExtra, match="needs the extra 'scorers'"):
-        scorers_of([{"json_schema": {"schema": {"type": "object"}}}])  # type: ignore[list-item]
+        scorers_of([{"json_schema": {"schema": {"type": "object"}}}])
     assert scored("json_schema", "{}").value == 1.0
 
 
@@ -401,6 +401,6 @@ def test_a_quick_scorer_gives_the_same_without_an_event_loop(
     now = made.score_now(answered)
     assert (now is None) == made.IN_THREAD
     assert now is None or now == asyncio.run(made.score(answered))
-    (embedding,) = scorers_of([{"embedding": {"function": vectors}}])  # type: ignore[list-item]
+    (embedding,) = scorers_of([{"embedding": {"function": vectors}}])
     assert isinstance(embedding, PlainScorer)
     assert embedding.score_now(answered) is None

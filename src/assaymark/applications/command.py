@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -11,6 +11,8 @@ from assaymark.errors import UsageError
 from assaymark.runs.targets import TargetKind
 
 if TYPE_CHECKING:
+    from assaymark.applications.rows import Source
+    from assaymark.runs.evaluate_options import EvaluateKeywords
     from assaymark.runs.run import Run
     from assaymark.runs.targets import TargetForecast
 
@@ -64,13 +66,13 @@ def _takes(target: object, keywords: Mapping[str, object]) -> bool:
     return is_function or "scorers" in keywords
 
 
-def _evaluate(target: object, rows: object, **keywords: object) -> "Run":
+def _evaluate(target: object, rows: "Source", **keywords: "Unpack[EvaluateKeywords]") -> "Run":
     from assaymark.applications.evaluate import evaluate_application
 
     return evaluate_application(target, rows, **keywords)
 
 
-def _plan(target: object, rows: object, **keywords: object) -> "TargetForecast":
+def _plan(target: object, rows: "Source", **keywords: "Unpack[EvaluateKeywords]") -> "TargetForecast":
     from assaymark.applications.forecast import plan_application
 
     return plan_application(target, rows, **keywords)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from assaymark.applications.calls import CallRules
 from assaymark.applications.human_labels import add_human_labels, read_human_scores
 from assaymark.applications.judging_scores import add_judged_scores
-from assaymark.applications.rows import Row, name_of_rows, read_rows
+from assaymark.applications.rows import Row, Source, name_of_rows, read_rows
 from assaymark.applications.scorer import JudgedScorer, Scorer
 from assaymark.applications.scorers import check_needs, scorers_of
 from assaymark.applications.scorers.plain import Cost, Latency, Tokens
@@ -19,6 +19,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.options.option import check_limit
 from assaymark.records import RunPlan
 from assaymark.registry import nearest
+from assaymark.runs.evaluate_options import EvaluateKeywords, TargetKeywords
 from assaymark.runs.execute import execute
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun, RunOptions
@@ -30,13 +31,11 @@ from assaymark.tasks.task import Selection
 PROFILE = "assaymark"
 MOST_REPEATS = 10_000  # all calls of a row are held in memory
 _KEYWORDS = (
-    "scorers", "judge", "judge_args", "human_labels",
-    "name", "version", "files", "repeats", "concurrency", "timeout_s", "retries", "body", "answer_path",
-    "headers", "public_only", "store", "limit", "data_dir", "observe", "notify", "command", "wait",
+    *TargetKeywords.__annotations__, "store", "limit", "data_dir", "observe", "notify", "command", "wait",
 )  # fmt: skip
 
 
-def evaluate_application(target: Any, rows: Any, **keywords: Any) -> Run:
+def evaluate_application(target: object, rows: Source, **keywords: Unpack[EvaluateKeywords]) -> Run:
     """Call a target for each row, score its answers, and return the stored run.
 
     The same target, version, rows and scorers are the same run: it is continued, or returned if it is finished.
@@ -86,7 +85,7 @@ class PreparedApplication:
     repeats: int
 
 
-def prepare_application(target: Any, rows: Any, **keywords: Any) -> PreparedApplication:
+def prepare_application(target: object, rows: Source, **keywords: Unpack[EvaluateKeywords]) -> PreparedApplication:
     """Check everything that `evaluate_application` takes, and return it ready to be carried out; see there.
 
     Raises: UsageError; DataError for rows that cannot be read.
@@ -137,7 +136,7 @@ def prepare_application(target: Any, rows: Any, **keywords: Any) -> PreparedAppl
     return PreparedApplication(model, task, prepared, tuple(judged), tuple(scored), tuple(read), repeats)
 
 
-def _target_options(keywords: Mapping[str, Any]) -> TargetOptions:
+def _target_options(keywords: TargetKeywords) -> TargetOptions:
     """Return the options of a target. Raises: UsageError for a value of a wrong type."""
     files = keywords.get("files") or ()
     headers = keywords.get("headers") or {}

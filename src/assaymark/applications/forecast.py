@@ -5,10 +5,11 @@ prompts are assumed to be as long as its first. Stored answers are not counted a
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Unpack
 
 from assaymark.applications.evaluate import PreparedApplication, prepare_application
 from assaymark.applications.judging_scores import MOST_TOKENS
+from assaymark.applications.rows import Source
 from assaymark.applications.scorer import Answered, JudgedScorer
 from assaymark.documents.numbers import counted
 from assaymark.judges.judge import open_judge
@@ -19,6 +20,7 @@ from assaymark.models.lending import lent
 from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, JsonValue, Message, Request
 from assaymark.records.json_values import json_fields
+from assaymark.runs.evaluate_options import EvaluateKeywords
 from assaymark.runs.stored import existing_store
 from assaymark.runs.targets import TargetForecast
 from assaymark.settings import store_location
@@ -38,14 +40,14 @@ class JudgeForecast:
     cost: CostForecast
 
 
-def plan_application(target: object, rows: object, **keywords: Any) -> TargetForecast:
+def plan_application(target: object, rows: Source, **keywords: Unpack[EvaluateKeywords]) -> TargetForecast:
     """Forecast the requests of `evaluate_application` with these arguments; nothing is called, sent or stored.
 
     Raises: UsageError and DataError for whatever does not fit, as `evaluate_application` before its first call.
     """
     ready = prepare_application(target, rows, **keywords)
-    requests = list(ready.task.requests())
-    n_stored = (len(requests) - len(_pending(ready, requests, keywords.get("store")))) * ready.repeats
+    requests, store = list(ready.task.requests()), keywords.get("store")
+    n_stored = (len(requests) - len(_pending(ready, requests, str(store) if store else None))) * ready.repeats
     n_calls = len(requests) * ready.repeats
     forecasts: list[JudgeForecast] = []
     judge_name: str | None = None

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from assaymark.applications.arguments import TargetBinding, bind_target
 from assaymark.applications.returned import Returned, read_returned
 from assaymark.applications.rows import Row
-from assaymark.applications.source import function_hash, name_of_function
+from assaymark.applications.source import function_hash
 from assaymark.applications.traces.spans import within_trace
 from assaymark.errors import UnknownName, UsageError
 from assaymark.limits.characters import exception_message
@@ -120,13 +120,8 @@ class BoundFunction:
         """Return its result. Raises: Permanent."""
         if self.binding.is_promptfoo and isinstance(value, dict) and not value.get("error") and "output" in value:
             read = read_returned(value)
-            return (
-                read
-                if read.value == value["output"]
-                else Returned(
-                    read_returned(value["output"]).value, read.cost, read.n_tokens, read.n_prompt_tokens, read.contexts
-                )
-            )
+            is_whole = read.value == value["output"]
+            return read if is_whole else replace(read, value=read_returned(value["output"]).value)
         return read_returned(value)
 
 
@@ -232,8 +227,3 @@ def _module(name: str, what: str) -> ModuleType:
 
 def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {exception_message(error) or 'no message'}"[:300]
-
-
-def function_target(function: Callable[..., object], name: str | None = None) -> FunctionTarget:
-    """Return the target of a function that was given as an object."""
-    return FunctionTarget(function, name or name_of_function(function))

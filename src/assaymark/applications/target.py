@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from assaymark import settings
 from assaymark.applications.calls import Call, CallEnd, CallRules, run_calls
 from assaymark.applications.endpoints import EndpointTarget
-from assaymark.applications.functions import FunctionTarget, function_target, load_named
+from assaymark.applications.functions import FunctionTarget, load_named
 from assaymark.applications.processes import CommandTarget
 from assaymark.applications.returned import CallFacts, Returned
 from assaymark.applications.rows import Row
-from assaymark.applications.source import files_hash
+from assaymark.applications.source import files_hash, name_of_function
 from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError, ModelError, Permanent, Retryable, TimedOut, UsageError
 from assaymark.limits.characters import exception_message
@@ -136,7 +136,7 @@ def target_of(target: object, options: TargetOptions) -> Target:
         function, name = load_named(target)
         return FunctionTarget(function, options.name or name)
     if callable(target):
-        return function_target(target, options.name)
+        return FunctionTarget(target, options.name or name_of_function(target))
     raise UsageError(
         f"the target is {target!r:.80}, of type {type(target).__name__}; expected a function, FILE.py:NAME, "
         "module:name, a URL, or exec:COMMAND"

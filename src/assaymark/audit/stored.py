@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
-from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Final, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.models.model import Model
@@ -113,8 +113,7 @@ class StoredAudit:
     def part(self, name: str, kind: object, make: Callable[[], T]) -> T:
         """Return a part's stored result, or compute it, and store it unless a failed request could be retried."""
         if name in self._parts:
-            stored: T = restored(kind, self._parts[name])
-            return stored
+            return cast("T", restored(kind, self._parts[name]))
         n_to_retry = self._attempt.n_to_retry
         made = make()
         if self._attempt.n_to_retry == n_to_retry:
@@ -140,9 +139,9 @@ def stored_audit(opener: RunOpener, model: Model, command: str | None = None) ->
         yield StoredAudit(attempt, opened)
 
 
-def stored_parts(row: RunRow, kind: object) -> list[Any]:
+def stored_parts(row: RunRow, kind: type[T]) -> list[T]:
     """Return the stored results of an audit so far, each of the type `kind`."""
-    return [restored(kind, part) for part in _parts_of(row).values()]
+    return [cast("T", restored(kind, part)) for part in _parts_of(row).values()]
 
 
 def _parts_of(row: RunRow) -> dict[str, JsonValue]:
@@ -166,7 +165,7 @@ def _as_stored(request: Request) -> Request:
     return replace(request, queries=queries)
 
 
-def restored(kind: object, value: JsonValue) -> Any:
+def restored(kind: object, value: JsonValue) -> object:
     """Return a result of the type `kind` from its JSON values: the inverse of `json_of` for dataclasses and tuples."""
     if value is None:
         return None

@@ -89,15 +89,11 @@ def _files_in(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.rglob(NAMED)) if file.is_file()]
 
 
-def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> list[StoredRun]:
-    """Return imported runs with the facts of their requests, without runs whose request is not finished.
+def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> Iterator[StoredRun]:
+    """Yield imported runs with the facts of their requests, without runs whose request is not finished.
 
-    A run without a request is returned as it is: its file was added by hand.
+    A run without a request is yielded as it is: its file was added by hand.
     """
-    return list(_with_requests(runs, requests))
-
-
-def _with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> Iterator[StoredRun]:
     for run in runs:
         known = requests.get(run.model.lower(), ())
         precision = precision_name(run.plan.model.dtype)

@@ -120,7 +120,7 @@ class Site:
         with self._lock:
             cached = self._tables.get(board.name)
         if cached is None or cached.state != state:
-            files = with_requests(read_results_files(board.results), read_requests(board.requests))
+            files = list(with_requests(read_results_files(board.results), read_requests(board.requests)))
             table = with_ratings(_make_table(board, [*runs, *files]), board.ratings)
             table = _with_merges(with_win_rates(table, self.runs) if board.win_rates else table)
             stated = tuple(run for run in files if run.is_hub_report)

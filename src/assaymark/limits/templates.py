@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from jinja2 import Template, nodes
 from jinja2.runtime import Context
@@ -262,7 +262,7 @@ def _step() -> str:
     return ""
 
 
-def _cut(value: Any, *bounds: Any) -> object:
+def _cut(value: Sequence[object], *bounds: int | None) -> object:
     return counted(_budget, value[slice(*bounds)])
 
 

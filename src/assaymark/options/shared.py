@@ -6,6 +6,7 @@ From them follow the fields of a plan, and from a stored plan its options and wh
 """
 
 from collections.abc import Iterator, Mapping
+from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,6 @@ from assaymark.options.of_plans import (
     stored_preset,
 )
 from assaymark.options.option import InPlan, Option, check_cost, declared_options
-from assaymark.options.texts import (
-    read_negated,
-)
 from assaymark.prompts.presets import PromptPreset
 from assaymark.records import JsonValue, RunPlan
 from assaymark.settings import environment
@@ -199,7 +197,7 @@ class SharedOptions(LmEvalOptions, total=False):
             help="Exit with code 4 if another process is writing the same run, instead of following it.",
             flags=("--no_wait",),
             default=True,
-            read=read_negated,
+            read=not_,
             is_shared=False,
         ),
     ]

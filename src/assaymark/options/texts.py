@@ -104,8 +104,3 @@ def read_truth(name: str) -> Callable[[str | bool], bool]:
         return value
 
     return read
-
-
-def read_negated(flag: bool) -> bool:
-    """Return the value of an option whose flag negates it."""
-    return not flag

@@ -12,9 +12,9 @@ from assaymark.runs.execute import Observer
 class TargetKeywords(TypedDict, total=False):
     """The keywords of `evaluate` for a user's function; its kind of target checks them (`runs.targets`)."""
 
-    scorers: object  # names, functions, FILE.py:NAME, in a list or separated by commas
+    scorers: str | Sequence[object] | Callable[..., object]  # names (commas between) or functions
     judge: object  # the model that judged scorers ask; for a model's run: the grader, or a list of several
-    judge_args: object  # of the judge, as model_args
+    judge_args: str | Mapping[str, object] | None  # of the judge, as model_args
     human_labels: str | Path  # a file of people's scores, see `applications.human_labels`
     name: str | None  # under which it is shown
     version: str | None  # of parts that the source does not show: another version is another run

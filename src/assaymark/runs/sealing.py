@@ -23,13 +23,10 @@ from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.commitments import (
     Commitment,
     Secret,
-    Verified,
     commit,
     open_rows,
     read_commitment,
-    read_opened,
     read_secret,
-    verify_opened,
 )
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.python_tasks import bind
@@ -174,14 +171,6 @@ def reveal_task(
         with Store.open(store) as opened:
             opened.seals.put(replace(sealed, revealed_at=_now()))
     return Revealed(secret.task, file, len(positions), not preview_only)
-
-
-def verify_task(commitment: Path, opened: Path) -> Verified:
-    """Return whether revealed rows are those of a commitment. The owner's secret is not needed.
-
-    Raises: UsageError where a file is missing; DataError for another content.
-    """
-    return verify_opened(read_commitment(commitment), read_opened(opened))
 
 
 def sealed_tasks_of(store: str | None) -> list[SealedTask]:

@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from assaymark.swe.base_copies import copy_tree
@@ -58,15 +58,6 @@ class PatchAttempt:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class _Patch:
-    """Findings while a patch was applied."""
-
-    applied_by: str = ""
-    restored: list[str] = field(default_factory=list)
-    flags: list[str] = field(default_factory=list)
-
-
 def attempt_tests(
     instance: Instance,
     patch: str,
@@ -92,26 +83,29 @@ def attempt_tests(
     """
     copy_tree(base, work)
     try:
-        noted = _Patch()
+        applied_by, restored, flags = "", list[str](), list[str]()
         if patch.strip():
             applied = apply_patch(patch, work, base, environment)
             if not applied.by:
                 return PatchAttempt(
                     "not applied", f"the patch does not apply: {_last_line(applied.log)}", log=applied.log
                 )
-            noted.applied_by = applied.by
+            applied_by = applied.by
             changed = changed_paths(base, work)
             if not is_trusted and (why := why_refused(changed, base, work)):
                 return PatchAttempt("refused", f"refused: {why}", applied.by, log=applied.log, flags=(why,))
-            noted.restored = restore_tests(changed, instance.test_patch, base, work)
+            restored = restore_tests(changed, instance.test_patch, base, work)
             if not is_trusted:
-                noted.flags = flags_of_patch(patch, changed, noted.restored)
+                flags = flags_of_patch(patch, changed, restored)
         tests = apply_tests(instance.test_patch, work, environment)
         if not tests.by:
             return PatchAttempt(
                 "tests not applied", f"the tests' patch does not apply: {_last_line(tests.log)}", log=tests.log
             )
-        return _tested(run_tests(instance, work, environment, limits), noted)
+        tested = run_tests(instance, work, environment, limits)
+        flags += (f"puts back {name}, which the patch changed" for name in restored)
+        all_flags = (*flags, *tested.flags)
+        return replace(tested, applied_by=applied_by, restored=tuple(restored), flags=all_flags)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -233,20 +227,6 @@ def _is_inside(path: Path, folder: Path) -> bool:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link to itself
         return False
-
-
-def _tested(attempt: PatchAttempt, noted: _Patch) -> PatchAttempt:
-    flags = (*noted.flags, *(f"puts back {name}, which the patch changed" for name in noted.restored), *attempt.flags)
-    return PatchAttempt(
-        attempt.stage,
-        attempt.reason,
-        noted.applied_by,
-        tuple(noted.restored),
-        flags,
-        attempt.run,
-        attempt.log,
-        attempt.seconds,
-    )
 
 
 def _last_line(log: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assaymark.drafts import write_whole
@@ -70,7 +70,7 @@ class SweReport:
     submitted: tuple[str, ...]
     estimate: IntervalEstimate | None
     efforts: Efforts | None = None
-    environments: tuple[str, ...] = field(default=())
+    environments: tuple[str, ...] = ()
 
     def ids(self, *outcomes: str) -> list[str]:
         """Return the instances with one of the outcomes, sorted."""
@@ -170,7 +170,7 @@ def stored_report(store: OpenStore, instances: Sequence[Instance], predictions: 
     )
     scores = list(made.scores().values())
     estimate = estimate_mean(scores, binary=True) if scores else None
-    return SweReport(made.model, made.instances, graded, made.submitted, estimate, made.efforts, made.environments)
+    return replace(made, estimate=estimate)
 
 
 def _efforts(attempts: Sequence[tuple[str, StoredAttempt]], graded: Mapping[str, Graded]) -> Efforts | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -153,18 +153,21 @@ def to_rows(
     store: str | None,
     project: str | None,
     as_json: bool,
-    **options: object,
+    words: str | None,
+    dataset: str | None,
+    accept_output: bool,
 ) -> None:
     """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
 
     Each question is a row once: a trace with the same inputs as another is named, and left out.
     """
     need_extra()
-    from assaymark.applications.live.datasets import RowCounts
+    from assaymark.applications.live.datasets import RowCounts, rows_of_traces
+    from assaymark.applications.traces.listing import ListQuery
     from assaymark.drafts import open_whole
 
     path = Path(output)
-    if not traces and options["words"] is None and options["dataset"] is None:
+    if not traces and words is None and dataset is None:
         raise UsageError("nothing says which traces; name some, or add --filter WORDS ('' for all) or --dataset NAME")
     if path.exists() and not append:
         raise UsageError(f"{path} is there already; add --append, which keeps its rows, or name another file")
@@ -172,7 +175,13 @@ def to_rows(
     earlier = path.read_text(encoding="utf-8") if path.exists() else ""
     with open_store(store) as opened:
         number = project_of(opened, project)
-        contents = _rows(opened, number, traces, options, counts, _digests_in(path) if earlier else {})
+        known = _digests_in(path) if earlier else {}
+        contents = [] if dataset is None else _rows_of_dataset(opened, number, dataset, counts, known)
+        ids = [trace_id_of(opened, number, text) for text in traces]
+        if words is not None:
+            ids += [trace.trace_id for trace in traces_like(opened, number, ListQuery.of_text(words))]
+        made = rows_of_traces(opened, number, ids, counts, accept_output=accept_output, known=known)
+        contents += [row.content for row in made]
         with open_whole(path, "backslashreplace") as file:
             file.write(earlier if not earlier or earlier.endswith("\n") else f"{earlier}\n")
             for content in contents:
@@ -205,40 +214,27 @@ def _digests_in(path: Path) -> dict[bytes, bytes]:
     return {inputs_digest(row.inputs): b"" for row in read_rows(path)}
 
 
-def _rows(
-    store: "Store",
-    project: int,
-    traces: Sequence[str],
-    options: dict[str, Any],
-    counts: "RowCounts",
-    known: dict[bytes, bytes],
+def _rows_of_dataset(
+    store: "Store", project: int, dataset: str, counts: "RowCounts", known: dict[bytes, bytes]
 ) -> list[object]:
-    """Return the rows that a command names: those of a data set, and those of traces."""
+    """Return the rows of a data set, each question once. Raises: UnknownName."""
     from assaymark.applications.live.dataset_log import inputs_digest
-    from assaymark.applications.live.datasets import rows_of_traces
-    from assaymark.applications.traces.listing import ListQuery
     from assaymark.errors import UnknownName
 
+    stored = DatasetLog(store).rows(project, dataset)
+    if not stored:
+        raise UnknownName("data set", dataset[:128], list(DatasetLog(store).sizes(project))[:SHOWN])
     contents: list[object] = []
-    if (dataset := options["dataset"]) is not None:
-        stored = DatasetLog(store).rows(project, dataset)
-        if not stored:
-            raise UnknownName("data set", dataset[:128], list(DatasetLog(store).sizes(project))[:SHOWN])
-        for row in stored:
-            content = row.content if isinstance(row.content, dict) else {}
-            digest = inputs_digest(content.get("inputs"))
-            if digest in known:
-                counts.same.append((row.trace_id, known[digest]))
-                continue
-            known[digest] = row.trace_id
-            counts.n_rows += 1
-            counts.n_without_expected += "expected" not in content
-            contents.append(content)
-    ids = [trace_id_of(store, project, text) for text in traces]
-    if options["words"] is not None:
-        ids += [trace.trace_id for trace in traces_like(store, project, ListQuery.of_text(options["words"]))]
-    made = rows_of_traces(store, project, ids, counts, accept_output=options["accept_output"], known=known)
-    contents += [row.content for row in made]
+    for row in stored:
+        content = row.content if isinstance(row.content, dict) else {}
+        digest = inputs_digest(content.get("inputs"))
+        if digest in known:
+            counts.same.append((row.trace_id, known[digest]))
+            continue
+        known[digest] = row.trace_id
+        counts.n_rows += 1
+        counts.n_without_expected += "expected" not in content
+        contents.append(content)
     return contents
 
 

@@ -6,12 +6,11 @@ import time
 from pathlib import Path
 
 from assaymark.applications.functions import is_reference
-from assaymark.applications.live.rule_rows import NewRule, Rule, filter_is_live
+from assaymark.applications.live.rule_rows import NewRule, filter_is_live
 from assaymark.applications.scorer import JudgedScorer
 from assaymark.applications.scorers import scorers_of
 from assaymark.applications.scorers.named import AnyScorer
 from assaymark.applications.traces.listing import ListQuery
-from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UsageError
 from assaymark.records import canonical_json
 
@@ -45,7 +44,7 @@ def new_rule(
     if not (math.isfinite(rate) and 0 < rate <= 1):
         raise UsageError(f"the rate is {rate:g}; expected a share of the traces, above 0 and at most 1, such as 0.1")
     text = _whole_place(scorer.strip())
-    loaded = _loaded(text)
+    loaded = rule_scorer(text)
     if isinstance(loaded, JudgedScorer) and judge is None:
         raise UsageError(f"scorer '{loaded.facts.name}' asks a judge; name one with --judge MODEL")
     if judge is not None and not isinstance(loaded, JudgedScorer):
@@ -79,8 +78,11 @@ def _whole_place(text: str) -> str:
     return text
 
 
-def _loaded(text: str) -> AnyScorer:
-    """Return the scorer of a rule. Raises: UsageError for none, several, or one that needs parts that no trace has."""
+def rule_scorer(text: str) -> AnyScorer:
+    """Return the scorer that a rule names, as its file is now.
+
+    Raises: UsageError for none, several, or one that needs parts that no trace has; UnknownName.
+    """
     scorers = scorers_of(text)
     if len(scorers) != 1:
         raise UsageError(f"a rule has one scorer, and '{text[:80]}' names {len(scorers)}; make a rule for each")
@@ -90,16 +92,6 @@ def _loaded(text: str) -> AnyScorer:
             "choose a scorer of the answer, the contexts, latency, cost or tokens"
         )
     return scorers[0]
-
-
-def rule_scorer(rule: Rule) -> AnyScorer:
-    """Return the scorer of a stored rule, as its file is now. Raises: UsageError, UnknownName."""
-    return _loaded(rule.scorer)
-
-
-def rule_filter(rule: Rule) -> TraceFilter:
-    """Return the filter of a stored rule. Raises: UsageError."""
-    return ListQuery.of_text(rule.filter).filter()
 
 
 def rule_version(scorer: AnyScorer, judge: str | None, judge_args: str | None, judge_hash: str | None) -> bytes:

@@ -16,10 +16,11 @@ from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, jud
 from assaymark.applications.live.answered_traces import answered_trace, read_trace
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
-from assaymark.applications.live.rules import rule_filter, rule_scorer, rule_version
+from assaymark.applications.live.rules import rule_scorer, rule_version
 from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.scorers.named import AnyScorer
+from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.trace_rows import NewScore, TraceRow
 from assaymark.errors import AssaymarkError, DataError, HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.judges.judge import open_judge
@@ -112,7 +113,8 @@ class ScoringWorker:
         for rule in RuleLog(self._store).rules(self._project, only_active=True):
             try:
                 ready = self._ready(rule)
-                counts.n_drawn += RuleLog(self._store).draw(rule, rule_filter(rule), self._complete, at)
+                wanted = ListQuery.of_text(rule.filter).filter()
+                counts.n_drawn += RuleLog(self._store).draw(rule, wanted, self._complete, at)
                 self._score_all(ready, counts)
             except StoreError:
                 raise
@@ -131,7 +133,7 @@ class ScoringWorker:
 
     def _ready(self, rule: Rule) -> _Ready:
         """Return a rule ready to score. Raises: UsageError, ModelError and other errors of ours if it is not."""
-        scorer = rule_scorer(rule)
+        scorer = rule_scorer(rule.scorer)
         judge = None
         if isinstance(scorer, JudgedScorer):
             if rule.judge is None:

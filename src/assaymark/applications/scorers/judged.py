@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from assaymark.applications.binding import source_hash
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
@@ -265,8 +265,7 @@ class QuestionSimilarity(JudgedBase):
         return self._result(min(1.0, max(0.0, sum(cosines) / len(cosines))), questions=list(questions.texts))
 
     def _embed(self, text: str) -> list[float]:
-        function: Any = self.function
-        returned = function(text)
+        returned = embedding_function(self.function, "question_similarity")(text)
         if inspect.isawaitable(returned):
             returned = asyncio.run(_awaited(returned))
         return vector_of(returned)

@@ -28,7 +28,7 @@ def is_of_numbers(name: str) -> bool:
 
 
 def scorers_of(
-    texts: "str | Sequence[str | Callable[..., object] | AnyScorer] | Callable[..., object]",
+    texts: str | Sequence[object] | Callable[..., object],
 ) -> list[AnyScorer]:
     """Return scorers.
 

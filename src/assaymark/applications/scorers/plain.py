@@ -485,7 +485,7 @@ class Embedding(PlainScorer):
         return [self._result(max(0.0, (cosine(first, second) - self.least) / (1.0 - self.least)))]
 
     async def _embed(self, text: str) -> list[float]:
-        function: Any = self.function
+        function = embedding_function(self.function, "embedding")
         returned = function(text) if inspect.iscoroutinefunction(function) else await asyncio.to_thread(function, text)
         if inspect.isawaitable(returned):
             returned = await returned

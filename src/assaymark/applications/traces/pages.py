@@ -153,11 +153,6 @@ class SessionsPage:
         return ListQuery(session=session.session).address()
 
 
-def sessions_page(store: Store, token: Token) -> SessionsPage:
-    """Return the sessions of a project."""
-    return SessionsPage(token.project_name, tuple(TraceLog(store).sessions(token.project)))
-
-
 @dataclass(frozen=True, slots=True)
 class TreeStep:
     """A row of the tree. x, width: of its bar in the waterfall, in units of which the whole has 1000."""

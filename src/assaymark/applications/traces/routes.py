@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.otlp import spans_json
-from assaymark.applications.traces.pages import TraceSignInPage, list_page, sessions_page, trace_of, trace_page
+from assaymark.applications.traces.pages import SessionsPage, TraceSignInPage, list_page, trace_of, trace_page
 from assaymark.applications.traces.readers import COOKIE, Readers, SignInFirst, private
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
@@ -59,7 +59,8 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
     @app.get("/traces/sessions")
     @app.get("/traces/sessions.json")
     def sessions(request: Request) -> Response:
-        page = sessions_page(store, need(request))
+        token = need(request)
+        page = SessionsPage(token.project_name, tuple(TraceLog(store).sessions(token.project)))
         return private(respond(request, "trace_sessions.html", page, as_json=wants_json(request)))
 
     @app.get("/trace/{trace}/otlp")

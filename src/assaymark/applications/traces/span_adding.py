@@ -11,8 +11,7 @@ import hashlib
 import secrets
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy import text as sql
@@ -58,9 +57,9 @@ class AddingSpans:
         """Add spans; see `TraceLog.add_spans`."""
         trace_ids = sorted({span.trace_id for span in batch})
         self._lock_project()
-        bodies = {span.source: None for span in batch}
-        rows = [{"project": self._project, "digest": message_digest(body), "body": _pack(body)} for body in bodies]
-        insert_missing(self._connection, span_sources, sorted(rows, key=lambda row: bytes(row["digest"])))
+        sources = sorted((message_digest(body), body) for body in {span.source for span in batch})
+        rows = [{"project": self._project, "digest": digest, "body": _pack(body)} for digest, body in sources]
+        insert_missing(self._connection, span_sources, rows)
         n_before = self._lock_traces(trace_ids)
         stored = self._stored(batch, {trace_id for trace_id, n in n_before.items() if n})
         new: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]] = {}  # with its digest
@@ -239,7 +238,7 @@ class AddingSpans:
                 )
 
 
-def insert_missing(connection: Connection, table: object, rows: Sequence[dict[str, Any]]) -> None:
+def insert_missing(connection: Connection, table: object, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert the rows whose keys do not exist."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     if rows:

@@ -200,16 +200,17 @@ class TraceLog:
         """Store results of evaluations; those that are stored already change nothing. Return how many are new."""
         if not scores:
             return 0
-        rows = [score_row(project, score, time.time()) for score in scores]
+        in_order = sorted(scores, key=lambda score: score.digest)
+        rows = [score_row(project, score, time.time()) for score in in_order]
         with self._database.writing(durable=True, wait_seconds=WAIT_SECONDS) as connection:
-            digests = [row["digest"] for row in rows]
+            digests = [score.digest for score in in_order]
             known = set()
             for some in chunks(digests):
                 statement = select(trace_scores.c.digest).where(
                     trace_scores.c.project == project, trace_scores.c.digest.in_(some)
                 )
                 known |= {bytes(digest) for digest in connection.execute(statement).scalars()}
-            insert_missing(connection, trace_scores, sorted(rows, key=lambda row: bytes(row["digest"])))
+            insert_missing(connection, trace_scores, rows)
         return len(set(digests) - known)
 
     # ---------------------------------------------------------------------------------------- reading

@@ -4,7 +4,6 @@ Whoever evaluates an alarm holds its row until the end of the transaction that s
 raised, so several watchers count each value once, and one that is killed has counted what it stored.
 """
 
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -279,11 +278,6 @@ class AlarmLog:
         values = {"delivered": delivered, "not_before": not_before, "failure": shown_text(failure)[:500] or None}
         with self._database.writing() as connection:
             connection.execute(update(trace_alarm_events).where(trace_alarm_events.c.id == event.id).values(**values))
-
-
-def new_event_id() -> str:
-    """Return an id for an event."""
-    return secrets.token_hex(16)
 
 
 def _begins(connection: Connection, project: int, metric: str, n_baseline: int) -> float:

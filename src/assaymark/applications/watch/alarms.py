@@ -7,13 +7,14 @@ is stored in the transaction that counts them, so that a repeated or a killed ro
 """
 
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 
-from assaymark.applications.watch.alarm_log import AT_ONCE, AlarmLog, WatchedStream, new_event_id
+from assaymark.applications.watch.alarm_log import AT_ONCE, AlarmLog, WatchedStream
 from assaymark.applications.watch.alarm_rows import (
     AlarmEpoch,
     AlarmEvent,
@@ -327,7 +328,7 @@ def _event(
     return AlarmEvent(
         stream=stream.id,
         epoch=epoch.epoch,
-        id=new_event_id(),
+        id=secrets.token_hex(16),
         raised=now,
         at=last.at,
         trace_id=last.trace_id,

@@ -218,9 +218,9 @@ def reveal(name: str, *, seal_file: Path, preview: bool, store: str | None, **op
 @json_option
 def verify_rows(commitment: Path, rows: Path, as_json: bool) -> int:
     """Verify revealed rows (ROWS) against a published COMMITMENT. Exit code 3 if a row is not the one committed to."""
-    from assaymark.runs.sealing import verify_task
+    from assaymark.tasks.commitments import read_commitment, read_opened, verify_opened
 
-    verified = verify_task(commitment, rows)
+    verified = verify_opened(read_commitment(commitment), read_opened(rows))
     if as_json:
         print_json({"n_opened": verified.n_opened, "n_rows": verified.n_rows, "wrong": list(verified.wrong),
                     "not_covered": list(verified.uncovered)})  # fmt: skip

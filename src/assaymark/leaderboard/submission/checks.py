@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from assaymark.documents.numbers import counted
 from assaymark.errors import AssaymarkError, Retryable
-from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.rows import Fact
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, SubmissionProblem
 from assaymark.leaderboard.submission.queue_rows import NewSubmission
@@ -353,8 +352,3 @@ def _new_submission(chosen: NewSubmission, model: FoundModel, base: FoundModel |
         base_revision=base.revision if base else None,
         facts={key: value for key, value in facts.items() if value is not None},
     )
-
-
-def takes_submissions(board: Board) -> bool:
-    """Return whether models can be evaluated for a board: those that show a published table take none."""
-    return board.suite is not None

@@ -6,7 +6,6 @@ from pathlib import Path
 from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites, read_board
-from assaymark.leaderboard.submission.checks import takes_submissions
 
 
 def boards_of(paths: Sequence[str]) -> dict[str, Board]:
@@ -16,7 +15,7 @@ def boards_of(paths: Sequence[str]) -> dict[str, Board]:
     """
     if not paths:
         return {suite.name: board_of_suite(suite) for suite in library_suites().values()}
-    boards = {board.name: board for board in map(read_board, paths) if takes_submissions(board)}
+    boards = {board.name: board for board in map(read_board, paths) if board.suite is not None}
     if not boards:
         raise UsageError("none of these boards takes submissions: they show published tables")
     return boards

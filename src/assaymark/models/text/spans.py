@@ -101,13 +101,7 @@ class PreparedQuery:
 
     def failure(self, message: str | None = None, kind: str | None = None) -> Output:
         """Return the output of a failed query, with its error."""
-        output = Output(
-            request_id=self.request_id,
-            ask_index=self.ask_index,
-            n_context_tokens=self.n_context_tokens,
-            n_tokens=self.n_tokens,
-            n_cut_tokens=self.n_cut_tokens,
-        )
+        output = replace(self.output(None, None), cache_key=None)
         return failed(output, message or self.error, kind or self.error_kind)
 
 

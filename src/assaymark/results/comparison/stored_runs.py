@@ -133,7 +133,7 @@ def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_
         return second
     known = {(row.task, row.sample_sha256) for row in first.rows}
     equal = [row for row in second.rows if (row.task, row.sample_sha256) in known]
-    if all(stores_rows(tool) for tool in tools) and equal:
+    if equal and set(tools) <= {OWN_TOOL, "lm-eval"}:  # which store the data set's own rows: equal hashes, equal rows
         n_rows = len({(row.task, row.sample_index) for row in equal})
         return replace(
             second,
@@ -228,11 +228,6 @@ def tool_of(row: RunRow) -> str:
     """Return the tool that made a run."""
     imported = row.extra.get("imported")
     return OWN_TOOL if imported is None else str(imported["tool"])
-
-
-def stores_rows(tool: str) -> bool:
-    """Return whether a tool's runs contain the data set's own rows, so that equal hashes mean equal rows."""
-    return tool in {OWN_TOOL, "lm-eval"}
 
 
 def run_questions(store: Store, run_id: str) -> dict[SampleKey, SampleQuestion]:

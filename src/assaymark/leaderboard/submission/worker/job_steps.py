@@ -134,8 +134,3 @@ def evaluate_step(
         "store": str(store),
         "screening": screening,
     }
-
-
-def check_step(evaluate: EvaluateStep, results: Path, store: Path) -> CheckStep:
-    """Return the step that checks the results of an evaluation."""
-    return {**evaluate, "step": "check", "results": str(results), "store": str(store)}

@@ -40,10 +40,10 @@ from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobProgress, JobRow, SubmissionRow
 from assaymark.leaderboard.submission.sources import MOST_BYTES
 from assaymark.leaderboard.submission.worker.job_steps import (
+    CheckStep,
     EvaluateStep,
     JobStep,
     ScreeningSpec,
-    check_step,
     evaluate_step,
     fetch_step,
     parts_of,
@@ -356,7 +356,8 @@ class Worker:
         except DataError as error:
             raise _Failed(StepEnd(None, "submission", str(error))) from error
         place = self._place(folder, readable=[*readable, copied])
-        checked = self._step(job, check_step(evaluate, copied, folder / STORE), place, Checked)
+        check: CheckStep = {**evaluate, "step": "check", "results": str(copied), "store": str(folder / STORE)}
+        checked = self._step(job, check, place, Checked)
         with Store.open(str(folder / STORE)) as source:
             for run_id in checked.runs:
                 seal_private(board, source.run(run_id), self._store)  # before the first row of the run is there
