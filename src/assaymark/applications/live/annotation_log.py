@@ -4,7 +4,6 @@ A rater claims an item for some minutes; at most as many raters as the queue wan
 is a score of the trace, so it is shown, listed and counted like any other.
 """
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Row, and_, delete,
 
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.live.tables import trace_queue_claims, trace_queue_items, trace_queues
-from assaymark.applications.traces.span_adding import insert_missing
+from assaymark.applications.traces.span_adding import LONGEST_NAME, insert_missing, message_digest, stored_name
 from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import UnknownName, UsageError
@@ -25,7 +24,6 @@ from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 from assaymark.store.schema import upsert
 
-LONGEST_NAME = 128
 LONGEST_RATER = 64
 LONGEST_REASON = 500
 
@@ -74,23 +72,21 @@ class AnnotationLog:
 
         Raises: UsageError for an invalid name, or a queue of this name with another rubric or number of raters.
         """
-        stored_name = shown_text(name.strip())
-        if not 0 < len(stored_name) <= LONGEST_NAME:
-            raise UsageError(f"the queue's name has {len(stored_name)} characters; expected 1 to {LONGEST_NAME}")
+        kept_name = stored_name(name, "the queue's")
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
-            here = trace_queues.c.project == project, trace_queues.c.name == stored_name
+            here = trace_queues.c.project == project, trace_queues.c.name == kept_name
             known = connection.execute(select(trace_queues).where(*here)).one_or_none()
             if known is None:
-                row = {"id": next_id(connection, trace_queues), "project": project, "name": stored_name,
+                row = {"id": next_id(connection, trace_queues), "project": project, "name": kept_name,
                        "rubric": rubric, "n_raters": n_raters, "made": time.time()}  # fmt: skip
                 connection.execute(insert(trace_queues), row)
             elif (known.rubric, known.n_raters) != (rubric, n_raters):
                 raise UsageError(
-                    f"the queue '{stored_name}' has the rubric {known.rubric} and {known.n_raters} raters of each "
+                    f"the queue '{kept_name}' has the rubric {known.rubric} and {known.n_raters} raters of each "
                     "trace; name these, or choose another name"
                 )
-        return self.queue(project, stored_name)
+        return self.queue(project, kept_name)
 
     def queue(self, project: int, name: str) -> AnnotationQueue:
         """Return a queue. Raises: UnknownName."""
@@ -158,7 +154,7 @@ class AnnotationLog:
 
         Raises: UsageError for an invalid name of a rater.
         """
-        name = _rater(rater)
+        name = stored_name(rater, "the rater's", LONGEST_RATER)
         with self._database.writing() as connection:
             self._database.lock_structure(connection)  # so that two raters do not take the last place of an item
             free = self._free(connection, queue, name)
@@ -201,7 +197,7 @@ class AnnotationLog:
 
         Raises: UsageError if the item is not in the queue, or others have already given all wanted ratings.
         """
-        name = _rater(rater)
+        name = stored_name(rater, "the rater's", LONGEST_RATER)
         if score.trace_id is None:
             raise UsageError("a rating names no trace")
         with self._database.writing(durable=True) as connection:
@@ -221,7 +217,7 @@ class AnnotationLog:
             row = {"project": queue.project, "queue": queue.id, "trace_id": score.trace_id, "rater": name,
                    "expires": 0.0, "rated": time.time(), "is_skipped": 0}  # fmt: skip
             connection.execute(upsert(connection.dialect.name, trace_queue_claims), row)
-            digest = hashlib.sha256(f"queue {queue.id} {score.trace_id.hex()} {name}".encode()).digest()[:16]
+            digest = message_digest(f"queue {queue.id} {score.trace_id.hex()} {name}")
             values = {
                 **score_row(queue.project, score, time.time()),
                 "digest": digest,
@@ -237,7 +233,7 @@ class AnnotationLog:
         claim = and_(
             *_in_queue(trace_queue_claims, queue),
             trace_queue_claims.c.trace_id == trace_id,
-            trace_queue_claims.c.rater == _rater(rater),
+            trace_queue_claims.c.rater == stored_name(rater, "the rater's", LONGEST_RATER),
             trace_queue_claims.c.rated.is_(None),
         )
         with self._database.writing() as connection:
@@ -268,10 +264,3 @@ def _in_queue(table: FromClause, queue: AnnotationQueue) -> tuple[ColumnElement[
 
 def _ids(connection: Connection, table: FromClause, *conditions: ColumnElement[bool]) -> set[bytes]:
     return {bytes(row) for row in connection.execute(select(table.c.trace_id).where(*conditions)).scalars()}
-
-
-def _rater(name: str) -> str:
-    stored_name = shown_text(name.strip())
-    if not 0 < len(stored_name) <= LONGEST_RATER:
-        raise UsageError(f"the rater's name has {len(stored_name)} characters; expected 1 to {LONGEST_RATER}")
-    return stored_name

@@ -1,24 +1,22 @@
 """Data sets in the store made from traces. A row stays when its trace is removed; equal inputs are stored once."""
 
-import hashlib
 import time
 from typing import NamedTuple
 
 from sqlalchemy import func, insert, select
 
 from assaymark.applications.live.tables import LIVE_TABLES, trace_dataset_rows
-from assaymark.errors import HashMismatch, UsageError
+from assaymark.applications.traces.span_adding import message_digest, stored_name
+from assaymark.errors import HashMismatch
 from assaymark.records import JsonValue, canonical_json
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_json, shown_text, unpack_json
 
-LONGEST_NAME = 128
-
 
 def inputs_digest(inputs: JsonValue) -> bytes:
     """Return a hash of a row's inputs, 16 bytes, which is unique in a data set."""
-    return hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass")).digest()[:16]
+    return message_digest(canonical_json(inputs))
 
 
 class StoredRow(NamedTuple):
@@ -46,9 +44,7 @@ class DatasetLog:
 
         Raises: UsageError for an invalid name.
         """
-        name = shown_text(dataset.strip())
-        if not 0 < len(name) <= LONGEST_NAME:
-            raise UsageError(f"the data set's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")
+        name = stored_name(dataset, "the data set's")
         key = {"project": project, "dataset": name, "digest": inputs_digest(content.get("inputs"))}
         with self._database.writing(durable=True) as connection:
             self._database.lock_structure(connection)

@@ -4,7 +4,6 @@ The sender has a token of the project, but the content may come from anybody. So
 unknown fields are refused, and each feedback of a request is accepted or rejected by itself.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from assaymark.applications.live.feedback_log import FeedbackLog
-from assaymark.applications.traces.otlp import is_id
+from assaymark.applications.traces.otlp import id_of
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.span_adding import message_digest
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError
 from assaymark.limits.characters import is_storable
@@ -141,11 +141,7 @@ def _hex(sent: Mapping[str, object], name: str, size: int) -> bytes | None:
     text = _text(sent, name, 200)
     if text is None:
         return None
-    try:
-        read = bytes.fromhex(text) if len(text) == 2 * size else b""
-    except ValueError:
-        read = b""
-    if not is_id(read, size):
+    if (read := id_of(text, size)) is None:
         raise DataError(f"{name} is '{text[:40]}'; expected {2 * size} hexadecimal digits, not all 0")
     return read
 
@@ -193,13 +189,11 @@ def _scores(
 ) -> tuple[list[NewScore], list[bytes]]:
     """Return the scores of a feedback, and the digests of all scores that its id may have left before."""
     identity = feedback.id if feedback.id is not None else _content(feedback)
-    digests = {
-        part: hashlib.sha256(f"feedback {part} {identity}".encode()).digest()[:16] for part in ("said", COMPLETED)
-    }
+    digests = {part: message_digest(f"feedback {part} {identity}") for part in ("said", COMPLETED)}
     rater = None if feedback.user is None else rater_of(feedback.user)
     score_of = partial(
         NewScore, trace_id=feedback.trace_id, span_id=feedback.span_id, response_id=feedback.response_id,
-        session=feedback.session_id, error=None, observed=time.time_ns(), source="feedback", rater=rater,
+        session=feedback.session_id, observed=time.time_ns(), source="feedback", rater=rater,
     )  # fmt: skip
     scores = []
     if (feedback.value, feedback.label, feedback.comment, feedback.correction) != (None,) * 4:
@@ -215,9 +209,7 @@ def _scores(
         )
     if feedback.completed is not None:
         completed = float(feedback.completed)
-        scores.append(
-            score_of(digest=digests[COMPLETED], name=COMPLETED, value=completed, label=None, explanation=None)
-        )
+        scores.append(score_of(digest=digests[COMPLETED], name=COMPLETED, value=completed))
     return scores, list(digests.values())
 
 

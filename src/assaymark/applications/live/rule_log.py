@@ -23,7 +23,7 @@ from assaymark.applications.live.rule_rows import (
 )
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.live.tables import trace_rules, trace_scorings
-from assaymark.applications.traces.span_adding import insert_missing, short_text
+from assaymark.applications.traces.span_adding import LONGEST_NAME, insert_missing, short_text, stored_name
 from assaymark.applications.traces.tables import spans, trace_scores, traces
 from assaymark.applications.traces.trace_filters import conditions_of
 from assaymark.applications.traces.trace_rows import TraceFilter
@@ -39,7 +39,6 @@ from assaymark.store.runs import next_id
 CLAIMS = Claims(trace_scorings, "waiting", "n_tries", most_tries=3, retry_seconds=30.0)  # of one trace and rule
 OVERLAP_SECONDS = 10.0  # looked at again: receivers commit a little later than the time that they note
 AT_ONCE = 2000  # traces, looked at in one transaction
-LONGEST_NAME = 128
 READ_AT_ONCE = 5000  # scores
 
 Drawn = tuple[bytes, float]  # trace and its `received`
@@ -55,9 +54,7 @@ class RuleLog:
 
     def add(self, project: int, new: NewRule) -> Rule:
         """Store a rule. Raises: UsageError for a name that another rule of the project has, or an invalid one."""
-        name = shown_text(new.name.strip())
-        if not 0 < len(name) <= LONGEST_NAME:
-            raise UsageError(f"the rule's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")
+        name = stored_name(new.name, "the rule's")
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             if connection.execute(select(trace_rules.c.id).where(*_kept_rule_named(project, name))).first():
@@ -81,16 +78,14 @@ class RuleLog:
 
     def set_state(self, project: int, name: str, state: str) -> None:
         """Make a rule active, paused or removed; its scores stay. Raises: UnknownName."""
-        stored_name = shown_text(name)
+        known_name = shown_text(name)
         with self._database.writing() as connection:
-            number = connection.execute(
-                select(trace_rules.c.id).where(*_kept_rule_named(project, stored_name))
-            ).scalar()
+            number = connection.execute(select(trace_rules.c.id).where(*_kept_rule_named(project, known_name))).scalar()
             if number is None:
                 known = select(trace_rules.c.name).where(
                     trace_rules.c.project == project, trace_rules.c.state != "removed"
                 )
-                raise UnknownName("rule", stored_name[:LONGEST_NAME], list(connection.execute(known).scalars())[:5])
+                raise UnknownName("rule", known_name[:LONGEST_NAME], list(connection.execute(known).scalars())[:5])
             connection.execute(update(trace_rules).where(trace_rules.c.id == number).values(state=state))
             if state == "removed":
                 open_ones = trace_scorings.c.state.in_(("waiting", "running"))

@@ -1,6 +1,5 @@
 """Rules for scoring traces: creation, and loading of their scorers and filters."""
 
-import hashlib
 import math
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from assaymark.applications.scorer import JudgedScorer
 from assaymark.applications.scorers import scorers_of
 from assaymark.applications.scorers.named import AnyScorer
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.span_adding import message_digest
 from assaymark.errors import UsageError
 from assaymark.records import canonical_json
 
@@ -104,4 +104,4 @@ def rule_version(scorer: AnyScorer, judge: str | None, judge_args: str | None, j
         judge_hash: of the judge's content; None if not known, as for a server's model.
     """
     content = canonical_json([scorer.content_hash, judge, judge_args, judge_hash])
-    return hashlib.sha256(content.encode()).digest()[:16]
+    return message_digest(content)

@@ -3,7 +3,6 @@
 Any number of workers may share a store. Traces of a killed worker are scored by another one; see `rule_log`.
 """
 
-import hashlib
 import math
 import threading
 import time
@@ -21,6 +20,7 @@ from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.scorers.named import AnyScorer
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.span_adding import LONGEST_NAME, message_digest
 from assaymark.applications.traces.trace_rows import NewScore, TraceRow
 from assaymark.errors import AssaymarkError, DataError, HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.judges.judge import open_judge
@@ -31,7 +31,6 @@ from assaymark.store import Store
 from assaymark.store.liveness import Owner
 
 AT_ONCE = 32  # traces that are claimed together
-LONGEST_NAME = 128
 LONGEST_COMMENT = 2000
 RENEWALS = 3  # per lease
 
@@ -270,7 +269,7 @@ def _score(ready: _Ready, held: _HeldTraces, name: str) -> NewScore:
     drawn = held.drawn
     identity = f"rule {drawn.rule} {drawn.trace_id.hex()} {name}"
     return NewScore(
-        digest=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()[:16],
+        digest=message_digest(identity),
         trace_id=drawn.trace_id,
         name=name,
         observed=time.time_ns() if held.trace is None else held.trace.at,

@@ -240,6 +240,15 @@ def is_id(value: bytes, size: int) -> bool:
     return len(value) == size and any(value)
 
 
+def id_of(text: str, size: int) -> bytes | None:
+    """Return a valid id of that many bytes from its hexadecimal digits; None if it is none."""
+    try:
+        read = bytes.fromhex(text) if len(text) == 2 * size else b""
+    except ValueError:
+        return None
+    return read if is_id(read, size) else None
+
+
 def attributes_of(pairs: Sequence[KeyValue]) -> dict[str, JsonValue]:
     """Return attributes as plain values; the last value of a repeated key counts."""
     return {pair.key: value_of(pair.value) for pair in pairs}

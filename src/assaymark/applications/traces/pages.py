@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from assaymark.applications.traces.listing import PERIODS, ListQuery
-from assaymark.applications.traces.otlp import is_id, read_span
+from assaymark.applications.traces.otlp import id_of, read_span
 from assaymark.applications.traces.steps import Step, step_of
 from assaymark.applications.traces.trace_log import ORDERS, TraceLog
 from assaymark.applications.traces.trace_rows import (
@@ -293,11 +293,7 @@ def trace_of(store: Store, token: Token, trace: str) -> bytes:
 
 
 def _id(noun: str, text: str, size: int) -> bytes:
-    try:
-        identifier = bytes.fromhex(text) if len(text) == 2 * size else b""
-    except ValueError:
-        identifier = b""
-    if not is_id(identifier, size):
+    if (identifier := id_of(text, size)) is None:
         raise UnknownName(noun, text[:40])
     return identifier
 

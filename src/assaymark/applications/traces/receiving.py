@@ -4,7 +4,6 @@ A span with invalid ids is rejected alone; the others of its request are stored.
 arrive out of order, without their parent or with a wrong clock are stored as they are: the tree is built on reading.
 """
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from assaymark.applications.traces.dialects import facts_of, searched_text
 from assaymark.applications.traces.otlp import Event, attributes_of, is_id, source_of
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.span_adding import message_digest
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, NewSpan
 from assaymark.records import JsonValue, canonical_json
@@ -182,7 +182,7 @@ def _score(record: LogRecord) -> NewScore | str:
         "attributes": {key: part for key, part in sorted(attributes.items()) if key.startswith("gen_ai.evaluation.")},
     }
     return NewScore(
-        digest=hashlib.sha256(canonical_json(identity).encode("utf-8", "surrogatepass")).digest()[:16],
+        digest=message_digest(canonical_json(identity)),
         trace_id=trace_id,
         span_id=span_id,
         response_id=response_id,

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from assaymark.applications.traces.tables import span_sources, spans, trace_projects, trace_scores, traces
 from assaymark.applications.traces.trace_rows import AddedSpans, LightSpan, NewSpan, summary_of
-from assaymark.errors import HashMismatch, StoreError
+from assaymark.errors import HashMismatch, StoreError, UsageError
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
@@ -27,6 +27,7 @@ from assaymark.store.schema import insert_rows, upsert
 MOST_SPANS = 100_000  # of one trace
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_BODY = 64 << 20  # bytes that a stored message may unpack to
+LONGEST_NAME = 128  # characters of the name of a project, a rule, a queue, ...
 LONGEST_COLUMN = 1000  # characters of a name, a model, a user, ...
 LONGEST_COLUMN_BYTES = 2400  # of it in UTF-8: an entry of PostgreSQL's indexes has at most 2,704
 WORTH_COMPRESSING = 200  # bytes
@@ -253,9 +254,17 @@ def short_text(value: str | None) -> str | None:
     return text.encode("utf-8", "surrogatepass")[:LONGEST_COLUMN_BYTES].decode("utf-8", "ignore")
 
 
-def message_digest(body: bytes) -> bytes:
-    """Return the digest by which a message is compared: 16 bytes of its SHA-256."""
-    return hashlib.sha256(body).digest()[:16]
+def stored_name(name: str, whose: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name as it is stored. Raises: UsageError where it is empty or too long; `whose`: as "the queue's"."""
+    text = shown_text(name.strip())
+    if not 0 < len(text) <= longest:
+        raise UsageError(f"{whose} name has {len(text)} characters; expected 1 to {longest}")
+    return text
+
+
+def message_digest(body: bytes | str) -> bytes:
+    """Return the digest by which a message, or the text that identifies a score, is known: 16 bytes of its SHA-256."""
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body).digest()[:16]
 
 
 def _pack(body: bytes) -> bytes:

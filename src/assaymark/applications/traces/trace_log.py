@@ -29,7 +29,14 @@ from sqlalchemy import text as sql
 
 from assaymark.applications.live.score_rows import score_row, scores_of_trace
 from assaymark.applications.live.tables import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
-from assaymark.applications.traces.span_adding import LIGHT, AddingSpans, insert_missing, message_digest, unpack_message
+from assaymark.applications.traces.span_adding import (
+    LIGHT,
+    AddingSpans,
+    insert_missing,
+    message_digest,
+    stored_name,
+    unpack_message,
+)
 from assaymark.applications.traces.tables import (
     TRACE_TABLES,
     span_sources,
@@ -111,9 +118,7 @@ class TraceLog:
 
         Raises: UsageError for a name that is taken, empty or longer than 128 characters.
         """
-        clean_name = shown_text(name.strip())
-        if not 0 < len(clean_name) <= 128:
-            raise UsageError(f"the project's name has {len(clean_name)} characters; expected 1 to 128")
+        clean_name = stored_name(name, "the project's")
         with self._database.writing(durable=True) as connection:
             self._database.lock_structure(connection)
             if connection.execute(select(trace_projects.c.id).where(trace_projects.c.name == clean_name)).first():
