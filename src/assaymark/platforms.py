@@ -95,6 +95,16 @@ def is_root() -> bool:
     return sys.platform != "win32" and os.getuid() == 0
 
 
+def end_with_pipes(process: "subprocess.Popen[bytes]") -> None:
+    """End a process as `end_group` does, wait for its end, and close its pipes."""
+    end_group(process)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+
+
 def end_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill a process that was started with `start_new_session` and what it started; one that has ended is no error.
 

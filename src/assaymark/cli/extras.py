@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from assaymark.cli.help import OptionDecorator, with_options
 from assaymark.errors import MissingExtra
 from assaymark.registry import Registry
 
-F = TypeVar("F", bound=Callable[..., object])
 WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what the extra `web` installs
 
 
@@ -22,19 +22,16 @@ class ServedPart:
     that are served) and the store's location that returns `web.app.Feature`s, none where nothing is asked for.
     """
 
-    options: tuple[Callable[[F], F], ...]
+    options: tuple[OptionDecorator, ...]
     features: Callable[[Mapping[str, Any], str | None], list[Any]]
 
 
 _PARTS: Registry[ServedPart] = Registry("served", "part of the server")
 
 
-def served_options(command: F) -> F:
-    """Add the options of every registered part of the server to a command; they arrive as keywords."""
-    for name in _PARTS:
-        for option in reversed(_PARTS.load(name).options):
-            command = option(command)
-    return command
+def served_options() -> OptionDecorator:
+    """Return the decorator that adds the options of every part of the server; they arrive as keywords."""
+    return with_options(*(option for name in reversed(list(_PARTS)) for option in _PARTS.load(name).options))
 
 
 def served_features(options: Mapping[str, object], store: str | None) -> list[Any]:
@@ -53,13 +50,13 @@ def need_web(command: str) -> None:
         raise MissingExtra(command, "web")
 
 
-def serving_options(port: int) -> Callable[[F], F]:
+def serving_options(port: int) -> OptionDecorator:
     """Return a decorator that adds the options of a command with pages; they are the keywords of `web.serve.Where`.
 
     Args:
         port: the default.
     """
-    options = (
+    return with_options(
         click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."),
         click.option(
             "--port",
@@ -86,10 +83,3 @@ def serving_options(port: int) -> Callable[[F], F]:
             "--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics for Prometheus, at /metrics of this address."
         ),
     )
-
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add

@@ -1,6 +1,29 @@
 """What `--help` shows: the usage, command lines to try, what the command does, and its options."""
 
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
 import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class OptionDecorator(Protocol):
+    """The type of the decorators that `click.option` returns."""
+
+    def __call__(self, function: F, /) -> F:
+        """Return the command, or the function that will be one, with the option added."""
+
+
+def with_options(*options: OptionDecorator) -> OptionDecorator:
+    """Return a decorator that adds several options, which the command's help lists in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 def examples(*lines: str) -> str:

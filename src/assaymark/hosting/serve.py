@@ -1,12 +1,8 @@
 """Run a host: on this machine only unless another address is named; the first signal lets requests finish."""
 
 import asyncio
-import ipaddress
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
@@ -29,7 +25,7 @@ def names_for(address: str, also: Sequence[str], *, has_key: bool) -> tuple[str,
     Raises: UsageError for an address that others can reach, without a key or without a name.
     """
     bare = address.strip("[]").lower()
-    if bare == "localhost" or _is_loopback(bare):
+    if web_serve.is_loopback(bare):
         return (*LOOPBACK, bare, *(name.lower() for name in also))
     if not has_key or not also:
         raise UsageError(
@@ -39,13 +35,6 @@ def names_for(address: str, also: Sequence[str], *, has_key: bool) -> tuple[str,
     return (*LOOPBACK, bare, *(name.lower() for name in also))
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def listen(address: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes any free one. Raises: UsageError where it cannot be had."""
     listener = web_serve.listen(address, port)
@@ -53,7 +42,7 @@ def listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-class _HostServer(uvicorn.Server):
+class _HostServer(web_serve.SignalServer):
     """A server that ends with a signal and does not raise it again; the first one is announced."""
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
@@ -68,20 +57,6 @@ class _HostServer(uvicorn.Server):
         else:
             self.force_exit = True
         del sig, frame
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle the signals that end it, and restore the former handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _protocol(read_seconds: float, log: Callable[[str], None]) -> type[H11Protocol]:

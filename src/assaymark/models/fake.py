@@ -82,6 +82,7 @@ class FakeModel:
 
     answers = frozenset(QueryKind)
     takes_images = True  # it does not look at them
+    takes_messages = False  # chats are rendered as text here
 
     def __init__(self, arguments: FakeArguments | None = None, **options: JsonValue) -> None:
         self.arguments = arguments or arguments_record(FakeArguments, options)
@@ -97,11 +98,6 @@ class FakeModel:
         defaults = asdict(FakeArguments())
         changed = tuple((key, value) for key, value in content.items() if value != defaults[key])
         return ModelIdentity(name, "fake", content_hash(content), None, template, "float64", "float32", options=changed)
-
-    @property
-    def takes_messages(self) -> bool:
-        """Whether chats are sent as messages: always False, they are rendered as text here."""
-        return False
 
     def check(self) -> None:
         """Check nothing: this model always answers."""

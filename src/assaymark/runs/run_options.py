@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
+from assaymark.cli.help import OptionDecorator, with_options
 from assaymark.errors import DataError, UsageError
 from assaymark.options.option import Declared, declared_options
 from assaymark.options.shared import SharedOptions
 from assaymark.options.texts import read_arguments
-from assaymark.runs.targets import F, OptionDecorator
 
 if TYPE_CHECKING:
     from assaymark.runs.evaluate_options import EvaluateOptions
@@ -99,11 +99,9 @@ _AFTER: Mapping[str, tuple[OptionDecorator, ...]] = {  # declared option -> opti
 }  # fmt: skip
 
 
-def run_options(function: F) -> F:
-    """Add the shared options to a command."""
-    for option in reversed((*_FIRST, *_shared())):
-        function = option(function)
-    return function
+def run_options() -> OptionDecorator:
+    """Return the decorator that adds the shared options to a command."""
+    return with_options(*_FIRST, *_shared())
 
 
 def _shared() -> Iterator[OptionDecorator]:

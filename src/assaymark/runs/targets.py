@@ -2,24 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.registry import Registry
 
 if TYPE_CHECKING:
+    from assaymark.cli.help import OptionDecorator
     from assaymark.runs.run import Run
     from assaymark.store import RunRow
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-class OptionDecorator(Protocol):
-    """The type of the decorators that `click.option` returns."""
-
-    def __call__(self, function: F, /) -> F:
-        """Return the command, or the function that will be one, with the option added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class TargetKind:
 
     takes: Callable[[object, Mapping[str, object]], bool]
     evaluate: Callable[..., "Run"]
-    options: tuple[OptionDecorator, ...]
+    options: "tuple[OptionDecorator, ...]"
     of_command: Callable[[Mapping[str, object]], tuple[object, object, dict[str, object]] | None]
     plan: Callable[..., "TargetForecast"] | None = None
 
@@ -85,12 +77,11 @@ def refuse_target(row: "RunRow", what: str) -> None:
         )
 
 
-def target_options(function: F) -> F:
-    """Add the options of every kind of target to a command."""
-    for kind in _kinds():
-        for option in reversed(kind.options):
-            function = option(function)
-    return function
+def target_options() -> "OptionDecorator":
+    """Return the decorator that adds the options of every kind of target to a command."""
+    from assaymark.cli.help import with_options
+
+    return with_options(*(option for kind in reversed(list(_kinds())) for option in kind.options))
 
 
 def _kinds() -> Iterator[TargetKind]:

@@ -27,7 +27,7 @@ from typing import Protocol
 from assaymark import settings
 from assaymark.errors import PlanError
 from assaymark.limits.bubblewrap import system_mounts
-from assaymark.platforms import end_group, is_root, not_here
+from assaymark.platforms import end_with_pipes, is_root, not_here
 
 GUARD = Path(__file__).with_name("code_guard.py")
 RUNNER = Path(__file__).with_name("code_runner.py")
@@ -298,10 +298,10 @@ def _run(
     try:
         output, errors = process.communicate(json.dumps(job).encode(), limits.wall_seconds + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
-        _end(process)
+        end_with_pipes(process)
         return Outcome(False, "limit: time")
     finally:
-        _end(process)
+        end_with_pipes(process)
     status = process.returncode
     try:
         verdict = json.loads(output.decode("utf-8").strip().splitlines()[-1])
@@ -313,12 +313,3 @@ def _run(
 
 def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    end_group(process)
-    process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()

@@ -74,7 +74,7 @@ def serve_features(
         serve(app, opened, ready)
 
 
-class _WebServer(uvicorn.Server):
+class SignalServer(uvicorn.Server):
     """A server that ends on a signal; uvicorn's own server raises the signal again afterwards."""
 
     @contextmanager
@@ -98,7 +98,7 @@ def hosts_for(address: str, also: Sequence[str]) -> list[str]:
     """
     bare = address.strip("[]")
     own = f"[{bare}]" if ":" in bare else bare
-    if _is_loopback(bare):
+    if is_loopback(bare):
         return [*LOOPBACK, own, *also]
     if not also:
         raise UsageError(
@@ -108,7 +108,8 @@ def hosts_for(address: str, also: Sequence[str]) -> list[str]:
     return [*LOOPBACK, own, *also]
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Return whether an address is of this machine alone."""
     if address == "localhost":
         return True
     try:
@@ -153,7 +154,7 @@ def serve(
     host, port = listening.getsockname()[:2]
     host_text = f"[{host}]" if ":" in host else host
     ready(f"http://{host_text}:{port}/")
-    _WebServer(configured(app, limits or ServerLimits())).run(sockets=[listening])
+    SignalServer(configured(app, limits or ServerLimits())).run(sockets=[listening])
 
 
 def configured(app: ASGIApp, limits: ServerLimits) -> uvicorn.Config:

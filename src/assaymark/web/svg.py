@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,15 +56,11 @@ WIDE = Layout(False, MOST_TICKS, MOST_LOG_TICKS)
 NARROW = Layout(True, 4, 6)
 
 
-class ChartDrawer(Protocol):
-    """Draws a chart in a layout."""
+def on_screens(draw: Callable[..., Markup]) -> Markup:
+    """Return a chart for wide and for narrow windows, one after the other; a window shows one of them.
 
-    def __call__(self, *, layout: Layout) -> Markup:
-        """Return the drawing."""
-
-
-def on_screens(draw: ChartDrawer) -> Markup:
-    """Return a chart for wide and for narrow windows, one after the other; a window shows one of them."""
+    draw: with the keyword `layout`.
+    """
     return draw(layout=WIDE) + draw(layout=NARROW)
 
 

@@ -43,15 +43,12 @@ class BattlePage:
     form_token: str
     key: str  # idempotency key of the form's vote
 
+    buttons = BUTTONS
+
     @property
     def is_open(self) -> bool:
         """Whether it waits for the vote."""
         return self.battle.state == "open"
-
-    @property
-    def buttons(self) -> dict[str, tuple[str, str]]:
-        """Choice -> words and key of its button."""
-        return BUTTONS
 
     @property
     def choice_words(self) -> str:
@@ -82,15 +79,8 @@ class StudyPage:
     path: str  # of the invitation
     form_token: str
 
-    @property
-    def buttons(self) -> dict[str, tuple[str, str]]:
-        """Choice -> words and key of its button."""
-        return BUTTONS
-
-    @property
-    def fewest(self) -> int:
-        """Raters of a group whose results are shown."""
-        return FEWEST_IN_GROUP
+    buttons = BUTTONS
+    fewest = FEWEST_IN_GROUP  # raters of a group whose results are shown
 
 
 @dataclass(frozen=True)
@@ -124,6 +114,8 @@ class LiveBattlePage:
     all_suggestions: Sequence[str] = ()
     note: str = ""
 
+    buttons = BUTTONS
+
     @property
     def may_vote(self) -> bool:
         """Whether it waits for the vote."""
@@ -149,11 +141,6 @@ class LiveBattlePage:
     def failure(self) -> str:
         """The message to show then."""
         return FAILED if self.battle.state == "failed" else "You skipped this battle."
-
-    @property
-    def buttons(self) -> dict[str, tuple[str, str]]:
-        """Choice -> words and key of its button."""
-        return BUTTONS
 
     @property
     def choice_words(self) -> str:

@@ -3,25 +3,22 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, examples
+from assaymark.cli.help import Group, examples, with_options
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option, evaluate_options
-from assaymark.runs.targets import OptionDecorator
 
 if TYPE_CHECKING:
     from assaymark.documents.document import Document
     from assaymark.runs.evaluate_options import EvaluateOptions
 
-F = TypeVar("F", bound=Callable[..., object])
-
-_EVALUATION: tuple[OptionDecorator, ...] = (
+evaluation_options = with_options(
     declared_option("model_args", help="Arguments of the model, as in `run`."),
     declared_option("limit"),
     declared_option("data_dir", help="Local data, as in `run`."),
@@ -40,13 +37,6 @@ output_option = click.option(
     metavar="FILE",
     help="Write the result, with its samples, as JSON.",
 )
-
-
-def evaluation_options(function: F) -> F:
-    """Add the options of audits that evaluate a model."""
-    for option in reversed(_EVALUATION):
-        function = option(function)
-    return function
 
 
 ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait"}  # options that are no part of a run's plan

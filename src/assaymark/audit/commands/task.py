@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Group, examples
+from assaymark.cli.help import F, Group, examples
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.records.json_values import dataclass_of
 from assaymark.runs.run_options import declared_option
-from assaymark.runs.targets import F
 
 
 @click.group(cls=Group, epilog=examples("task check questions.csv", "task init questions.csv"))

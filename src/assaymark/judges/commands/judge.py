@@ -1,11 +1,10 @@
 """`assaymark judge`: a model judges stored answers; agreement with people; a panel of judges; prompt injections."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, examples
+from assaymark.cli.help import Group, examples, with_options
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from assaymark.judges.judge import Forecast
     from assaymark.judges.judging import JudgeOptions
     from assaymark.records import Progress
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class JudgeGroup(Group):
@@ -35,21 +32,15 @@ class JudgeGroup(Group):
         return super().resolve_command(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
-def judge_options(function: F) -> F:
-    """Add the options of a judge model."""
-    for option in reversed(
-        (
-            click.option("--judge", "--model", "judge_model", required=True, metavar="MODEL", help="The judge: a "
-                         "folder, a Hub id or a kind of model such as local-chat-completions (see `ls models`)."),
-            click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the judge, as in `run`."),
-            click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True,
-                         help="Longest text of the judge, in tokens."),
-            click.option("--seed", type=int, default=0, show_default=True, help="Seed of the marks around answers."),
-            click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
+judge_options = with_options(
+    click.option("--judge", "--model", "judge_model", required=True, metavar="MODEL", help="The judge: a folder, a "
+                 "Hub id or a kind of model such as local-chat-completions (see `ls models`)."),
+    click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the judge, as in `run`."),
+    click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True,
+                 help="Longest text of the judge, in tokens."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the marks around answers."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
+)  # fmt: skip
 
 
 EXAMPLES = examples(

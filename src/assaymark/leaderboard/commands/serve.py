@@ -32,7 +32,7 @@ all_runs_option = click.option(
 @serving_options(port=7500)
 @gated_option
 @all_runs_option
-@served_options
+@served_options()
 @store_option
 def serve(boards: tuple[str, ...], store: str | None, *, show_gated: bool, all_runs: bool, **options: object) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.

@@ -97,6 +97,7 @@ class LocalModel:
     """A causal language model run by the engine."""
 
     answers = frozenset(QueryKind)
+    takes_messages = False  # chats are rendered as text here
     loading_step = "loading the model"
 
     def __init__(
@@ -223,11 +224,6 @@ class LocalModel:
     @cached_property
     def _renderer(self) -> ChatRenderer:
         return ChatRenderer(self.tokenizer, self.arguments.template_variables, self.arguments.chat_template)
-
-    @property
-    def takes_messages(self) -> bool:
-        """Whether chats are sent as messages: always False, they are rendered as text here."""
-        return False
 
     def check(self) -> None:
         """Check nothing: problems with the weights are reported when they are loaded."""

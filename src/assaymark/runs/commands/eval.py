@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Command
+from assaymark.cli.help import Command, OptionDecorator
 from assaymark.cli.main import is_option, normalise, with_underscores
 from assaymark.errors import MissingExtra, UnknownName, UsageError
-from assaymark.runs.targets import OptionDecorator
 
 # torchtune's tokenizer builders: their file is given with --tokenizer-checkpoint, or is beside the weights.
 TOKENIZERS = (

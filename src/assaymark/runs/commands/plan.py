@@ -23,8 +23,8 @@ MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
 
 
 @click.command(cls=Command, epilog=examples("plan --model hf --model_args pretrained=DIR --tasks mmlu --num_fewshot 5"))
-@run_options
-@target_options
+@run_options()
+@target_options()
 @click.option("--mde", type=float, metavar="POINTS", help="Also show the samples needed for this difference.")
 @click.option(
     "--disagreement",

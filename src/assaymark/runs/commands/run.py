@@ -130,8 +130,8 @@ EXAMPLES = examples(
 
 
 @click.command(cls=ConfiguredCommand, epilog=EXAMPLES)
-@run_options
-@target_options
+@run_options()
+@target_options()
 @click.option(
     "--output_path", "-o", type=click.Path(path_type=Path), metavar="DIR", help="Write lm-eval's result files."
 )

@@ -1,15 +1,15 @@
 """`assaymark swe`: software-engineering tasks, from instances to a report."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, examples
+from assaymark.cli.help import Group, OptionDecorator, examples, with_options
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
@@ -32,23 +32,13 @@ EXAMPLES = examples(
     "swe grade predictions.jsonl --instances instances.jsonl --repo path/to/repository",
     "swe report predictions.jsonl --instances instances.jsonl --against other.jsonl",
 )
-F = TypeVar("F", bound=Callable[..., object] | click.Command)
 _prepared = {True: "prepared", False: "is there"}
 _PATH = click.Path(path_type=Path)
 
 
-def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> Callable[[F], F]:
+def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> OptionDecorator:
     """Return the options of commands in the sandbox: their help, and the default of --timeout."""
-    return _with(
+    return with_options(
         click.option("--python", metavar="PROGRAM", help=f"{python}, with pytest (default: this one)."),
         click.option("--timeout", type=click.FloatRange(1, 86_400), default=seconds, show_default=True,
                      metavar="SECONDS", help=timeout),
@@ -79,7 +69,7 @@ _environments = click.option(
     metavar="FILE",
     help="YAML: python or image, folder, pythonpath, test_arguments, variables by instance or name.",
 )
-_places = _with(
+_places = with_options(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
     _environments,

@@ -31,7 +31,7 @@ from assaymark.leaderboard.submission.worker.messages import (
 from assaymark.leaderboard.submission.worker.sandbox import job_command, package_folders
 from assaymark.limits.bubblewrap import WorkingBubblewrap
 from assaymark.limits.resources import Cgroup, Resources, Watch
-from assaymark.platforms import end_group, not_here
+from assaymark.platforms import end_with_pipes, not_here
 
 if sys.platform == "win32":
     raise not_here("evaluating submissions")
@@ -107,7 +107,7 @@ def run_step(spec: Mapping[str, object], place: StepPlace, heard: Callable[[Stag
         listening = _Listening(process, str(spec["step"]), place)
         listening.until_it_ends(heard)
     finally:
-        _end(process)
+        end_with_pipes(process)
         if group is not None:
             group.remove()
     return listening.outcome()
@@ -202,12 +202,3 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # noqa: S101 - the process was started with pipes
     os.set_blocking(stream.fileno(), False)
     return stream
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    end_group(process)
-    process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
