@@ -28,12 +28,11 @@ from assaymark.audit.prompts import PromptAudit, SystemPrompt, eligible_items, v
 from assaymark.audit.prompts import audit_prompts as prompts_of_task
 from assaymark.audit.stored import PARTS, StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.drafts import write_whole
-from assaymark.errors import PlanError, UnknownName, UsageError, write_errors
+from assaymark.errors import PlanError, UsageError, write_errors
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, RunPlan
 from assaymark.records.json_values import json_of
-from assaymark.registry import nearest
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.plan import PreparedRun, render_of
@@ -257,10 +256,7 @@ def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> CalibrationAudits:
 
     Raises: DataError if it has no multiple-choice task; UnknownName for a task it does not have.
     """
-    names = run.row.tasks
-    for task in tasks:
-        if task not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    run.check_tasks(tasks)
     return CalibrationAudits(calibration_of_run(run.store, run.id, tasks))
 
 

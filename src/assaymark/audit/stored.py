@@ -10,11 +10,10 @@ from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Final, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.errors import StoreError, UsageError
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
 from assaymark.records.json_values import json_of
-from assaymark.registry import nearest
 from assaymark.runs.attempt import Attempt
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
@@ -53,10 +52,7 @@ def ask_again(run: Run, tasks: Sequence[str], options: EvaluateOptions, model: o
     Raises: UsageError for an imported run, one of an application, one without results, or another model than the run's;
         UnknownName for a task that it does not have.
     """
-    names = run.row.tasks
-    for task in tasks:
-        if task not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    run.check_tasks(tasks)
     answering, selected, call = stored_call(run, (), options, "asked again by its stored plan", model)
     opened, prepared = prepare_run(answering, selected, call)
     if opened.identity != run.row.plan.model:

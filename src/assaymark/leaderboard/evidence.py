@@ -98,11 +98,7 @@ def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
 
     That is its outermost group that measures a known capability, else its outermost group with a value, else itself.
     """
-    groups = {
-        estimate.task
-        for estimate in run.estimates
-        if estimate.details.get("kind") == "group" and estimate.value is not None
-    }
+    groups = run.valued_groups()
     for estimate in run.estimates:
         if (
             estimate.details.get("kind", "task") != "task"

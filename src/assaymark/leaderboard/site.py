@@ -273,11 +273,7 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
     shots: dict[str, set[int]] = {}
     of_suites: set[str] = set()
     for run in map(with_present_names, runs):
-        groups = {
-            estimate.task
-            for estimate in run.estimates
-            if estimate.details.get("kind") == "group" and estimate.value is not None
-        }
+        groups = run.valued_groups()
         covered = {member for suite in suites for member in suite.members if holds_member(member, run)}
         for estimate in run.estimates:
             path = estimate.details.get("path", ())

@@ -137,6 +137,11 @@ class StoredRun:
         """Its progress, if a rule stopped it: its estimates then have wider intervals, or none."""
         return stopped_by_rule(self.row)
 
+    def valued_groups(self) -> set[str]:
+        """Return the groups that have a number of their own."""
+        of_groups = (each for each in self.estimates if each.details.get("kind") == "group")
+        return {each.task for each in of_groups if each.value is not None}
+
     @property
     def run_id(self) -> str:
         """Its id."""

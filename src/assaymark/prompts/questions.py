@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.errors import MalformedSample
+from assaymark.records.json_values import strings_in
 
 LETTERS = "ABCDEFGHIJ"  # enough for MMLU-Pro's ten choices
 SHORTEST_PART = 3  # characters: shorter strings of a row occur in a prompt by accident
@@ -171,18 +172,6 @@ def _lists(value: object) -> Iterator[Sequence[object]]:
 def words_of(text: str) -> list[str]:
     """Return a text's words without case, white space and punctuation; symbols of mathematics and code stay."""
     return text.casefold().translate(_APART).split()
-
-
-def strings_in(value: object) -> Iterator[str]:
-    """Yield every text in a row, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from strings_in(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from strings_in(inner)
 
 
 def _is_part(part: str, options: Sequence[str], text: str) -> bool:

@@ -4,7 +4,7 @@ The TypeError names the value's key. Readers add the file to it, as they do for 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -64,6 +64,18 @@ def json_fields(
         elif sign == "~":
             values[key] = None
     return values | {name: json_of(getattr(record, name), other) for name in properties}
+
+
+def strings_in(value: object) -> Iterator[str]:
+    """Yield every text in a row, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from strings_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from strings_in(inner)
 
 
 @cache

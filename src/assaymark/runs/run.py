@@ -296,6 +296,16 @@ class Run:
                 by_words.setdefault(words, []).append(estimate.task)
         return [f"{words}: {few(tasks, 4)}" for words, tasks in by_words.items()]
 
+    def check_tasks(self, tasks: Sequence[str]) -> None:
+        """Raise UnknownName, with the nearest, for a task that this run does not have."""
+        from assaymark.errors import UnknownName
+        from assaymark.registry import nearest
+
+        names = self.row.tasks
+        for task in tasks:
+            if task not in names:
+                raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+
     def _task_with_failures(self) -> str:
         return next(
             (estimate.task for estimate in self.estimates if estimate.n_failed and estimate.task in self.row.tasks),
@@ -383,14 +393,12 @@ class Run:
 
         Raises: UnknownName for a task this run does not have; UsageError for `only_broken` where it has no copies.
         """
-        from assaymark.errors import UnknownName
-        from assaymark.registry import meant, nearest
+        from assaymark.registry import meant
         from assaymark.results.evidence.broken_samples import broken_samples
         from assaymark.results.evidence.from_store import is_wrong, wrong_samples
 
-        names = self.row.tasks
-        if (name := meant(task, names)) not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+        if (name := meant(task, self.row.tasks)) not in self.row.tasks:
+            self.check_tasks([task])
         task = name
         if only_broken:
             broken = broken_samples(self.store, self.row, task)

@@ -17,9 +17,8 @@ from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE
 from assaymark.documents.numbers import counted
 from assaymark.drafts import open_whole
-from assaymark.errors import DataError, MalformedSample, UnknownName, UsageError, write_errors
+from assaymark.errors import DataError, MalformedSample, UsageError, write_errors
 from assaymark.records import JsonValue, Sample, ScoreStatus
-from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import deciding_score, wrong_samples
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.reproduce import stored_tasks
@@ -151,9 +150,7 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
 def _wrong_by_subject(run: Run, options: TrainingOptions) -> dict[_Subject, int]:
     """Return the number of wrong answers of each subject, in the order in which subjects are written."""
     names = run.row.tasks
-    for task in options.tasks:
-        if task not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    run.check_tasks(options.tasks)
     withheld = {} if options.with_sealed else public_store(run.store).withheld_tasks(run.id)
     chosen = [task for task in names if (not options.tasks or task in options.tasks) and task not in withheld]
     if not chosen:

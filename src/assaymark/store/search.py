@@ -10,7 +10,7 @@ which must occur, and each is passed as a quoted phrase.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlalchemy import (
@@ -31,6 +31,7 @@ from sqlalchemy import table as table_named
 
 from assaymark.errors import HashMismatch, RunBusy, StoreError
 from assaymark.records import JsonValue
+from assaymark.records.json_values import strings_in
 from assaymark.store import sample_facts as facts
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_optional
@@ -237,7 +238,7 @@ def _documents(connection: Connection, rows: Sequence[StoredRow]) -> Iterator[st
         if row.sample_row is None:
             own = [facts.end_of_prompt(connection, row.name, row)]
         else:
-            own = list(_strings_in(_content(texts[row.sample_row])))
+            own = list(strings_in(_content(texts[row.sample_row])))
         yield shown_text("\n".join([*own, *generated.get(row.id, ())])[:LONGEST_DOCUMENT])
 
 
@@ -246,15 +247,3 @@ def _content(row_text: str) -> JsonValue:
         return json.loads(row_text)
     except (ValueError, RecursionError) as error:
         raise HashMismatch(f"the row of a sample cannot be read: {error}; run `assaymark verify`") from error
-
-
-def _strings_in(value: object) -> Iterator[str]:
-    """Yield every text in a row, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings_in(inner)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from assaymark.errors import UsageError
-from assaymark.prompts.questions import strings_in
 from assaymark.records import LoglikelihoodQuery, Request, RollingQuery, Sample
+from assaymark.records.json_values import strings_in
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.task import Task

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -26,6 +26,7 @@ from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_
 from assaymark.leaderboard.submission.choices import SubmissionProblem, read_choices
 from assaymark.leaderboard.submission.moderation import Moderation
 from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import ModelSource
 from assaymark.leaderboard.submission.uploads import LARGEST_RESULTS, store_results
 from assaymark.records.json_values import json_of
@@ -207,23 +208,19 @@ def _add_api(queue: QueueApp) -> None:
         checked = _check(queue, form, account.name)
         if checked.new is None:
             return JSONResponse({"problems": json_of(public_problems(checked.problems))}, 422)
-        submission = _report(queue, form, checked, is_free=account.is_moderator)
+        submission = _report(queue, form, checked.new, is_free=account.is_moderator)
         return JSONResponse({"submission": submission, "url": f"/submission/{submission}"}, 201)
 
 
-def _report(queue: QueueApp, form: Posted, checked: CheckOutcome, *, is_free: bool) -> str:
+def _report(queue: QueueApp, form: Posted, checked: NewSubmission, *, is_free: bool) -> str:
     """Store results that were made elsewhere, and the job that verifies them. Raises: HTTPException 400 or 422."""
-    from dataclasses import replace
-
-    if checked.new is None:
-        raise HTTPException(422, "the submission did not pass its checks")
     values = form.fields.get("results", ())
     try:
-        run_id = store_results(queue.store, values[0] if values else None, checked.new.model)
+        run_id = store_results(queue.store, values[0] if values else None, checked.model)
     except DataError as error:
         raise HTTPException(422, str(error)) from error
     try:
-        new = replace(checked.new, reported_run=run_id)
+        new = replace(checked, reported_run=run_id)
         limit = None if is_free else queue.policy.per_submitter
         return SubmissionQueue(queue.store).submit(new, kind="reproduce", at_most=limit)
     except UsageError as error:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
-from assaymark.prompts.questions import question_in, strings_in, words_of
+from assaymark.prompts.questions import question_in, words_of
 from assaymark.records import JsonValue
+from assaymark.records.json_values import strings_in
 from assaymark.results.evidence.records import RunEvidence
 from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord
