@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.python_source import parse_python
+from tools.faults import FAULTS
 
 PACKAGE = "assaymark"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
@@ -279,3 +280,9 @@ def test_third_parties_keep_to_their_places() -> None:
         if unit_of(path) not in THIRD_PARTY_PLACES[name]
     ]
     assert wrong == []
+
+
+def test_the_text_of_each_fault_is_in_the_source_once() -> None:
+    """A fault that `tools/faults.py` cannot put into the source shows nothing of the tests."""
+    found = [(fault.name, (SOURCE / fault.file).read_text("utf-8").count(fault.old)) for fault in FAULTS]
+    assert [pair for pair in found if pair[1] != 1] == []

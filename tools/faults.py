@@ -112,8 +112,8 @@ FAULTS = (
     Fault("what is certain is left out", "statistics/sequential.py", "max(low, least, 0.0), min(high, most, 1.0)",
           "max(low, 0.0), min(high, 1.0)", f"{CONFSEQ} -k certain"),
     # training files beside TRL and torchtune
-    Fault("the user answers", "tasks/training_examples.py", '(("user", asked.strip()), ("assistant", answer.strip()))',
-          '(("assistant", asked.strip()), ("user", answer.strip()))', TRL),
+    Fault("the user answers", "tasks/training_examples.py", 'or [("user", asked.strip())]',
+          'or [("assistant", asked.strip())]', TRL),
     Fault("chats have another name", "runs/training_file.py", 'yield {"messages": example', 'yield {"chat": example',
           TRL),
     # the same numbers as lm-eval
