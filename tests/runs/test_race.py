@@ -12,10 +12,11 @@ import pytest
 
 import assaymark
 from assaymark.cli.main import main
-from assaymark.errors import PlanError, UsageError
+from assaymark.errors import AssaymarkError, PlanError, UsageError
 from assaymark.runs.race import Race, RaceOptions, race_models
 from assaymark.runs.race_sides import block_size
 from assaymark.runs.run import Run
+from assaymark.runs.until import evaluate_until
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.python_tasks import bind
@@ -39,6 +40,39 @@ def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
     run = assaymark.evaluate("fake", "demo_facts", model_args=A, store=store)
     assert run.id == result.run_ids[0]
     assert (run.row.status, run.row.n_samples) == ("finished", 200)
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ("{metric: missed, aggregation: mean, higher_is_better: false}", None),
+        ("{metric: missed, aggregation: median, higher_is_better: false}", "missed, which is not a mean"),
+        ("{metric: points, aggregation: mean, higher_is_better: true}", "points of own_metric, sample [0-9]+, is 100;"),
+    ],
+)
+def test_a_task_files_own_metric_decides(tmp_path: Path, own: str, refused: str | None) -> None:
+    """Its direction is the file's; what is not a mean of shares is refused, for goals too."""
+    rows = [{"question": f"{index}?", "choices": ["yes", "no"], "gold": index % 2} for index in range(120)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "own.py").write_text(
+        "def score(doc, results):\n"
+        "    is_right = results[doc['gold']][0] == max(nats for nats, _ in results)\n"
+        "    return {'missed': 1 - is_right, 'points': 100 * is_right}\n"
+    )
+    (tmp_path / "own_metric.yaml").write_text(
+        f"task: own_metric\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\n"
+        "test_split: test\noutput_type: multiple_choice\ndoc_to_text: question\ndoc_to_choice: choices\n"
+        f"doc_to_target: gold\nprocess_results: !function own.score\nmetric_list: [{own}]\n"
+    )
+    place: dict[str, Any] = {"store": str(tmp_path / "s.sqlite"), "include_path": [str(tmp_path)]}
+    if refused is None:
+        result = race_models("fake", "fake", "own_metric", first_args=A, second_args=B, **place)
+        assert result.state.verdict == "first"
+        return
+    with pytest.raises(AssaymarkError, match=refused):
+        race_models("fake", "fake", "own_metric", first_args=A, second_args=B, **place)
+    with pytest.raises(AssaymarkError, match=refused):
+        evaluate_until("fake", "own_metric", ["own_metric ± 5"], model_args=A, **place)
 
 
 @pytest.mark.parametrize(

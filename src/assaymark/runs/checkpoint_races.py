@@ -168,7 +168,7 @@ def _race_last(
     elif not state.is_decided and n_known < n_most:
         remarks.append(f"{before} answered {n_known:,} questions; a larger at_least lets the next race go on.")
     names, run_ids = (short_model_name(run.row.model), before), (run.id, row.run_id)
-    main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
+    main = ", ".join(sorted({each.metric for each in metrics.values()}))
     return CheckpointRace(
         run, n_asked, Race(names, run_ids, tuple(metrics), main, state, rule, n_failed, tuple(remarks))
     )

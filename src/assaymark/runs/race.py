@@ -37,7 +37,6 @@ from assaymark.runs.race_sides import (
     weighting_notes,
 )
 from assaymark.runs.run import Run
-from assaymark.scoring.metrics import is_higher_better
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
 from assaymark.tasks.question_order import macro_weights
@@ -233,7 +232,7 @@ def race_several(
             furthest = max((states[pair] for pair in states if at in pair), key=lambda state: state.n_seen)
             record_race(Run(store, side.run_id), prepared_runs[side.run_id], furthest, options)
     failed = [f"{n_failed} questions could not be answered; the same command asks them again"] if n_failed else []
-    main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
+    main = ", ".join(sorted({each.metric for each in metrics.values()}))
     of_pair = replace(options, alpha=options.alpha / len(states))
     pairs = []
     for (first, second), state in states.items():
@@ -301,7 +300,7 @@ def race(
 
 def _score_difference(metrics: Metrics, place: Place, first: float | None, second: float | None) -> float:
     """Return by how much the first of two scores is better; neither is None."""
-    sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+    sign = 1.0 if metrics[place[0]].higher_is_better else -1.0
     return sign * ((first or 0.0) - (second or 0.0))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from assaymark.errors import PlanError, UsageError
 from assaymark.models.model import Model
@@ -25,6 +25,7 @@ from assaymark.runs.prepare import choose_tasks, model_of, run_options
 from assaymark.runs.run import Run
 from assaymark.runs.stored import run_in
 from assaymark.scoring.metrics import is_graded_by_model, may_be_share
+from assaymark.statistics.aggregate import traits_of
 from assaymark.store import Store
 from assaymark.tasks.question_order import question_order
 
@@ -34,7 +35,17 @@ GROWTH = 0.1  # of the questions seen, between two looks: larger blocks share mo
 LARGEST_GROWTH = 0.5  # the same, while a verdict is far away: half of the questions that would still decide
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
-Metrics = Mapping[str, tuple[str, str]]  # task -> metric and filter
+
+
+class Measured(NamedTuple):
+    """What a task's questions are scored by."""
+
+    metric: str
+    filter: str
+    higher_is_better: bool
+
+
+Metrics = Mapping[str, Measured]  # by task
 
 
 class Side(Protocol):
@@ -203,17 +214,19 @@ def block_size(n_seen: int, n_more: int | None = None) -> int:
     return max(LEAST_BLOCK, int(GROWTH * n_seen), min((n_more or 0) // 2, int(LARGEST_GROWTH * n_seen)))
 
 
-def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
-    """Return metric and filter of each task. Raises: UsageError for a metric whose values are not shares."""
-    metrics: dict[str, tuple[str, str]] = {}
+def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, Measured]:
+    """Return what measures each task. Raises: UsageError for a metric that is not the mean of shares."""
+    metrics: dict[str, Measured] = {}
     for task in tasks_from(facts_of(prepared.selection, prepared.bound)):
-        if task.primary is None or not may_be_share(task.primary[0]) or is_graded_by_model(task.primary[0]):
-            measure = task.primary[0] if task.primary else "nothing"
+        name, name_of_filter = task.primary or ("nothing", "")
+        own = next((metric for metric in task.metrics if metric.name == name), None)
+        is_mean = own is not None and traits_of(own.aggregation).is_mean
+        if own is None or not is_mean or not may_be_share(name) or is_graded_by_model(name):
             raise UsageError(
-                f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each answer at "
-                "once, such as acc or exact_match"
+                f"task {task.name} is measured by {name}{'' if is_mean or own is None else ', which is not a mean'}, "
+                f"and {what} needs scores from 0 to 1 of each answer at once, such as acc or exact_match"
             )
-        metrics[task.name] = task.primary
+        metrics[task.name] = Measured(name, name_of_filter, own.higher_is_better)
     return metrics
 
 
@@ -250,11 +263,19 @@ def stored_values(
     """Return the stored scores of each task by the metric named for it; None for a request that failed.
 
     indices: of the samples of each task; None: all that are stored.
+
+    Raises: PlanError for a score outside of 0 to 1, for which the bounds do not hold.
     """
     values: dict[Place, float | None] = {}
     for task, wanted in metrics.items():
         for score in store.scores(run_id, task, details=False, indices=None if indices is None else indices[task]):
-            if (score.metric, score.filter) == wanted:
+            if (score.metric, score.filter) == wanted[:2]:
                 failed = score.status is ScoreStatus.FAILED
-                values[task, score.sample_index] = None if failed else float(score.value or 0.0)
+                values[task, score.sample_index] = value = None if failed else float(score.value or 0.0)
+                if value is not None and not 0 <= value <= 1:
+                    raise PlanError(
+                        f"{score.metric} of {task}, sample {score.sample_index}, is {value:g}; questions in a random "
+                        "order need scores from 0 to 1: let the task's function return a share, or evaluate all "
+                        "questions (assaymark run) and use assaymark compare"
+                    )
     return values

@@ -25,6 +25,7 @@ from assaymark.runs.race_sides import (
     FIRST_BLOCK,
     LEAST_BLOCK,
     Answering,
+    Measured,
     Metrics,
     Place,
     block_size,
@@ -33,6 +34,7 @@ from assaymark.runs.race_sides import (
     weighting_notes,
 )
 from assaymark.runs.run import Run
+from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.sequential import MeanState, SequentialMean
 from assaymark.tasks.question_order import macro_weights
 
@@ -227,7 +229,7 @@ class _Followed:
 
     def __init__(self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, *, macro: bool) -> None:
         self.goal, self.metrics = goal, metrics
-        metric = ", ".join(sorted({metric for metric, _ in metrics.values()}))
+        metric = ", ".join(sorted({each.metric for each in metrics.values()}))
         self.places = [place for place in places if place[0] in metrics]
         weights = np.array(macro_weights(self.places)) if macro else None
         self._mean = SequentialMean(
@@ -332,10 +334,10 @@ def _metrics_of(goal: Goal, prepared: PreparedRun, main: Metrics) -> Metrics:
         return {task: metric for task, metric in main.items() if task in members}
     tasks = tasks_from(facts_of(prepared.selection, prepared.bound))
     measured = {
-        task.name: (metric.name, metric.filters[0])
+        task.name: Measured(metric.name, metric.filters[0], metric.higher_is_better)
         for task in tasks
         for metric in task.metrics
-        if metric.name == goal.name and not metric.is_number
+        if metric.name == goal.name and not metric.is_number and traits_of(metric.aggregation).is_mean
     }
     if not measured:
         names = [*main, *sorted({metric.name for task in tasks for metric in task.metrics if not metric.is_number})]
