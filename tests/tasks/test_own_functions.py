@@ -1,12 +1,15 @@
 """Functions that task files name by dotted path into our package: only our library may."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from assaymark import evaluate
 from assaymark.datasets import DatasetSpec
 from assaymark.datasets.load import load_dataset
 from assaymark.errors import UsageError
+from assaymark.interop.lm_eval_files import write_lm_eval_files
 from assaymark.scoring.instructions.ifeval import agg_inst_level_acc, process_results
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.functions import load_function, loader_of
@@ -48,6 +51,40 @@ def test_per_instruction_scores_weight_every_instruction_equally() -> None:
     assert result["prompt_level_strict_acc"] is False
     assert result["inst_level_strict_acc"] == [False, True]
     assert agg_inst_level_acc([result["inst_level_strict_acc"], [True], [True]]) == 0.75
+
+
+def test_own_aggregations_get_what_lm_evals_get(tmp_path: Path) -> None:
+    """A text or mapping comes as it is; what a metric gives under other names is aggregated as that metric is."""
+    (tmp_path / "own.py").write_text(
+        "def given(doc, results): return {'text': results[0], 'object': {'n': len(results[0])}}\n"
+        "def letters(items): return sum(len(text) for text in items)\n"
+        "def counted(items): return sum(item['n'] for item in items)\n"
+        "def several(references, predictions): return {'errors': len(predictions[0]), 'right': 1}\n"
+    )
+    rows = [{"question": "one?", "answer": "eleven"}, {"question": "two?", "answer": "twelve!"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = (
+        f"dataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\ntest_split: test\n"
+        "output_type: generate_until\ndoc_to_text: question\ndoc_to_target: answer\nmetric_list:\n"
+    )
+    (tmp_path / "own_items.yaml").write_text(
+        f"task: own_items\nprocess_results: !function own.given\n{common}"
+        "- {metric: text, aggregation: !function own.letters, higher_is_better: true}\n"
+        "- {metric: object, aggregation: !function own.counted, higher_is_better: true}\n"
+    )
+    (tmp_path / "own_names.yaml").write_text(
+        f"task: own_names\n{common}- {{metric: !function own.several, aggregation: median, higher_is_better: false}}\n"
+    )
+    run = evaluate(
+        "fake", "own_items,own_names", model_args={"accuracy": 1.0}, include_path=[str(tmp_path)],
+        store=str(tmp_path / "s.sqlite"),
+    )  # fmt: skip
+    found = {each.metric: (each.value, each.higher_is_better) for each in run.estimates}
+    assert found == {"text": (13.0, True), "object": (13.0, True), "errors": (7.0, False), "right": (1.0, False)}
+    write_lm_eval_files(run.store, run.id, tmp_path, log_samples=True)
+    (file,) = tmp_path.glob("*/samples_own_items_*")
+    first = json.loads(file.read_text().splitlines()[0])
+    assert (first["text"], first["object"]) == ("eleven", {"n": 6})
 
 
 def test_rows_serve_under_both_names(shared_dir: Path) -> None:

@@ -122,6 +122,23 @@ def test_generated_answers_are_filtered(tmp_path: Path) -> None:
     assert scored("TWO") == {"number": (0.0, "unparsed"), "plain": (1.0, "scored")}
 
 
+def test_what_the_tasks_own_scoring_was_given_is_stored(tmp_path: Path) -> None:
+    """Where filters changed the answer, each score of the task's own function names what it was given."""
+    (tmp_path / "own.py").write_text("def score(doc, results): return {'n': len(results[0]), 'all': results}")
+    task = bound(
+        tmp_path,
+        output_type="generate_until",
+        doc_to_choice=...,
+        process_results="!function own.score",
+        filter_list=[{"name": "first", "filter": [{"function": "regex", "regex_pattern": "[0-9]+"}]}],
+    )
+    sample = task.samples()[0]
+    request = task.request(sample)
+    number, whole = task.score(request, sample, [Output(request.id, 0, 0, text="It is 22")])
+    assert (number.value, number.detail) == (1.0, {"extracted": ["22"]})
+    assert (whole.parts, whole.detail) == ((["22"],), {"extracted": ["22"]})
+
+
 @pytest.mark.parametrize(("gold", "is_absent"), [(2, True), (-1, True), ("3", False), ("9", True), ([0, 2], True)])
 def test_a_gold_answer_that_is_no_choice_is_wrong_and_marked(tmp_path: Path, gold: Any, is_absent: bool) -> None:
     """A gold beyond the choices is always scored as wrong, as in lm-eval, and marked in the detail."""

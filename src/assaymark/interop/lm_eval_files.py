@@ -27,6 +27,7 @@ from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, te
 from assaymark.platforms import portable_name
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
 from assaymark.records.json_values import float_of, object_at, object_of, objects_at, texts_of
+from assaymark.results.evidence.records import item_of
 from assaymark.results.views.samples import answer_text
 from assaymark.scoring.metric import MULTIPLE_CHOICE
 from assaymark.scoring.metrics import declared_for, is_auxiliary, names_for
@@ -283,14 +284,14 @@ def _value(score: Score, task: Mapping[str, object]) -> JsonValue:
     """Return a score as lm-eval logs it: the item that it aggregates, even if that is more than a number."""
     facts = declared_for(score.metric, str(task.get("output_type")))
     logged_as = None if facts is None else facts.logged_as
-    if score.parts is not None:
-        parts = list(score.parts)
+    if isinstance(item := item_of(score.value, score.parts, score.detail), tuple):
+        parts = list(item)
         if logged_as == "array" and len(parts) == 2:
             import numpy as np
 
             return [parts[0], str(np.asarray(parts[1], dtype=np.float64))]
         return parts
-    return int(score.value) if logged_as == "whole number" and score.value is not None else score.value
+    return int(item) if logged_as == "whole number" and isinstance(item, float) else item
 
 
 UNSAFE = re.compile(r'["<>:/|\\?*\[\]]+')

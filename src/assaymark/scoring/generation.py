@@ -169,8 +169,12 @@ def _scored(
     takes_all = facts is not None and (facts.collects_texts or facts.compares_nothing)
     if takes_all or not multiple_targets:
         value = _call(function, gold, prediction, options)
-        values = dict(value) if isinstance(value, Mapping) else {name: value}
-        return {key: _as_score(item) for key, item in values.items()}
+        if not isinstance(value, Mapping):
+            return {name: _as_score(value)}
+        scores = {str(key): _as_score(item) for key, item in value.items()}
+        if facts is None:  # a task's own: all that it gives is aggregated as the file says of it
+            scores = {key: replace(each, detail=each.detail or {"part_of": name}) for key, each in scores.items()}
+        return scores
     is_match = False
     detail: Mapping[str, JsonValue] | None = None
     for option in cast("list[object]", gold):  # as `_cast_gold` makes them

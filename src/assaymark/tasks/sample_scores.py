@@ -23,6 +23,7 @@ from assaymark.records import (
     ScoreStatus,
     rotations_of,
 )
+from assaymark.records.json_values import json_of
 from assaymark.scoring import generation
 from assaymark.scoring.call_match import score_calls
 from assaymark.scoring.choices import (
@@ -185,8 +186,19 @@ class SampleScorer:
                 if not functions:
                     raise
                 raise MalformedSample(f"its metric failed: {exception_text(error)}{self._place_of(error)}") from error
+        # a task's own functions do not state what they were given, which exports and pages name
+        is_filtered = generates and results[0] != answers[request.queries[0].index][0]
+        given = {"extracted": json_of(results[0])} if is_filtered else {}
         return [
-            Score(request.id, name, value.value, pipeline.name, _status(status, name, value), value.parts, value.detail)
+            Score(
+                request.id,
+                name,
+                value.value,
+                pipeline.name,
+                _status(status, name, value),
+                value.parts,
+                {**given, **(value.detail or {})} or None if isinstance(value.detail, dict | None) else value.detail,
+            )
             for name, value in values.items()
         ]
 

@@ -40,6 +40,18 @@ class ScoreRow:
     choices: tuple[str, ...] = ()  # their texts, where they are distinct
     subject: str | None = None  # of its row, where the task is the user's own
 
+    @property
+    def item(self) -> JsonValue:
+        """What the metric's aggregation gets: the value, the parts, or a text or mapping, which is stored as one."""
+        return item_of(self.value, self.parts, self.detail)
+
+
+def item_of(value: float | None, parts: tuple[JsonValue, ...] | None, detail: JsonValue) -> JsonValue:
+    """Return what a metric's aggregation gets of one sample."""
+    if parts is None:
+        return value
+    return parts[0] if isinstance(detail, dict) and detail.get("wrapped") else parts
+
 
 def row_value(row: ScoreRow) -> float:
     """Return the number by which a sample is compared: shared credit, the score, or the nats of a ratio."""

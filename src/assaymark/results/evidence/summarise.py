@@ -165,8 +165,10 @@ def _metrics_of(task: TaskSummaryInput, own: Scored) -> list[tuple[MetricInput, 
     listed = {metric.name: metric for metric in task.metrics}
     filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
     extra = [name for _, name in own if name not in listed and not is_auxiliary(name)]
+    whole = {name: listed.get(str(_detail(rows[0], "part_of", ""))) for (_, name), rows in own.items()}
     for name in dict.fromkeys(extra):
-        listed[name] = MetricInput(name, higher_is_better=is_higher_better(name))
+        default = MetricInput(name, higher_is_better=is_higher_better(name))
+        listed[name] = default if (metric := whole[name]) is None else replace(metric, name=name)
     return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
 
 
@@ -235,7 +237,7 @@ def _estimate(
     confidence: float,
 ) -> Estimate:
     counted = [row for row in rows if row.status is not ScoreStatus.FAILED and _has_item(row)]
-    items = [row.value if row.parts is None else row.parts for row in counted]
+    items = [row.item for row in counted]
     try:
         ours = _interval(metric, counted, items, confidence)
     except (DataError, UnknownName):
