@@ -10,6 +10,7 @@ from assaymark.datasets import DatasetSpec
 from assaymark.datasets.load import load_dataset
 from assaymark.errors import UsageError
 from assaymark.interop.lm_eval_files import write_lm_eval_files
+from assaymark.interop.read_lm_eval import imported_run
 from assaymark.scoring.instructions.ifeval import agg_inst_level_acc, process_results
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.functions import load_function, loader_of
@@ -85,6 +86,11 @@ def test_own_aggregations_get_what_lm_evals_get(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*/samples_own_items_*")
     first = json.loads(file.read_text().splitlines()[0])
     assert (first["text"], first["object"]) == ("eleven", {"n": 6})
+    # an import does not know the functions: what they gave is reported, as for IFEval's lists
+    imported = imported_run(tmp_path)
+    reported = {(each.task, each.metric): (each.value, each.higher_is_better) for each in imported.estimates}
+    assert [reported["own_items", metric] for metric in ("text", "object")] == [(13.0, True), (13.0, True)]
+    assert reported["own_names", "right"] == (1.0, False)
 
 
 def test_rows_serve_under_both_names(shared_dir: Path) -> None:

@@ -111,7 +111,7 @@ def results_mapping(
     results = {name: _task_entry(name, sizes[name], tasks.get(name, {}), estimates) for name in run.tasks}
     of_groups = {group.name: _group_entry(group, groups, estimates, sizes) for group in reversed(groups)}
     averaged = {group.name: of_groups[group.name] for group in groups if group.aggregates}
-    directions, shots = _directions_and_shots(run.plan, tasks, groups)
+    directions, shots = _directions_and_shots(run.plan, tasks, groups, estimates)
     versions = {name: tasks.get(name, {}).get("version", "Yaml") for name in run.tasks}
     versions |= {group.name: group.version or UNKNOWN_VERSION for group in groups}
     return {
@@ -207,13 +207,17 @@ def _leaves(group: GroupSummaryInput, groups: Sequence[GroupSummaryInput]) -> li
 
 
 def _directions_and_shots(
-    plan: RunPlan, tasks: Mapping[str, Mapping[str, JsonValue]], groups: Sequence[GroupSummaryInput]
+    plan: RunPlan,
+    tasks: Mapping[str, Mapping[str, JsonValue]],
+    groups: Sequence[GroupSummaryInput],
+    estimates: Sequence[Estimate],
 ) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
             str(metric["name"]): metric["higher_is_better"]
             for metric in objects_at(tasks.get(task.name, {}), "metrics")
         }
+        | {cell.metric: cell.higher_is_better for cell in _cells(task.name, "task", estimates)}
         for task in plan.tasks
     }
     shots: dict[str, object] = {task.name: task.num_fewshot for task in plan.tasks}

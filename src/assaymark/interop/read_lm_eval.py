@@ -61,7 +61,7 @@ from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metric import CALIBRATION
 from assaymark.scoring.metrics import accuracies_over_choices, aggregation_of, is_higher_better
 from assaymark.scoring.values import ScoreValue
-from assaymark.statistics.aggregate import AGGREGATIONS
+from assaymark.statistics.aggregate import AGGREGATIONS, traits_of
 from assaymark.tasks.generation import settings_of
 
 EARLY_NAMES = (r"/|=", r"[\"<>:/\|\\?\*\[\]]+")  # replaced by "__" in the model's arguments, by 0.4.0 and by 0.4.2
@@ -498,7 +498,10 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, JsonValue], config: Mapping
     own = _choice_scores(task, line, config)
     index, sha = int_at(line, "doc_id"), content_hash(line["doc"])
     present = [metric_input.name for metric_input in task.metrics if metric_input.name in line]
+    means = {metric_input.name for metric_input in task.metrics if traits_of(metric_input.aggregation).is_mean}
     for metric in texts_of(line.get("metrics") or present, "metrics"):
+        if metric in means and isinstance(line.get(metric), str | list | Mapping):
+            continue  # a function of the task file aggregates it, which is not known here: the value is as reported
         value, parts = _value(line.get(metric))
         scored = own.get(metric)
         missing = value is None and parts is None
