@@ -8,6 +8,8 @@ import pytest
 
 from assaymark.errors import MalformedSample
 from assaymark.records import Output, Request, ScoreStatus
+from assaymark.results.evidence.from_store import verdict_of
+from assaymark.store.rows import SampleRecord
 from tests.tasks.folders import ROWS, bound, write_rows
 
 
@@ -120,6 +122,18 @@ def test_generated_answers_are_filtered(tmp_path: Path) -> None:
 
     assert scored("It is 2") == {"number": (1.0, "scored"), "plain": (0.0, "scored")}
     assert scored("TWO") == {"number": (0.0, "unparsed"), "plain": (1.0, "scored")}
+
+
+def test_an_error_that_the_task_counts_is_no_right_answer(tmp_path: Path) -> None:
+    """Where the file says that lower is better, a score of 1 says nothing about right or wrong."""
+    (tmp_path / "own.py").write_text("def score(doc, results): return {'flagged': 1, 'fair': 1}")
+    own = [{"metric": "flagged", "higher_is_better": False}, {"metric": "fair", "higher_is_better": True}]
+    task = bound(tmp_path, process_results="!function own.score", metric_list=own)
+    sample = task.samples()[0]
+    request = task.request(sample)
+    flagged, fair = task.score(request, sample, answered(request, [-1.0, -2.0]))
+    verdicts = [verdict_of(SampleRecord(sample, request, (), (score,))) for score in (flagged, fair)]
+    assert verdicts == ["scored", "right"]
 
 
 def test_what_the_tasks_own_scoring_was_given_is_stored(tmp_path: Path) -> None:

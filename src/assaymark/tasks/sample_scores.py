@@ -37,7 +37,7 @@ from assaymark.scoring.choices import (
 from assaymark.scoring.filters import Pipeline, build_filter, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
 from assaymark.scoring.metric import LOGLIKELIHOOD, TOOL_CALLS
-from assaymark.scoring.metrics import defaults_for, is_higher_better, may_be_share, names_for
+from assaymark.scoring.metrics import defaults_for, find_metric, is_higher_better, may_be_share, names_for
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.circular import circular_metrics
@@ -189,18 +189,16 @@ class SampleScorer:
         # a task's own functions do not state what they were given, which exports and pages name
         is_filtered = generates and results[0] != answers[request.queries[0].index][0]
         given = {"extracted": json_of(results[0])} if is_filtered else {}
-        return [
-            Score(
-                request.id,
-                name,
-                value.value,
-                pipeline.name,
-                _status(status, name, value),
-                value.parts,
-                {**given, **(value.detail or {})} or None if isinstance(value.detail, dict | None) else value.detail,
-            )
-            for name, value in values.items()
-        ]
+        # nor is a 1 right where the file says that lower is better
+        of_errors = {each.name for each in own if not each.higher_is_better and find_metric(each.name) is None}
+        scores = []
+        for name, value in values.items():
+            detail = value.detail
+            if isinstance(detail, dict | None):
+                detail = {**given, **({"is_share": False} if name in of_errors else {}), **(detail or {})} or None
+            status_here = _status(status, name, value)
+            scores.append(Score(request.id, name, value.value, pipeline.name, status_here, value.parts, detail))
+        return scores
 
     def _place_of(self, error: Exception) -> str:
         """Return where in the files of the task's metrics an error was raised; empty where in none of them."""
