@@ -39,6 +39,7 @@ def test_what_was_exported_comes_back(make: Callable[[Path], Run], tmp_path: Pat
         read = own[each.task, each.metric, each.filter]
         assert read.value == pytest.approx(each.value, rel=1e-9)
         assert (read.n, read.higher_is_better, read.confidence) == (each.n, each.higher_is_better, each.confidence)
+        assert read.chance is None or read.chance == pytest.approx(each.chance)  # a group states none
         if read.low != pytest.approx(each.low) or read.high != pytest.approx(each.high):
             assert f"{each.task} {each.metric}: its interval in the file is from {each.low:.4g}" in said
     assert imported.run.store.verify() == []

@@ -98,6 +98,7 @@ class ForeignSample:
     choices: tuple[ForeignChoice, ...] = ()
     gold: int | None = None  # index of the correct choice
     n_choices: int | None = None  # of a generated answer that is a letter
+    chance: float | None = None  # as stated of its task; None: 1 / n_choices
     n_shots: int = 0
     error: str | None = None
     sha256: str | None = None  # that of another row, of which this is a perturbed copy; None: that of its own row
@@ -397,6 +398,8 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
     for (metric, name_of_filter), value in {**unfiltered, **sample.filtered}.items():
         scored = own.get(metric)
         known: dict[str, JsonValue] = {} if sample.n_choices is None else {"n_choices": sample.n_choices}
+        if known and sample.chance is not None:
+            known["chance"] = sample.chance
         if name_of_filter == "none" and metric in sample.by_trial:
             known["trials"] = list(sample.by_trial[metric])
         yield ScoreRow(

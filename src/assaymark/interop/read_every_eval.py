@@ -72,11 +72,13 @@ def read_every_eval(path: Path) -> ForeignRun:
     library, version = libraries.pop() if len(libraries) == 1 else ("every-eval-ever", None)
     date = datetime.fromtimestamp(max(record.date for record in records), UTC).isoformat()
     gathered, excluded = _merged([(record, read[record.file]) for record in records])
+    tasks = tuple(_tasks([result for record in records for result in record.results]))
+    chances = {task.name: task.chance for task in tasks}
     return ForeignRun(
         tool="every-eval-ever" if library == "unknown" else library,
         model=models[0],
-        tasks=tuple(_tasks([result for record in records for result in record.results])),
-        samples=tuple(sample for task, own in gathered.items() for sample in _samples(task, own)),
+        tasks=tasks,
+        samples=tuple(sample for task, own in gathered.items() for sample in _samples(task, own, chances.get(task))),
         reported=tuple(value for record in records for value in _reported(record, read[record.file].n)),
         files=tuple(file for record in records for file in (record.file, *read[record.file].files)),
         version=version,
@@ -370,7 +372,7 @@ def _merged(every: Sequence[tuple[EvalRecord, _Rows]]) -> tuple[dict[str, _Sampl
     return merged, notes
 
 
-def _samples(task: str, own: _Samples) -> Iterator[ForeignSample]:
+def _samples(task: str, own: _Samples, chance: float | None) -> Iterator[ForeignSample]:
     """Yield a task's samples; an id that is a position is the sample's, else they are counted."""
     names = [name for name, _ in own]
     are_positions = len(set(names)) == len(names) and all(
@@ -392,6 +394,7 @@ def _samples(task: str, own: _Samples) -> Iterator[ForeignSample]:
             answers=tuple(answer for trial in sample.trials for answer in trial.answers),
             counts=tuple(trial.counts for trial in sample.trials for _ in trial.answers),
             n_choices=sample.n_choices,
+            chance=chance,
             n_shots=sample.n_shots,
             error=sample.trials[0].error if all(trial.error is not None for trial in sample.trials) else None,
             by_trial=by_trial if len(sample.trials) > 1 else {},
