@@ -11,9 +11,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from tools.faults import FAULTS
 
 from assaymark.python_source import parse_python
-from tools.faults import FAULTS
 
 PACKAGE = "assaymark"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
