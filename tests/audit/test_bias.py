@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import assaymark
-from assaymark.audit.bias import audit_bias, bias_measures
-from assaymark.audit.bias import GROUPS, TARGETS
+from assaymark.audit.bias import GROUPS, TARGETS, audit_bias, bias_measures
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.models.fake import FakeModel
