@@ -308,5 +308,12 @@ def test_in_a_browser(url: str, browser: Any) -> None:
     page.get_by_role("button", name="Ask again").wait_for(timeout=20_000)
     assert page.locator(".round").count() == 3
     assert len(json.loads(page.input_value("[name=history]"))) == 3
+    torn = 'event: piece\ndata: {"side": 0, "text": "half"}\n\n'  # the server or a proxy ends in the middle
+    page.route("**/chat/stream", lambda route: route.fulfill(content_type="text/event-stream", body=torn))
+    page.fill("#text", "Torn")
+    page.press("#text", "Enter")
+    page.locator(".round:nth-child(4)").get_by_role("button", name="Ask again").wait_for()
+    assert "half\n\nthe answer broke off" in page.inner_text(".round:nth-child(4)")
+    assert len(json.loads(page.input_value("[name=history]"))) == 3
     page.close()
     assert complaints == []

@@ -120,7 +120,10 @@ def test_two_tabs_give_one_vote(browser: Any, demo: tuple[str, Path]) -> None:
 
 
 def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path) -> None:
-    """Both sides grow together, as text; a reloaded page goes on with them; a failure is said without names."""
+    """Both sides grow together, as text; a reloaded page goes on with them; a failure is said without names.
+
+    A proxy that fails once, when the answers are complete, does not leave the page waiting.
+    """
     with live_arena(tmp_path) as (url, _):
         page = browser.new_page()
         page.goto(url)
@@ -131,6 +134,7 @@ def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path) -> None:
         page.locator("[data-side=a]:has-text('<b>1</b>')").wait_for()  # text of an answer, not markup
         page.reload()
         page.locator("[data-side=b]:has-text('<b>1</b>')").wait_for()
+        page.route(page.url, lambda route: route.fulfill(status=502, body="Bad Gateway"), times=1)
         page.locator(".ballot").wait_for(timeout=20_000)
         page.fill("#text", "fail at once")
         page.press("#text", "Enter")

@@ -116,8 +116,14 @@
         throw new Error(found ? found.textContent : `the server answered ${answer.status}`);
       }
       await readEvents(answer, sides);
+      if (sides.some((side) => !side.isComplete && !side.problem)) throw new Error("the answer broke off");
     } catch (error) {
-      if (error.name !== "AbortError") {
+      const hasBegun = sides.some((side) => side.isComplete || side.answer);
+      if (error.name !== "AbortError" && hasBegun) { // what came of an answer is shown, and is no answer
+        sides.forEach((side, index) => {
+          if (!side.isComplete && !side.problem) take(sides, "problem", { side: index, text: error.message });
+        });
+      } else if (error.name !== "AbortError") {
         alertLine.textContent = error.message;
         alertLine.hidden = false;
       }

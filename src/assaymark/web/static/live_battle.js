@@ -6,15 +6,17 @@
 
   const show = (html) => {
     const found = new DOMParser().parseFromString(html, "text/html").querySelector("main");
-    if (!found) return;
+    if (!found) return false;
     const isRaw = document.getElementById("raw-text")?.checked;
     main.replaceChildren(...found.childNodes);
     if (isRaw && document.getElementById("raw-text")) document.getElementById("raw-text").checked = true;
+    return true;
   };
 
   const reload = async () => {
-    const answer = await fetch(location.pathname, { headers: { accept: "text/html" } });
-    show(await answer.text());
+    const load = fetch(location.pathname, { headers: { accept: "text/html" } });
+    const html = await load.then((answer) => answer.status < 500 ? answer.text() : "").catch(() => "");
+    if (!show(html)) return void setTimeout(reload, 2000); // the network, a proxy or the server fails for a moment
     const question = main.querySelector("[data-asks] textarea");
     const heading = main.querySelector("h1");
     heading.tabIndex = -1; // the keys 1 to 4 vote, so the focus is not in a field
