@@ -8,11 +8,3 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   found.click();
 });
-document.addEventListener("submit", (event) => {
-  if (!event.target.matches("[data-keys]")) return;
-  if (event.target.dataset.sent) event.preventDefault();
-  event.target.dataset.sent = "1";
-});
-window.addEventListener("pageshow", () => {
-  for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
-});

@@ -1,0 +1,11 @@
+// A form is sent once, also by a double click on a slow network: a second answer would say that there is one already.
+"use strict";
+window.addEventListener("submit", (event) => { // after the scripts of pages that send their forms themselves
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post" || form.matches(".chat")) return; // the chat's are downloads
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "1";
+});
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
+});
