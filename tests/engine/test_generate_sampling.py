@@ -58,6 +58,14 @@ def test_the_last_number_gives_a_possible_token() -> None:
     assert draw(logits, Sampling(1.0), torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [20]
 
 
+@pytest.mark.parametrize("temperature", [1e-38, 5e-324])
+def test_a_temperature_next_to_0_is_greedy(temperature: float) -> None:
+    """No score overflows, which made every probability undefined and drew the last token."""
+    logits = torch.tensor([[-400.0, 300.0, 20.0, -torch.inf]])
+    for sampling in (Sampling(temperature), Sampling(temperature, top_k=2, top_p=0.9, min_p=0.1)):
+        assert draw(logits, sampling, torch.tensor([0.99], dtype=torch.float64)).tolist() == [1]
+
+
 def test_greedy_and_sampled_rows_are_chosen_together() -> None:
     """Rows with different settings are chosen in one call; a row that is not finite is reported."""
     logits = torch.zeros(3, 5)

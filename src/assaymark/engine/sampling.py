@@ -15,6 +15,7 @@ import torch
 from assaymark.engine.generation import Sampling
 
 FIRST_LOOK = 512  # top tokens among which top-p is tried before the whole vocabulary is sorted
+LOWEST_TEMPERATURE = 1e-30  # the most probable token has all probability long before; below, scores are no float32
 
 
 def penalise(logits: torch.Tensor, tokens: torch.Tensor, penalty: float) -> None:
@@ -57,7 +58,7 @@ def draw(logits: torch.Tensor, sampling: Sampling, numbers: torch.Tensor) -> tor
 
     Shapes: logits [n, vocab]; numbers float64 [n]; result int64 [n].
     """
-    scores = logits.float() / sampling.temperature
+    scores = logits.float() / max(sampling.temperature, LOWEST_TEMPERATURE)
     threshold = _threshold(scores, sampling)
     if threshold is not None:
         scores = scores.masked_fill(scores < threshold[:, None], -torch.inf)
