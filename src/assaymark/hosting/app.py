@@ -73,7 +73,7 @@ async def _bad_request(_request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    known = "GET of models, and POST to completions, chat/completions and responses, below /v1/"
+    known = "GET of models, and POST to completions, chat/completions and responses, below /v1"
     return _error(status, f"{request.method} {request.url.path[:100]} is not offered; there are {known}")
 
 
