@@ -260,8 +260,8 @@ class LiveArena:
         battle = self.battle(voter, token)
         with battle.lock:
             self._check_open(battle)
-            battle.state = "skipped"
-        ArenaLog(self.store).skip_battle(token, self.clock())
+            ArenaLog(self.store).skip_battle(token, self.clock())
+            battle.state = "skipped"  # once it is stored: otherwise the battle can still be voted on
         return self.begin(voter)
 
     def finish(self, battle: LiveBattle) -> None:

@@ -231,13 +231,23 @@ def test_several_turns_have_each_sides_own_history(served: tuple[str, LiveArena]
 
 
 def test_a_battle_is_skipped_without_names(served: tuple[str, LiveArena]) -> None:
-    """It ends without a vote and is counted; the next one is another, and the skipped one says so."""
+    """It ends without a vote and is counted; the next one is another, and the skipped one says so.
+
+    Where the store cannot be written, the battle stays open.
+    """
     url, arena = served
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON battle_skips BEGIN SELECT RAISE(FAIL, 'refused'); END"
     with ApiVoter(url) as voter:
         battle = voter.begin()["battle"]
         page = voter.client.get(f"/arena/battle/{battle}").text
         assert page.count('name="text" value="') == 4  # suggested questions
         ask(voter, battle, "First?")
+        with arena.store.database.writing() as connection:
+            connection.exec_driver_sql(refuse)
+        assert voter.post(f"/arena/battle/{battle}/skip").status_code >= 500
+        assert state_of(voter, battle)["state"] == "open"
+        with arena.store.database.writing() as connection:
+            connection.exec_driver_sql("DROP TRIGGER refuse")
         another = voter.post(f"/arena/battle/{battle}/skip").json()["battle"]
         assert another != battle
         page = voter.client.get(f"/arena/battle/{battle}").text
