@@ -9,3 +9,9 @@ window.addEventListener("submit", (event) => { // after the scripts of pages tha
 window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
 });
+// A filter or an order that could not be loaded into the page is opened as without scripts: the old table is not its.
+for (const kind of ["htmx:sendError", "htmx:responseError"]) {
+  document.addEventListener(kind, ({ detail }) => {
+    if (detail.elt.matches("a, form")) location.assign(detail.pathInfo.finalRequestPath);
+  });
+}
