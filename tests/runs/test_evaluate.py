@@ -74,13 +74,18 @@ def test_plain_text_for_a_model_with_a_chat_template_is_noted(tmp_path: Path) ->
     assert [noted("demo_who"), noted(own, apply_chat_template=False), noted(own, apply_chat_template=True)] == [0] * 3
 
 
-def test_the_same_call_sends_no_request_twice() -> None:
-    """The second call returns the stored run."""
+def test_the_same_call_sends_no_request_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second call returns the stored run, as the same command does."""
     first = assaymark.evaluate(SMALL, "demo_who", limit=4)
     again = assaymark.evaluate(SMALL, "demo_who", limit=4)
     assert again.id == first.id
     assert again.result is not None
     assert again.result.was_stored
+    assert (
+        main(["run", "--model", "hf", "--model_args", f"pretrained={SMALL}", "--tasks", "demo_who", "--limit", "4"])
+        == 0
+    )
+    assert f"run {first.id[:8]} " in "".join(capsys.readouterr())
 
 
 def test_outputs_of_other_runs_are_reused() -> None:

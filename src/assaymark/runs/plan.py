@@ -266,7 +266,7 @@ def prepare(
         code_runs_in=_where_code_runs(bound),
         profile=options.bind.profile.name,
         seed=options.bind.profile.seed if options.bind.seed is None else options.bind.seed,
-        limit=options.bind.limit,
+        limit=None if options.bind.limit is None else float(options.bind.limit),  # 50 and --limit 50 are one run
         apply_chat_template=options.bind.apply_chat_template and options.bind.preset is None,
         fewshot_as_multiturn=options.bind.fewshot_as_multiturn,
         system_instruction=options.bind.system_instruction,
