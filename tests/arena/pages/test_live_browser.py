@@ -163,6 +163,8 @@ def test_forms(browser: Any, tmp_path: Path, scripts: bool) -> None:
         with page.expect_request("**/vote"):
             for _ in range(2 if scripts else 1):
                 page.mouse.click(box["x"] + 9, box["y"] + 9)
+        while scripts and not votes:
+            page.wait_for_timeout(20)
         for vote in votes[:1]:
             vote.continue_()
         page.locator(".result").wait_for()
