@@ -498,9 +498,8 @@ def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
         if e.details.get("primary") and e.details.get("kind", "task") == "task" and name in _path(e)
     ]
     # estimates of different units or directions have no mean: `show` has none either
-    is_mean = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
-    is_mean = is_mean and all(e.value is not None for e in tasks)
-    return tasks if is_mean else []
+    are_alike = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
+    return tasks if are_alike and all(e.value is not None for e in tasks) else []
 
 
 def is_score(estimate: Estimate) -> bool:

@@ -125,7 +125,7 @@ def _rewind(module: ModuleType) -> None:
 def broken_declarations(folders: Sequence[Path]) -> list[str]:
     """Return the faults of declarations in imported files below the folders; others of these files can be used."""
     faults: list[str] = []
-    for name in _with_faults:
+    for name in list(_with_faults):  # another thread may import a file meanwhile
         own = getattr(sys.modules.get(name), "__dict__", {})
         if _BROKEN in own and any(Path(own["__assaymark_stamp__"][0]).is_relative_to(each) for each in folders):
             faults += own[_BROKEN].values()
