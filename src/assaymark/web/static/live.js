@@ -6,6 +6,7 @@
   if (!shown || !window.EventSource) return;
   let events;
   const follow = () => {
+    events?.close(); // a kept page is shown again while another try is due
     events = new EventSource(shown.dataset.events);
     events.onmessage = (event) => {
       const now = JSON.parse(event.data);
@@ -22,5 +23,5 @@
     };
   };
   addEventListener("pageshow", follow); // also when the browser shows a kept page again
-  addEventListener("pagehide", () => events.close());
+  addEventListener("pagehide", () => events?.close());
 })();
