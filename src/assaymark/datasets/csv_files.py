@@ -103,8 +103,9 @@ def delimiter_of(path: Path) -> str:
 def _well_quoted(delimiter: str) -> re.Pattern[str]:
     """Return a pattern of one record whose quotes surround whole cells; blanks may follow a closing quote."""
     sign = re.escape(delimiter)
-    cell = rf'(?:"(?:[^"]++|"")*+" *+|(?!"| +"[^"]*+" *+(?:{sign}|[\r\n]|\Z))[^{sign}]*+)'
-    return re.compile(rf"{cell}(?:{sign}{cell})*+[\r\n]*+", re.DOTALL)
+    cell = rf'(?:"(?>(?:[^"]++|"")*)" *+|(?!"| +"[^"]*+" *+(?:{sign}|[\r\n]|\Z))[^{sign}]*+)'
+    # atomic groups, since Python before 3.11.5 matches wrongly where a group has a possessive quantifier
+    return re.compile(rf"{cell}(?>(?:{sign}{cell})*)[\r\n]*+", re.DOTALL)
 
 
 def _next_lines(path: Path, reader: "Reader", taken: list[str], well_quoted: re.Pattern[str]) -> list[CsvLine]:
