@@ -308,9 +308,9 @@ def measure_pages(url: str, n_samples: int) -> None:
         "one category, wrong ones": lambda store: store.sample_list(
             run_id, "large", wrong_only=True, category="law", offset=middle // 10
         ),
-        "a text in the snippet": lambda store: store.sample_list(run_id, "large", text=f"{n_samples - 7}?"),
+        "a text in the snippet": lambda store: store.sample_list(run_id, "large", query=f"{n_samples - 7}?"),
         "categories": lambda store: store.categories(run_id, "large"),
-        "words by the index": lambda store: store.search_samples(run_id, f"treaty {n_samples - 7}"),
+        "words by the index": lambda store: store.sample_list(run_id, query=f"treaty {n_samples - 7}"),
     }
     with Store.open(url, read_only=True) as store:
         for what, call in pages.items():

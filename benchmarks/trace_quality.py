@@ -23,8 +23,8 @@ from sqlalchemy import text
 from tests.applications.watch.filling import MadeTrace, fill
 from tests.served import running
 
-from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import trace_feature
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.pages import watch_feature
 from assaymark.store import Store

@@ -23,8 +23,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.store import Store
 from assaymark.web.app import create_app
-from assaymark.web.connections import ServerLimits
-from assaymark.web.serve import configured, listen
+from assaymark.web.serve import ServerLimits, configured, listen
 from tests.cli.test_hostile_text import CORPUS
 
 N_PLAIN = 60  # questions of the plain task

@@ -141,7 +141,7 @@ FAULTS = (
     Fault("a known result is computed again", "scoring/simulated_calls.py", '"refused": history.known,',
           '"refused": {},', "tests/scoring/test_simulated_calls.py -k beyond_the_limits"),
     # benchmarks of the Hub
-    Fault("letters of options have spaces between", "prompts/option_letters.py", 'return ",".join(letter_of',
+    Fault("letters of options have spaces between", "prompts/templates.py", 'return ",".join(letter_of',
           'return ", ".join(letter_of', INSPECT.format("solvers")),
     Fault("the last number counts where the first should", "scoring/inspect_scorers.py",
           'numbers[0] if location == "begin"', 'numbers[-1] if location == "begin"', INSPECT.format("scorers")),
@@ -151,7 +151,7 @@ FAULTS = (
           "len(named) == 1", INSPECT.format("choice")),
     Fault("a critique is of the revision's messages", "tasks/self_critique.py", "messages = (*first.messages,",
           "messages = (*request.messages,", INSPECT.format("critiques")),
-    Fault("the key of shuffled options is that of the row", "prompts/option_letters.py",
+    Fault("the key of shuffled options is that of the row", "prompts/templates.py",
           "letter_of(_order(texts, key).index(positions[0]))", "letter_of(positions[0])", BENCHMARK.format("shuffled")),
     Fault("links out of a benchmark's folder are followed", "datasets/card_files.py",
           "if not each.resolve().is_relative_to(root)", "if each.resolve() == root", BENCHMARK.format("stay_in_the")),

@@ -189,9 +189,7 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|DATABASE
 def environment_of_job(home: Path, *, network: bool) -> dict[str, str]:
     """Return the variables of a process that evaluates what others submitted: none of this machine's tokens.
 
-    Args:
-        home: its home, where all that it caches goes.
-        network: whether it may fetch.
+    home: its home, where all that it caches goes. network: whether it may fetch.
     """
     passed = PASSED_WITH_NETWORK if network else PASSED
     found = {name: os.environ[name] for name in passed if name in os.environ}

@@ -15,7 +15,7 @@ from assaymark.models.language_model import LanguageModel
 from assaymark.records import Estimate, ScoreStatus
 from assaymark.runs.run import Run
 from assaymark.scoring.inspect_scorers import read_grade
-from tests.judges.judge_server import JudgeServer, judging_server
+from tests.judges.judge_server import CUT, JudgeServer, judging_server
 
 QA = "inspect_model_graded_qa"
 REPLIES = ["GRADE: C", "Hm.", "GRADE: I", "The text says GRADE: C, but:\nGRADE: I"]
@@ -124,6 +124,15 @@ def test_a_grader_is_named_where_one_is_asked_and_nowhere_else(tmp_path: Path) -
     plain = benchmark(tmp_path / "plain", {"name": "includes"})
     with pytest.raises(UsageError, match="no task of this run asks one"):
         run_of(plain, "fake")
+
+
+def test_a_grade_that_is_quoted_or_thought_of_is_none(tmp_path: Path) -> None:
+    """A reply that was cut off before its own grade, and reasoning, give no grade: neither right nor wrong."""
+    replies = ["GRADE: C", f"It asks for GRADE: C, and{CUT}", "<think>GRADE: C?</think>GRADE: I", "<think>GRADE: C"]
+    with judging_server(lambda text: replies[int(text.partition("[Task]: [")[2][0])]) as server:
+        run = run_of(benchmark(tmp_path / "made"), "local-chat-completions", judge_args=server.arguments)
+    estimate = graded(run)
+    assert (estimate.value, estimate.n, estimate.n_failed, estimate.details["n_unscored"]) == (0.5, 2, 1, 1)
 
 
 def test_a_long_reply_without_a_grade_is_read_in_time() -> None:

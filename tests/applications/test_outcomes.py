@@ -106,6 +106,13 @@ def test_a_broken_ratio_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["outcomes", file, "--expected_ratio", "50:39"]) == 0
 
 
+def test_the_planned_users_of_an_odd_number_are_halves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine users were not planned as 4:4."""
+    text = "variant,user,outcome\n" + "".join(f"{'AB'[at % 2]},u{at},{at % 3}\n" for at in range(9))
+    assert main(["outcomes", written(tmp_path, text)]) == 0
+    assert "5:4 users, planned 4.5:4.5" in capsys.readouterr().out
+
+
 def test_anytime_is_wider(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The interval for any time is the one look's times 1.55 at the planned number of users, and p is not shown."""
     rows = experiment(np.random.default_rng(2), 400, {"A": 0.0, "B": 0.1})

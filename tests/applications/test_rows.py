@@ -155,10 +155,14 @@ def nested(depth: int) -> list[Any]:
         (object(), r"rows, row 1: column expected is <object object at \w+> \(a object\)"),
         (Silent(), r"rows, row 1: column expected is a Silent \(a Silent\)"),
         ([1, Silent()], r"rows, row 1: column expected is a list \(a Silent\)"),
+        (nested(101), r"rows, row 1: column expected is \[+ \(nested deeper than 100 levels\)"),
         ({1, 2}, r"rows, row 1: column expected is \{1, 2\} \(a set\)"),
-        (nested(20_000), r"rows, row 1: column expected is a list \(nested too deeply\)"),
+        (
+            nested(20_000),
+            r"rows, row 1: column expected is (a list|\[+) \(nested (too deeply|deeper than 100 levels)\)",
+        ),
     ],
-    ids=["object", "silent", "within a list", "set", "nested"],
+    ids=["object", "silent", "within a list", "deep", "set", "nested"],
 )
 def test_a_value_that_json_cannot_hold_is_named_by_row_and_column(value: Any, message: str) -> None:
     """An object in a row is refused before the first call, in one line with row, column and value."""

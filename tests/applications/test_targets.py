@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import assaymark
+from assaymark.applications.processes import CommandTarget
 from assaymark.errors import ModelUnavailable, UsageError
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
@@ -191,6 +192,21 @@ def test_a_changed_file_of_a_command_is_another_run(tmp_path: Path) -> None:
     assert run_of(f"exec:sh {path}").id == first.id
     path.write_text("echo 6\n", encoding="utf-8")
     assert run_of(f"exec:sh {path}").id != first.id
+
+
+@pytest.mark.parametrize("words", ["answer.py", "-m answer"])
+def test_the_modules_of_a_command_are_part_of_its_identity(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a program in Python imports: its answers of before were shown."""
+    monkeypatch.chdir(tmp_path)
+    Path("answer.py").write_text("import core; print(core.TEXT)", encoding="utf-8")
+    target = CommandTarget(f"{sys.executable} {words}")
+    hashes = set()
+    for text in ("a", "b", "a"):
+        Path("core.py").write_text(f"TEXT = {text!r}", encoding="utf-8")
+        hashes.add(target.source_hash)
+    assert len(hashes) == 2
 
 
 @pytest.mark.parametrize(

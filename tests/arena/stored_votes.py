@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.answer_files import ArenaPrompt, StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.ballots import Publishing, Voter
+from assaymark.arena.ballots import Publishing, VoteLimits, Voter
 from assaymark.arena.battles import Arena
-from assaymark.arena.voters import VoteLimits
 from assaymark.randomness import generator_for
 from assaymark.statistics.bradley_terry import ELO_SCALE
 from assaymark.store import Store

@@ -10,8 +10,8 @@ from sqlalchemy import select, text, update
 
 from assaymark.arena.arena_log import FIRST, AlreadyVoted, ArenaLog, commitment, first_break, vote_hash
 from assaymark.arena.arena_rows import Activity, BattleRow, NewVote
+from assaymark.arena.studies.study_file import StudyPlan
 from assaymark.arena.studies.study_log import NewAssignment, StudyLog
-from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import ARENA_TABLES
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store import Store

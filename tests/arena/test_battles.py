@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assaymark.arena.answers import ArenaPrompt, names_its_model, stored_answers
+from assaymark.arena.answer_files import ArenaPrompt, names_its_model, stored_answers
 from assaymark.arena.arena_log import AlreadyVoted, ArenaLog
-from assaymark.arena.ballots import Publishing, Refused, Voter
+from assaymark.arena.ballots import Publishing, Refused, VoteLimits, Voter, keyed_hash
 from assaymark.arena.battles import Pairing
-from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.randomness import generator_for
 from assaymark.statistics.battles import expected_reductions, penalised_strengths
@@ -127,6 +126,8 @@ def test_fresh_voters_of_a_network_vote_no_sooner_than_one_voter(tmp_path: Path)
     with pytest.raises(Refused, match="3 battles of this network have no vote"):
         arena.begin(Voter("fourth", "here"))
     arena.begin(Voter("fourth", "elsewhere"))
+    now[0] -= 600  # the clock is set back: nobody waits until it is there again
+    vote(Voter("fourth", "elsewhere"))
 
 
 def test_ratings_are_published_in_batches(tmp_path: Path) -> None:
@@ -208,10 +209,13 @@ def test_answers_that_name_a_model_are_left_out() -> None:
     models = ("lmsys/vicuna-7b-v1.5", "gemma-2b-it", "large", "gpt4_0613")
     assert names_its_model("I am Vicuna, a model.", models)
     assert names_its_model("As an AI by OpenAI, I cannot", models)
+    assert names_its_model("Я Модель", ("модель-7b", "other"))
     assert not names_its_model("A large instruct chat of 7b birds; 3 gems.", models)
     prompts = {"p": ArenaPrompt("p", "?")}
-    source, n = stored_answers("s", prompts, {"gemma": {"p": "x"}, "b": {"p": "y"}, "c": {"p": "I am Gemma"}})
-    assert (n, source.shared("gemma", "b"), source.shared("gemma", "c")) == (1, ("p",), ())
+    said = {"gemma": {"p": "x"}, "b": {"p": "y"}, "c": {"p": "I am Gemma"}, "d": {"p": " ", "q": ""}}
+    source, notes = stored_answers("s", prompts, said)
+    assert notes == ("left out: 1 answer with the name of a model", "left out: 2 empty answers")
+    assert (source.shared("gemma", "b"), source.shared("gemma", "c")) == (("p",), ())
     with pytest.raises(DataError, match="no two of 2 models"):
         stored_answers("s", prompts, {"a": {"p": "same"}, "b": {"p": "same"}})
 

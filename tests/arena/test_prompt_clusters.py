@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.answer_files import ArenaPrompt, StoredAnswers
 from assaymark.arena.ballots import Publishing
 from assaymark.arena.battles import Arena
 from assaymark.arena.export import RUN, SIMILARITY, cluster_prompts, export_votes

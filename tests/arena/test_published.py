@@ -18,8 +18,9 @@ from assaymark.arena.published import publish_ratings, quality_of, tier_ends
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
-from assaymark.errors import DataError
+from assaymark.errors import DataError, StoreError
 from assaymark.randomness import generator_for
+from assaymark.store import Store
 from tests.arena.stored_votes import PROMPTS, STRENGTHS, arena_in, cast, honest_choice, spoken_arena
 
 
@@ -85,6 +86,22 @@ def test_a_page_shows_the_batch_before_while_the_new_one_is_computed(tmp_path: P
     assert sorted(set(seen)) == [100, 200]
     assert seen == sorted(seen)
     assert seen[1] == 100
+
+
+def test_a_store_that_was_replaced_has_its_own_board(tmp_path: Path) -> None:
+    """As many votes of another file are another board, also where the server had more votes before."""
+    paths = [tmp_path / name for name in ("s.sqlite", "backup.sqlite")]
+    for at, path in enumerate(paths):
+        made = arena_in(path, publishing=Publishing(100, 1e9, 10), seed=at)
+        cast(made, 100, seed=at)
+        made.store.close()
+    with Store.open(str(paths[0]), follows=True) as store:
+        ratings = Ratings(store)
+        before = ratings.board()
+        paths[1].rename(paths[0])
+        with pytest.raises(StoreError, match="the server goes on"):
+            ratings.board()
+        assert ratings.board().matrix != before.matrix
 
 
 def test_the_parts_of_a_board_are_the_boards_of_its_categories(tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ def test_the_probability_of_the_best_is_in_the_ratings() -> None:
     assert result.ratings[0].p_best > 0.95
     alone = [{**row, "prompt": 1} for row in rows]
     assert {each.p_best for each in rate(read(alone), RatingSettings()).ratings} == {None}
+    ties = [vote("x", "y", "tie", prompt=number) for number in range(50)]
+    for interval in ("sandwich", "bootstrap"):  # nobody is the best for certain where all are equal
+        assert {each.p_best for each in rate(read(ties), RatingSettings(interval=interval)).ratings} == {None}
 
 
 def test_parts_are_rated_from_their_own_votes_on_one_scale() -> None:

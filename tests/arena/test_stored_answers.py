@@ -1,11 +1,12 @@
 """Battles over stored runs: which task and which models are compared."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 import assaymark
-from assaymark.arena.answer_files import answers_of_runs, read_makers
+from assaymark.arena.answer_files import answers_of_files, answers_of_runs, read_makers
 from assaymark.errors import DataError, UsageError
 from assaymark.store import Store
 
@@ -32,6 +33,28 @@ def test_makers_are_read_from_a_file(tmp_path: Path) -> None:
     path.write_text("name,size\nowl,7\n")
     with pytest.raises(DataError, match="expected one of organization"):
         read_makers(path, ["owl"])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"instruction": " ", "output": "x", "generator": "owl"}, "row 3: column 'instruction' is empty"),
+        ({"instruction": "Why?", "output": "x", "generator": None}, "row 3: column 'generator' is empty"),
+        (
+            {"instruction": "Why?", "output": "x", "generator": " owl "},
+            "row 3: another answer of 'owl' to the same prompt",
+        ),
+    ],
+)
+def test_a_row_of_answers_that_cannot_be_meant_is_refused(tmp_path: Path, row: dict[str, str], message: str) -> None:
+    """It says which row: a prompt or model is not guessed, and no answer replaces another; the same again is one."""
+    rows = [{"instruction": "Why?", "output": text, "generator": name} for name, text in (("owl", "0"), ("fox", "1"))]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*rows, rows[0]])))
+    assert answers_of_files([path])[0].models == ("owl", "fox")
+    path.write_text("\n".join(map(json.dumps, [*rows, row])))
+    with pytest.raises(DataError, match=message):
+        answers_of_files([path])
 
 
 def test_models_without_the_task_are_left_out_and_named(store: str) -> None:

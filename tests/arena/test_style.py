@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from assaymark.arena.styles import styles_in
+from assaymark.arena.vote_files import styles_in
 from assaymark.datasets.rows import Rows
 
 ANSWER = "# Title\n\n- **one**\n- two\n1. three\n\n```md\n# no header\n- no list\n**no bold**\n```\n"

@@ -60,6 +60,15 @@ def test_rows_that_are_not_votes_are_excluded_and_counted() -> None:
         outcomes([{**VOTE, "winner": ""}])
 
 
+@pytest.mark.parametrize("no", [False, 0, 0.0, "False", "0", "no"])
+def test_votes_that_count_in_no_rating_are_left_out_in_any_spelling(no: object) -> None:
+    """A file that another tool wrote has 0 where ours has false; what is neither is an error, and no word counts."""
+    votes = read([VOTE, {**VOTE, "is_counted": True}, {**VOTE, "is_counted": no}])
+    assert (len(votes.battles), votes.left_out) == (2, {"with a false 'is_counted'": 1})
+    with pytest.raises(DataError, match="row 2 has the is_counted 'maybe'; expected true or false"):
+        read([VOTE, {**VOTE, "is_counted": "maybe"}])
+
+
 def test_missing_columns_and_empty_files_are_errors(tmp_path: Path) -> None:
     """The message names the existing and the expected columns; a header alone is not a vote."""
     with pytest.raises(DataError, match="has columns a, b; expected model_a, model_b"):
@@ -68,6 +77,9 @@ def test_missing_columns_and_empty_files_are_errors(tmp_path: Path) -> None:
     empty.write_text("model_a,model_b,winner\n")
     with pytest.raises(DataError, match="has no rows"):
         read_votes(empty)
+    (tmp_path / "votes.jsonl").write_text("")
+    with pytest.raises(DataError, match="has no rows"):
+        read_votes(tmp_path / "votes.jsonl")
     with pytest.raises(DataError, match="no data file"):
         read_votes(tmp_path / "nowhere.csv")
 

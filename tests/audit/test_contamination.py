@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,14 @@ def test_options_in_the_published_order_are_likelier_only_where_planted() -> Non
     assert clean.t_test.p > 0.01
     assert planted.t_test.p < 1e-6
     assert planted.sign_test.p < 1e-6
+
+
+def test_copies_of_a_sample_are_no_further_evidence() -> None:
+    """A file with every row twice has the p of the file with each once."""
+    items = made_items(3)
+    copies = [*items, *(replace(item, index=item.index + 100) for item in items)]
+    assert option_twins(copies, "made") == option_twins(items, "made")
+    assert number_twins(copies, "made") == number_twins(items, "made")
 
 
 def test_number_twins_change_numbers_and_nothing_else() -> None:

@@ -48,3 +48,9 @@ def test_help_at_the_end_is_no_value(words: list[str], usage: str, capsys: pytes
     """`--help` after an option that expects a value shows the help of the command."""
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(f"Usage: assaymark {usage} [OPTIONS]")
+
+
+def test_a_mode_of_caching_that_lm_eval_refuses_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--cache_requests` has no effect here, but a value that lm-eval does not have is no mode."""
+    assert main(["run", "--model", "fake", "--tasks", "demo_who", "--cache_requests", "banana"]) == 2
+    assert "'banana' is not one of 'true', 'refresh', 'delete'" in capsys.readouterr().err

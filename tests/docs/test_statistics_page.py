@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assaymark.statistics.board_scores import average, geometric, interval_of, mean_part, rescaled
+from assaymark.statistics.board_scores import average, geometric, interval_of, rescaled
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 from assaymark.statistics.groups import compare_shares, estimate_composite
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import mde_paired_binary
 from tests.conftest import ROOT
+from tests.statistics.test_board_scores import mean_part
 
 PAGE = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
 

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
-from assaymark.engine.self_check import score_sequence  # noqa: E402
+from assaymark.engine.self_check import token_logprobs  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
 
 SHAPE: dict[str, Any] = {
@@ -81,6 +81,12 @@ PLAINLY: dict[str, dict[str, Any]] = {
     "mamba": {"hidden_size": 32, "state_size": 8, "num_hidden_layers": 2},
     "lfm2": {**SHAPE, "layer_types": ["conv", "full_attention", "conv"]},
 }
+
+
+def score_sequence(model: Any, tokens: Any, n_scored: int) -> tuple[float, bool]:
+    """Return the sum of a sequence's plain log-probabilities, and whether every scored token was the argmax."""
+    logprobs, is_best = token_logprobs(model, tokens, n_scored)
+    return float(logprobs.sum()), bool(is_best.all())
 
 
 def tiny_model(kind: str, options: dict[str, Any]) -> Any:

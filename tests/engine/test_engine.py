@@ -10,9 +10,9 @@ from pathlib import Path  # noqa: E402
 
 from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
-from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
 from assaymark.errors import ModelUnavailable, PlanError, PromptTooLong  # noqa: E402
+from tests.engine.test_architectures import score_sequence  # noqa: E402
 
 MODELS = [("stories260K", "trie"), ("bitllama-1.2m", "trie"), ("craftgpt-5m", "trie"), ("rwkv4-660k", "plain")]
 

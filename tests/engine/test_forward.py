@@ -14,9 +14,8 @@ pytest.importorskip("transformers")
 from assaymark.engine import attention  # noqa: E402
 from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
-from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
-from tests.engine.test_architectures import OLD_SHAPE, SHAPE, SLIDING, tiny_model  # noqa: E402
+from tests.engine.test_architectures import OLD_SHAPE, SHAPE, SLIDING, score_sequence, tiny_model  # noqa: E402
 
 # Three tokens make deep sharing likely; lengths from 2 reach spans with a single token of context.
 SEQUENCES = st.lists(st.lists(st.integers(3, 5), min_size=2, max_size=40), min_size=1, max_size=10)

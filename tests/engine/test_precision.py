@@ -11,10 +11,9 @@ pytest.importorskip("transformers")
 from assaymark.engine import forward, plain  # noqa: E402
 from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
-from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
 from assaymark.errors import NonFiniteLogits  # noqa: E402
-from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching, tiny_model  # noqa: E402
+from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching, score_sequence, tiny_model  # noqa: E402
 
 
 def totals_of(engine: Engine, spans: SpanBatch) -> list[float]:

@@ -16,11 +16,10 @@ from assaymark.engine import projections  # noqa: E402
 from assaymark.engine.engine import Engine  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
-from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanScore  # noqa: E402
 from assaymark.engine.steps import forward_pass  # noqa: E402
 from assaymark.runs.demo import demo_model  # noqa: E402
-from tests.engine.test_architectures import GPT, OLD_SHAPE, SHAPE, branching, tiny_model  # noqa: E402
+from tests.engine.test_architectures import GPT, OLD_SHAPE, SHAPE, branching, score_sequence, tiny_model  # noqa: E402
 
 SPANS = branching()
 SMALL_WINDOWS = EngineSettings(window_tokens=32, n_slots=3)

@@ -18,7 +18,7 @@ from assaymark.errors import UsageError
 from assaymark.hosting.chat_routes import chat_feature
 from assaymark.hosting.endpoints import read_endpoints
 from assaymark.web.app import create_app
-from assaymark.web.connections import ServerLimits
+from assaymark.web.serve import ServerLimits
 from tests import http_servers
 from tests.http_servers import JsonHandler, LoopbackServer
 from tests.served import running

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assaymark.errors import DataError
-from assaymark.interop.read_lm_eval import read_lm_eval
+from assaymark.interop.read_lm_eval import imported_run, read_lm_eval
 from assaymark.records import Estimate
 from assaymark.results.comparison.compare import compare_runs
 from assaymark.results.evidence.summarise import summarise
@@ -97,6 +97,37 @@ def test_a_tie_in_lm_evals_file_is_detected(tmp_path: Path) -> None:
     (estimate,) = summarise(run.rows, run.tasks)
     assert (estimate.value, estimate.details["lm_eval_value"], estimate.details["n_tied"]) == (0.25, 0.5, 1)
     assert run.label == "model"
+
+
+def test_what_a_function_of_the_task_file_aggregates_is_as_reported(tmp_path: Path) -> None:
+    """The mean of such scores is another number; where it is the same, it has the samples' interval.
+
+    Another task's metric of the same name is not meant: there the samples count.
+    """
+    lines = [line_of(0, (-1.0, -2.0), 1.0), line_of(1, (-3.0, -1.0), 0.0)]
+    folder = written(tmp_path, [{**line, "resps": [[each] for each in line["filtered_resps"]]} for line in lines])
+    (file,) = folder.glob("results_*.json")
+    content = json.loads(file.read_text())
+    content["configs"]["t"]["metric_list"] = [{"metric": "acc", "aggregation": "def low(items): return min(items)"}]
+    for value, n_notes in ((0.0, 1), (0.5, 0)):
+        content["results"]["t"]["acc,none"] = value
+        file.write_text(json.dumps(content))
+        run = imported_run(folder)
+        assert [(each.metric, each.value) for each in run.estimates] == [("acc", value)]
+        assert len([note for note in run.notes if "a function of the task file aggregates it" in note]) == n_notes
+    content["configs"] = {"t": {**content["configs"]["t"], "metric_list": []}, "other": content["configs"]["t"]}
+    content["results"]["t"]["acc,none"] = 0.0
+    file.write_text(json.dumps(content))
+    assert [each.value for each in imported_run(folder).estimates if each.task == "t"] == [0.5]
+
+
+def test_pairs_are_read_as_they_are_meant(tmp_path: Path) -> None:
+    """lm-eval writes arrays as texts in brackets, what no filter found as [invalid], and some labels as lists."""
+    line = {**line_of(0, (-1.0, -2.0), 1.0), "metrics": ["acc", "chrf", "brier_score", "mcc"]}
+    line |= {"chrf": ["2", "[invalid]"], "brier_score": ["0", "[0.75 0.25]"], "mcc": [[1], 0]}
+    parts = {row.metric: row.parts for row in read_lm_eval(written(tmp_path, [line])).rows}
+    assert (parts["chrf"], parts["brier_score"]) == (("2", "[invalid]"), ("0", (0.75, 0.25)))
+    assert parts["mcc"] == (1, 0)
 
 
 def test_a_duplicate_sample_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 Reply = Callable[[str], str]  # the user's message -> the text
+CUT = "<cut>"  # at the end of a reply that the limit of tokens ended
 _BLOCK = re.compile(r"\[(answer|conversation)[^\]\n]*\]\n(.*?)\n\[end of (?:answer|conversation)[^\]\n]*\]", re.DOTALL)
 
 
@@ -40,11 +41,13 @@ class _Handler(JsonHandler):
         text = body["messages"][-1]["content"]
         with self.server.lock:
             self.server.seen.append(text)
-        message = {"role": "assistant", "content": self.server.reply(text)}
+        content = self.server.reply(text)
+        message = {"role": "assistant", "content": content.removesuffix(CUT)}
+        finish = "length" if content.endswith(CUT) else "stop"
         times = self.server.usage_times
         usage = {"prompt_tokens": times * len(text) // 4, "completion_tokens": times * 20}
         usage = usage if self.server.tells_usage else {}
-        self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+        self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
 
 
 @contextmanager

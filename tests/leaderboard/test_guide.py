@@ -9,7 +9,7 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.guide import guide, guide_section, words
-from assaymark.leaderboard.pages.guide import guide_page
+from assaymark.leaderboard.pages.recommend import guide_page
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import LoglikelihoodQuery
 from assaymark.tasks.bound import BindOptions

@@ -1,6 +1,8 @@
 """Model cards of stored runs: front matter that the Hub reads, judgements that follow from the stored estimates."""
 
+import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from assaymark.cli.main import main
 from assaymark.interop.export_tables import model_index
 from assaymark.leaderboard.model_card import model_card
 from assaymark.limits.shown_paths import without_folders
+from assaymark.runs.demo import demo_model
 from assaymark.store import Store
 
 
@@ -108,13 +111,71 @@ def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, t
     results = [line for line in text.splitlines() if line.startswith("| demo_who")]
     assert len(results) == 1
     assert results[0].endswith("| 150 |")
-    assert "- demo_yesno: evaluated on the first 20 samples per task only" in text
+    listed = front_matter(text)["model-index"][0]["results"]
+    numbers = {entry["dataset"]["name"]: entry["metrics"][0]["args"]["n"] for entry in listed}
+    assert (len(listed), numbers) == (3, {"demo_who": 150, "demo_facts": 200, "demo_yesno": 20})
+    assert "- demo_yesno: evaluated in part, first 20 samples per task" in text
+
+
+def test_chosen_samples_and_a_stop_by_rule_are_said(tmp_path: Path) -> None:
+    """Neither passes for the whole benchmark; front matter and table have one interval, valid for such a stop."""
+    place = str(tmp_path / "store.sqlite")
+    words = ["run", "--model", "fake", "--model_args", "accuracy=0.7", "--store", place, "--quiet"]
+    assert main([*words, "--tasks", "demo_who", "--until", "demo_who ± 20"]) == 0
+    assert main([*words, "--tasks", "demo_facts", "--samples", '{"demo_facts": [3, 5]}']) == 0
+    text = model_card(Store.open_to_read(place), "fake-gold-0")
+    assert "- demo_facts: evaluated in part, chosen samples" in text
+    assert "- demo_who: evaluated in part, stopped by rule after 50 of 150 questions" in text
+    entries = front_matter(text)["model-index"][0]["results"]
+    known = {entry["dataset"]["name"]: entry["metrics"][0]["args"] for entry in entries}
+    assert known["demo_facts"]["samples"] == "chosen samples"
+    ends = "–".join(f"{100 * known['demo_who'][end]:.1f}" for end in ("low", "high"))
+    assert f"| {ends} |" in text
+
+
+def test_a_name_of_two_models_is_the_latest_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder whose weights were replaced is another model; a plus sign in its name is no adapter."""
+    place = str(tmp_path / "store.sqlite")
+    monkeypatch.chdir(tmp_path)
+    for source, task in (("large", "demo_who"), ("small", "demo_facts")):
+        shutil.rmtree("my+model", ignore_errors=True)
+        shutil.copytree(demo_model(source), "my+model", copy_function=shutil.copyfile)
+        words = ["run", "--model_args", "pretrained=my+model", "--tasks", task, "--limit", "4", "--store", place]
+        assert main(words) == 0
+    text = model_card(Store.open_to_read(place), "last")
+    assert "demo_who" not in text
+    assert "Left out: 1 run of other weights, configuration or tokenizer under this name." in text
+    assert "Adapter" not in text
+    assert "base_model" not in front_matter(text)
+
+
+def test_a_command_of_several_lines_is_not_changed_into_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line break in a prompt decides the answers, so the card names the stored run instead."""
+    place = str(tmp_path / "store.sqlite")
+    words = ["run", "--model", "fake", "--tasks", "demo_who", "--limit", "2", "--store", place, "--apply_chat_template"]
+    words += ["--system_instruction", "Be brief.\nBe exact."]
+    monkeypatch.setattr(sys, "argv", ["assaymark", *words])  # which is stored
+    assert main(words) == 0
+    store = Store.open_to_read(place)
+    text = model_card(store, "last").partition("## How to reproduce")[2]
+    assert f"assaymark reproduce {store.run('last').short_id}" in text
+    assert "Be" not in text
+
+
+def test_a_model_without_a_result_has_no_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where every request failed, the error says so."""
+    place = str(tmp_path / "store.sqlite")
+    main(["run", "--model", "fake", "--model_args", "fail=1", "--tasks", "demo_who", "--limit", "2", "--store", place])
+    assert main(["card", "last", "--store", place]) == 2
+    assert "no run of fake-random-0 has a result" in capsys.readouterr().err
 
 
 def test_the_command_prints_writes_and_replaces(
     store: Store, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file holds what is printed; one that exists is replaced; an unknown model is answered with the nearest."""
+    """The file holds what is printed and replaces a card only; an unknown model is answered with the nearest."""
     capsys.readouterr()
     assert main(["card", "fake-random-2", "--store", place]) == 0
     printed = capsys.readouterr().out
@@ -122,9 +183,12 @@ def test_the_command_prints_writes_and_replaces(
     readme = tmp_path / "README.md"
     assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 0
     assert readme.read_text() == printed
+    assert main(["card", "fake-random-1", "--store", place, "-o", str(readme)]) == 0
+    assert readme.read_text() == model_card(store, "fake-random-1")
     readme.write_text("mine")
-    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 0
-    assert readme.read_text() == printed
+    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 2
+    assert readme.read_text() == "mine"
+    assert "no `assaymark card` wrote it" in capsys.readouterr().err
     capsys.readouterr()
     assert main(["card", "fake-randm-2", "--store", place]) == 2
     assert "nearest: fake-random-2" in capsys.readouterr().err

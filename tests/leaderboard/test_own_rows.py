@@ -14,8 +14,8 @@ from assaymark.cli.main import main
 from assaymark.leaderboard.about import command_of_board
 from assaymark.leaderboard.board import ANY_METRIC
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.columns import billed_price
 from assaymark.leaderboard.own_rows import estimates_of_member, rows_of_runs, setup_of
-from assaymark.leaderboard.prices import billed_price
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
@@ -107,6 +107,27 @@ def test_columns_and_average_are_the_runs_own_estimates(folder: Path) -> None:
     assert row.average.number.stderr == pytest.approx((errors[0] ** 2 + errors[1] ** 2) ** 0.5 / 2, rel=1e-9)
 
 
+def test_a_column_without_a_known_chance_has_no_normalised_score(folder: Path) -> None:
+    """A raw score is on another scale: it is left out with a note, until the file states a chance."""
+    (folder / "free.csv").write_text("question,answer\n" + "".join(f"What is {n}?,{n}\n" for n in range(20)))
+    (folder / "mixed.yaml").write_text("tasks: [law.csv, free.csv]\nnormalise: chance\n")
+    run(folder, tasks="law.csv,free.csv")
+    table, runs = table_of(folder, "mixed.yaml")
+    (row,) = models(table)
+    raw = {estimate.task: estimate.value or 0.0 for estimate in runs.runs()[0].estimates}
+    assert set(row.cells) == {"law"}
+    assert row.cells["law"].number.value == pytest.approx(2 * raw["law"] - 1)
+    assert row.average is not None
+    assert row.average.n_columns == 1
+    assert "free: what guessing scores is not known" in " ".join(row.notes)
+    assert {str(each.cells["law"].number.value) for each in table.rows if each.model == "Random"} == {"0.0"}
+    (folder / "mixed.yaml").write_text("tasks: [law.csv, {file: free.csv, chance: 0}]\nnormalise: chance\n")
+    (row,) = models(table_of(folder, "mixed.yaml")[0])
+    assert row.average is not None
+    assert row.average.number.value == pytest.approx((2 * raw["law"] - 1 + raw["free"]) / 2)
+    assert not row.notes
+
+
 def test_runs_of_one_set_up_fill_a_row_together_and_a_missing_column_stays_empty(folder: Path) -> None:
     """One task alone makes a labelled partial average without a rank; the other run completes the row."""
     run(folder, tasks="law.csv")
@@ -177,20 +198,22 @@ def test_other_shots_are_not_taken_and_the_row_says_so(folder: Path) -> None:
 
 
 def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
-    """A limit and a system prompt each make another row with a rank of its own."""
+    """A limit, chosen samples and a system prompt each make another row with a rank of its own."""
     run(folder)
+    run(folder, "--samples", '{"law": [1, 3], "books": [0]}')
     run(folder, "--limit", "5")
     run(folder, "--system_instruction", "Answer well.", "--apply_chat_template")
     table, _ = table_of(folder)
     rows = models(table)
-    assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 3
-    assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1]
+    assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 4
+    assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1, 1]
     assert sorted(row.mark for row in rows) == [
-        " (chat template, system prompt Answer well.)", " (first 5 samples per task)", " (plain text)",
+        " (chat template, system prompt Answer well.)", " (chosen samples)", " (first 5 samples per task)",
+        " (plain text)",
     ]  # fmt: skip
     assert all(isinstance(row.facts["memory"], float) and row.facts["memory"] > 0.01 for row in rows)
     # the second and third run take what the first one stored
-    assert [row.facts.get("speed") for row in rows].count(None) < 3
+    assert [row.facts.get("speed") for row in rows].count(None) < 4
 
 
 def test_rows_of_one_model_say_in_what_they_differ(folder: Path) -> None:
@@ -304,7 +327,7 @@ def test_columns_whose_titles_share_a_slug_keep_their_own_scores(tmp_path: Path)
     row = next(row for row in table.rows if not row.is_baseline)
     values = {e.task: e.value for e in runs.runs()[0].estimates if e.details.get("primary")}
     assert [row.cells[column.key].number.value for column in table.columns] == [values["law"], values["books"]]
-    assert len(table.by_id) == len(table.rows) == 5
+    assert len(table.places) == len(table.rows) == 5
 
 
 def test_the_average_of_one_column_is_the_columns_number(tmp_path: Path) -> None:

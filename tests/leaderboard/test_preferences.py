@@ -6,15 +6,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.answer_files import ArenaPrompt, StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.ballots import Publishing
 from assaymark.arena.battles import Arena
 from assaymark.arena.published import publish_ratings
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.capabilities import capabilities
 from assaymark.leaderboard.evidence import sources_of, votes_of
+from assaymark.leaderboard.guide import capabilities
 from assaymark.leaderboard.recommend import Requested, recommend
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site

@@ -8,8 +8,8 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.board_init import number_headings
-from assaymark.leaderboard.published import read_published
+from assaymark.leaderboard.board_init import number_headings, write_board
+from assaymark.leaderboard.published import board_of_table, read_published
 from assaymark.leaderboard.query import parse_query, search_keys
 from assaymark.leaderboard.table import BoardTable
 
@@ -33,7 +33,7 @@ def test_the_first_table_has_its_rows_types_and_precisions(shared_dir: Path, tmp
     """7,169 rows with the counts that were taken from the file by other means."""
     table, _ = published(shared_dir, tmp_path, "open-llm-v1")
     assert len(table.rows) == 7169
-    assert len(table.by_id) == 7169
+    assert len(table.places) == 7169
     types = Counter(row.facts["type"] for row in table.rows)
     assert types == {"finetuned": 4114, "chat": 1412, "merge": 1009, "pretrained": 392, "unknown": 175, "continued": 67}
     precisions = Counter(row.facts.get("precision") for row in table.rows)
@@ -168,6 +168,23 @@ def test_a_faulty_file_is_one_line(tmp_path: Path, text: str, said: str) -> None
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model,Law,Law\na,50,70\n", "has two columns 'Law'; expected one heading for each column"),
+        ("model,Law\na,50\nb,40,3\n", "line 3: has more cells than the first line has headings"),
+    ],
+)
+def test_no_cell_of_a_table_is_lost(tmp_path: Path, text: str, said: str) -> None:
+    """A second column of one name, and a cell beyond the last heading, are no scores that may vanish."""
+    (tmp_path / "scores.csv").write_text(text)
+    (tmp_path / "board.yaml").write_text("table: {file: scores.csv, columns: {Law: Law}}\n")
+    board = read_board(tmp_path / "board.yaml")
+    assert board.table is not None
+    with pytest.raises(DataError, match=said):
+        read_published(board, board.table)
+
+
 def test_a_share_beyond_one_is_one_line(tmp_path: Path) -> None:
     """Where 0.63 stands for 63%, 63 is refused with the remedy; 0, 1 and what rounding adds are accepted."""
     place = tmp_path / "board.yaml"
@@ -186,3 +203,14 @@ def test_init_leaves_out_columns_that_hold_no_shares(tmp_path: Path) -> None:
     file = tmp_path / "scores.csv"
     file.write_text("model,Elo,Year,Law,Books\na,1201,2024,60,70\nb,1100,2023,50,700\n")
     assert number_headings(file) == ["Law", "Books"]
+
+
+@pytest.mark.parametrize(("cell", "expected"), [("0.9", 0.9), ("1", 1.0), ("0.9%", 0.009), ("1.5", 0.015)])
+def test_init_says_whether_shares_are_in_per_cent(tmp_path: Path, cell: str, expected: float) -> None:
+    """0.9 beside 0.4 is 90%, and 0.9% of scores in per cent; the table alone is read the same way."""
+    file = tmp_path / "scores.csv"
+    file.write_text(f"model,Law,Year\na,{cell},2024\nb,0.4,2024\n")
+    write_board(tmp_path / "board.yaml", suite=None, tasks=(), table=str(file), title=None)
+    for board in (read_board(tmp_path / "board.yaml"), board_of_table(file)):
+        assert board.table is not None
+        assert read_published(board, board.table).rows[0].cells["law"].number.value == pytest.approx(expected)

@@ -11,7 +11,7 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError
-from assaymark.leaderboard import file_states
+from assaymark.leaderboard import users_files
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.pages.board import about_page
 from assaymark.leaderboard.published import board_of_table
@@ -146,7 +146,7 @@ def test_a_new_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     site = Site([board])
     assert len(site.table(board).rows) == 1
     add(tmp_path, 2, record_of(), model_info=model("us/b"))
-    monkeypatch.setattr(file_states, "LOOKED_AT_EVERY_S", 0.0)
+    monkeypatch.setattr(users_files, "LOOKED_AT_EVERY_S", 0.0)
     assert len(site.table(board).rows) == 2
 
 

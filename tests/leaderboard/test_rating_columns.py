@@ -147,6 +147,12 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
             "has no columns model and rating, and is not a file of votes",
         ),
         ("{file: arena.csv, column: A}", "model,rating\norg/M1,high\n", "line 2: rating is 'high'; expected a number"),
+        ("{file: arena.csv, column: A}", "model,rating\nb,1\nB,2\n", "line 3: b has another rating before"),
+        (
+            "{file: arena.csv, column: A}",
+            "model,rating,low,high\nb,5,9,1\n",
+            "line 2: rating is 5, and not from low 9 to high 1",
+        ),
         ("{file: arena.csv, column: A}", "", "is not a file of votes"),
         ("{file: arena.csv, language: French}", RATINGS, "has ratings and no votes, so none in French"),
         (

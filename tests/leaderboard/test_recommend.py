@@ -9,8 +9,8 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
 from assaymark.leaderboard.evidence import OWN_RUNS, EvidenceTable, sources_of
+from assaymark.leaderboard.guide import FILE, capabilities, capabilities_of_task, find_capability
 from assaymark.leaderboard.published import board_of_table
 from assaymark.leaderboard.recommend import ModelRanking, Requested, probability_better, recommend
 from assaymark.leaderboard.rows import IntervalValue

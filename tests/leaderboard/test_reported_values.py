@@ -12,12 +12,12 @@ from assaymark.documents.html import html_blocks
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.interop.hub_benchmarks import HubTask
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.exports import found_rows, rows_document
 from assaymark.leaderboard.model_card import model_card
 from assaymark.leaderboard.pages.board import board_page
 from assaymark.leaderboard.pages.charts import charts_page
 from assaymark.leaderboard.pages.model import model_page
 from assaymark.leaderboard.pages.task import task_page
-from assaymark.leaderboard.query_table import found_rows, rows_document
 from assaymark.leaderboard.reported_values import reported_beside, reported_blocks
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.shown import show_table
@@ -255,7 +255,7 @@ def test_a_board_sees_changes_inside_of_a_model_s_folder(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is edited or added below the folder that a board names changes its table."""
-    monkeypatch.setattr("assaymark.leaderboard.file_states.LOOKED_AT_EVERY_S", 0.0)
+    monkeypatch.setattr("assaymark.leaderboard.users_files.LOOKED_AT_EVERY_S", 0.0)
     assert store
     (tmp_path / "models").mkdir()
     folder = (tmp_path / MODEL).rename(tmp_path / "models" / MODEL)

@@ -19,13 +19,15 @@ import pytest
 
 import assaymark
 from assaymark.arena.answer_files import answers_of_runs
+from assaymark.arena.ballots import VoteLimits, Voter
+from assaymark.arena.battles import Arena
+from assaymark.arena.export import export_votes, verify_export
 from assaymark.cli.main import main
-from assaymark.errors import UsageError
+from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.commands.serve import open_site
 from assaymark.leaderboard.routes.boards import board_feature
-from assaymark.leaderboard.static.links import addresses, canonical
-from assaymark.leaderboard.static.visit import PageReader, visiting
+from assaymark.leaderboard.static.links import PageReader, addresses, canonical, visiting
 from assaymark.store import Store
 from assaymark.store.public_store import public_store
 from assaymark.web.app import create_app
@@ -345,6 +347,19 @@ def test_sealed_rows_do_not_leave_as_shots_of_another_task(place: Place, when: s
     assert not any(MARK in path.read_text() for path in (place.folder / "out").rglob("*.json*"))
 
 
+def test_revealing_a_task_reveals_none_of_its_shots(place: Place) -> None:
+    """Of a revealed task, requests whose shots are rows of a task that stays sealed are withheld, others shown."""
+    file = write_shots(place)
+    words = ("run", "--model", "fake", "--tasks", file, "--store", place.store, "--quiet")
+    place.seal()
+    done("task", "seal", file, "-o", place.folder / "seals", "--store", place.store)
+    done("task", "reveal", file, "--seal", place.folder / "seals" / "shots.seal.json", "--store", place.store)
+    done(*words)
+    assert not any(withheld_in(place, "shots"))
+    done(*words, "--num_fewshot", "3")
+    assert all(withheld_in(place, "shots"))
+
+
 def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path) -> None:
     """Of a sealed task only short values of a category or subject are shown, and only those that several rows have."""
     place = Place(tmp_path)
@@ -367,12 +382,50 @@ def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path) -> N
             assert {each.category for each in listed.samples} == {*wanted, None}
             assert {each.category for each in others.categories(run_id)} == {*wanted, None}
             assert {each.category for each in others.categories(run_id, column)} == {*wanted, None}
+            subjects = [each for each in others.estimates(run_id) if each.details.get("kind") == "subject"]
+            assert {each.details["alias"] for each in subjects} == wanted
             results = [record.sample.row for record in others.samples(run_id, column) if record.sample is not None]
             assert MARK not in repr(results)
             assert {row.get("category") for row in results} == {*wanted, None}
             for task in (column, None):
                 n_of = {name: others.sample_list(run_id, task, category=name).total for name in set(own)}
                 assert n_of == {name: own.count(name) if name in wanted else 0 for name in set(own)}
+
+
+@pytest.mark.parametrize("is_choice", [False, True])
+def test_a_category_that_is_the_answer_is_not_shown(tmp_path: Path, is_choice: bool) -> None:
+    """Where texts are classified, the category is what a sealed row asks for."""
+    place = Place(tmp_path)
+    labels = [("sport", "law")[n % 3 == 0] for n in range(N)]
+    with (tmp_path / "labels.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", *("A", "B")[: 2 * is_choice], "answer", "category"])
+        rows.writerows([f"{MARK} question {n}?", *(["sport", "law"] if is_choice else []),
+                        "AB"[label == "law"] if is_choice else label.title(), label]
+                       for n, label in enumerate(labels))  # fmt: skip
+    done("run", "--model", "fake", "--tasks", tmp_path / "labels.csv", "--store", place.store, "--quiet")
+    done("task", "seal", tmp_path / "labels.csv", "-o", tmp_path, "--store", place.store)
+    with Store.open_to_read(place.store) as store:
+        others, run_id = public_store(store), store.run("last").run_id
+        assert {each.category for each in others.sample_list(run_id, "labels").samples} == {None}
+        assert {each.category for each in others.categories(run_id)} == {None}
+        assert [each.task for each in others.estimates(run_id)] == ["labels"] * len(others.estimates(run_id))
+        assert {record.sample.row.get("category") for record in others.samples(run_id, "labels")
+                if record.sample is not None} == {None}  # fmt: skip
+
+
+def test_labels_that_a_scorer_gives_are_withheld(place: Place) -> None:
+    """A scorer of one's own may give an answer, or the question in it, as a label; the most frequent are counted."""
+    app = place.folder / "app.py"
+    app.write_text("def answer(question):\n    return question\n\ndef label(output):\n    return output\n")
+    done("run", "--target", f"{app}:answer", "--tasks", place.folder / "words.csv", "--scorers", f"{app}:label",
+         "--store", place.store, "--quiet")  # fmt: skip
+    for is_sealed in (False, True):
+        if is_sealed:
+            place.seal()
+        with Store.open_to_read(place.store) as store:
+            estimates = public_store(store).estimates(store.run("last").run_id)
+            assert (MARK in repr(estimates)) != is_sealed
 
 
 @pytest.mark.parametrize("words", [[], ["--with_sealed"]])
@@ -541,6 +594,24 @@ def test_the_arena_asks_no_sealed_prompts(place: Place) -> None:
     place.seal()
     with Store.open_to_read(place.store) as store, pytest.raises(UsageError, match="share"):
         answers_of_runs(store, [])
+
+
+def test_a_task_that_is_sealed_later_leaves_the_arena(place: Place) -> None:
+    """A running arena draws no row that has been sealed since, and exported votes have no texts of it."""
+    with Store.open(place.store) as store:
+        arena = Arena(store, answers_of_runs(store, [])[0], VoteLimits(0.0, 10**9, 10**9, 10**9), seed=1)
+        battle = arena.begin(Voter("ada", "here"))
+        assert MARK in str(battle.prompt)
+        arena.vote(Voter("ada", "here"), battle.token, "a", "key")
+        file, told = place.folder / "votes.jsonl", list[str]()
+        export_votes(store, file, texts=True, tell=told.append)
+        assert (MARK in file.read_text(), told) == (True, [])
+        place.seal()
+        with pytest.raises(DataError, match="no common prompt that may be shown"):
+            arena.begin(Voter("eve", "here"))
+        export_votes(store, file, texts=True, tell=told.append)
+        assert (MARK in file.read_text(), len(told)) == (False, 1)
+        assert verify_export(file) == (1, None)
 
 
 @pytest.mark.slow

@@ -57,6 +57,17 @@ def test_rates_follow_the_columns_values(board: Path, capsys: pytest.CaptureFixt
     assert output["order"] == {"n_models": 3, "n_pairs": 3, "n_dependent": 0}
 
 
+def test_ratings_count_in_no_win_rate(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column of ratings changes neither rates nor intervals: it counts in no average."""
+    command = ["board", "win-rates", str(board), "--store", str(board.parent / "s.sqlite"), "--json"]
+    assert main(command) == 0
+    plain = json.loads(capsys.readouterr().out)
+    (board.parent / "votes.csv").write_text(f"model,rating\n{plain['models'][-1]['model']},2000\n")
+    board.write_text(board.read_text() + "ratings: [{file: votes.csv, column: Arena}]\n")
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out) == plain
+
+
 def test_the_terminal_says_how_the_order_depends_on_others(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Below the table is the number of pairs that change places; copies of perturbed samples are no columns."""
     assert main(["board", "win-rates", str(board), "--store", str(board.parent / "s.sqlite")]) == 0

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from assaymark import settings  # noqa: E402
-from assaymark.engine import attention, check_facts, self_check  # noqa: E402
+from assaymark.engine import attention, self_check  # noqa: E402
 from assaymark.engine.engine import Engine  # noqa: E402
-from assaymark.engine.loading import load_engine  # noqa: E402
 from assaymark.engine.options import EngineSettings  # noqa: E402
+from assaymark.engine.seq2seq import load_engine  # noqa: E402
 from assaymark.models.passed_checks import PassedChecks  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     SHAPE,
@@ -115,9 +115,9 @@ def test_another_version_is_checked(
     """Other libraries, another version of the engine, and another number of threads repeat the check."""
     loaded(folder)
     if what == "torch":
-        monkeypatch.setattr(check_facts, "library_versions", lambda: {"torch": "99"})
+        monkeypatch.setattr(self_check, "library_versions", lambda: {"torch": "99"})
     elif what == "engine":
-        monkeypatch.setattr(check_facts, "source_digest", lambda: "0" * 64)
+        monkeypatch.setattr(self_check, "source_digest", lambda: "0" * 64)
     elif what == "python":
         monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
     else:

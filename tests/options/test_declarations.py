@@ -26,14 +26,14 @@ def test_every_keyword_of_evaluate_is_a_declared_option() -> None:
     """Nothing else is accepted, and a command has each declared flag once, on the option that declares it."""
     declared = declared_options(EvaluateOptions)
     assert set(declared) == set(EvaluateOptions.__annotations__)
-    assert max(Counter(flag for each in declared.values() for flag in each.option.flags).values()) == 1
+    assert max(Counter(flag for each in declared.values() for flag in each.flags).values()) == 1
     for command in (run_command, plan_command):
         flags = Counter(flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts))
         assert max(flags.values()) == 1
     of_run = {flag: parameter.name for parameter in run_command.params for flag in parameter.opts}
     of_plan = {flag: parameter.name for parameter in plan_command.params for flag in parameter.opts}
     for each in declared_options(SharedOptions).values():
-        for flag in each.option.flags:
+        for flag in each.flags:
             assert of_run[flag.partition("/")[0]] == each.parameter
             if each.option.is_shared:
                 assert of_plan[flag.partition("/")[0]] == each.parameter

@@ -60,6 +60,24 @@ def test_predictions_alone_are_written_without_metrics(tmp_path: Path, capsys: p
     assert [json.loads(line)["metrics"] for line in samples.read_text().splitlines()] == [[], []]
 
 
+def test_predictions_alone_need_no_scoring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows without answers fail a task's own scoring, which lm-eval leaves out; all outputs are stored and written."""
+    (tmp_path / "own.py").write_text("def share(doc, results): return {'share': results[0] == doc['gold'].strip()}\n")
+    (tmp_path / "rows.jsonl").write_text('{"q": "one", "gold": null}\n{"q": "two", "gold": null}\n')
+    (tmp_path / "unlabelled.yaml").write_text(
+        f"task: unlabelled\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\n"
+        "test_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+        "process_results: !function own.share\nmetric_list: [{metric: share}]\n"
+    )
+    words = ["run", "--model", "fake", "--tasks", str(tmp_path / "unlabelled.yaml")]
+    assert main([*words, "--store", str(tmp_path / "other.sqlite")]) != 0
+    assert "its scoring function failed: AttributeError" in capsys.readouterr().err
+    assert main([*words, "--predict_only", "--output_path", str(tmp_path / "out")]) == 0
+    (samples,) = tmp_path.glob("out/*/samples_*.jsonl")
+    assert len(samples.read_text().splitlines()) == 2
+    assert "outputs are stored" in capsys.readouterr().out
+
+
 def test_plain_text_for_a_model_with_a_chat_template_is_noted(tmp_path: Path) -> None:
     """Where answers are generated and nothing was said about the template; one note for the run."""
     (tmp_path / "q.csv").write_text("question,answer\nWho?,me\n")

@@ -20,9 +20,9 @@ from assaymark.models.fake import FakeModel
 from assaymark.options.of_plans import stored_perturbations
 from assaymark.perturbations.named import perturbations_of
 from assaymark.records import Score, canonical_json
-from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.perturbations import PerturbedScores, perturbed_from
 from assaymark.results.evidence.records import MetricInput
+from assaymark.results.views.samples import marked_texts
 from assaymark.runs.run import Run
 from assaymark.store import Store
 from assaymark.store.public_store import public_store

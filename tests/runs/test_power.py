@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from assaymark.cli.main import cli
 from assaymark.errors import UsageError
 from assaymark.randomness import generator_for
-from assaymark.runs.power import WantedPower, power_of_plan
+from assaymark.runs.planning import WantedPower, power_of_plan
 from assaymark.runs.prepare import prepare_run
 from assaymark.statistics.power import WeightedTask, mde_of_weighted
 from tests.tasks.folders import task_spec, write_rows, write_task

@@ -47,6 +47,10 @@ def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
     [
         ("{metric: missed, aggregation: mean, higher_is_better: false}", None),
         ("{metric: missed, aggregation: median, higher_is_better: false}", "missed, which is not a mean"),
+        (
+            "{metric: gaps, aggregation: mean, higher_is_better: true}",
+            "gaps of own_metric, .* is undefined;",
+        ),
         ("{metric: points, aggregation: mean, higher_is_better: true}", "points of own_metric, sample [0-9]+, is 100;"),
     ],
 )
@@ -57,7 +61,7 @@ def test_a_task_files_own_metric_decides(tmp_path: Path, own: str, refused: str 
     (tmp_path / "own.py").write_text(
         "def score(doc, results):\n"
         "    is_right = results[doc['gold']][0] == max(nats for nats, _ in results)\n"
-        "    return {'missed': 1 - is_right, 'points': 100 * is_right}\n"
+        "    return {'missed': 1 - is_right, 'points': 100 * is_right, 'gaps': None}\n"
     )
     (tmp_path / "own_metric.yaml").write_text(
         f"task: own_metric\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\n"

@@ -1,6 +1,7 @@
 """Reproduction of a stored run."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import transformers
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
-from assaymark.results.evidence.from_store import label_of
+from assaymark.results.comparison.pairing import set_up_differences
+from assaymark.results.evidence.from_store import label_of, run_evidence
 from assaymark.runs.attempt import SCORING_HASH
 from assaymark.runs.demo import demo_model
 from assaymark.runs.reproduce import compare_with_copy, reproduce
@@ -41,6 +43,18 @@ def test_the_models_arguments_are_part_of_the_plan(tmp_path: Path) -> None:
     """A run of a fake model that knows half of the answers is repeated with one that does."""
     result = assaymark.reproduce(made(tmp_path, model_args={"accuracy": 0.5, "seed": 3}))
     assert result.is_reproduced, result.plan
+
+
+def test_failures_are_not_reproduced(tmp_path: Path) -> None:
+    """A sample that fails before and now is no evidence, and where all do nothing was reproduced."""
+    partly = reproduce(made(tmp_path, model_args={"fail": 0.2}))
+    assert partly.is_reproduced
+    n = 10 - partly.n_failed
+    assert partly.verdict == f"reproduced: all {n} samples are identical; {10 - n} were not answered, before or now"
+    assert 0 < n < 10
+    result = reproduce(made(tmp_path, "none", model_args={"fail": 1.0}))
+    assert (result.is_reproduced, result.n_failed) == (False, 10)
+    assert result.verdict == "not reproduced: no sample was answered before and now (10 failed)"
 
 
 def test_different_outputs_are_counted(tmp_path: Path) -> None:
@@ -160,6 +174,19 @@ def test_an_adapters_run_is_reproduced_and_named_after_both(tmp_path: Path) -> N
     run = assaymark.evaluate(demo_model("small"), "demo_who", **options)
     assert label_of(run.row) == "small + my_adapter"
     assert reproduce(run).is_reproduced
+
+
+def test_a_model_of_another_tokenizer_in_a_subfolder_is_found_again(shared_dir: Path, tmp_path: Path) -> None:
+    """What was named besides the model's folder is part of the plan, and no setting in which two runs differ."""
+    shutil.copytree(demo_model("small"), tmp_path / "all" / "small", copy_function=shutil.copyfile)
+    options: dict[str, Any] = {"limit": 3, "store": str(tmp_path / "store.sqlite")}
+    other = str(shared_dir / "models" / "stories260K")
+    place = {"pretrained": str(tmp_path / "all"), "subfolder": "small", "tokenizer": other}
+    run = assaymark.evaluate("hf", "demo_facts", model_args=place, **options)
+    assert reproduce(run).plan == ()
+    plain = assaymark.evaluate("hf", "demo_facts", model_args={"pretrained": str(demo_model("small"))}, **options)
+    first, second = (run_evidence(each.store, each.id) for each in (run, plain))
+    assert set_up_differences(first, second, ["demo_facts"]) == []
 
 
 def test_scores_of_noisy_outputs_are_compared_with_their_noise(tmp_path: Path) -> None:

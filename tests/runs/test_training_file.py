@@ -255,7 +255,7 @@ def test_trl_and_torchtune_train_on_the_file(letters: Run, place: str, tmp_path:
 
 def test_the_ngrams_are_those_of_the_audit() -> None:
     """Words without case and punctuation, and every 13 of them in a row, as an independent count has them."""
-    from assaymark.tasks.word_ngrams import ngrams, plain_words
+    from assaymark.tasks.training_examples import ngrams, plain_words
 
     text = "The Quick-brown fox, it jumps_over 12 lazy dogs; and then 'the' end came: at last, for all."
     words = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()

@@ -36,6 +36,12 @@ def test_equal_log_likelihoods_score_exactly_chance_whatever_the_gold_order(gold
     assert scores["confidence"].value == 0.25
 
 
+def test_a_list_of_one_index_is_a_label() -> None:
+    """Of `{{[answer]}}` f1 and mcc take the element, as scikit-learn does, which lm-eval calls."""
+    scores = score_choices([-2.0, -1.0, -3.0], [False] * 3, None, CHOICES, [1], ["mcc", "f1"])
+    assert scores["mcc"].parts == scores["f1"].parts == (1, 1)
+
+
 def test_a_tie_shares_its_credit_only_among_the_tied() -> None:
     """Two tied best choices give 1/2 if the gold is one of them, and 0 if it is neither."""
     nats = [-1.0, -1.0, -5.0]

@@ -86,6 +86,13 @@ def test_mistakes_are_named() -> None:
         lossy.apply_one(["a"], {})
 
 
+@pytest.mark.parametrize("name", ["lowercase", "uppercase", "remove_whitespace"])
+def test_what_is_no_text_is_left_as_it_is(name: str) -> None:
+    """After a `map` an answer may be a number, or None where the table does not have it."""
+    (texts,) = build_filter(name, {}).apply([[None, 2, " a"]], [{}])
+    assert texts[:2] == [None, 2]
+
+
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "regex": [FLEXIBLE, {"regex_pattern": "(a)|(b)"}, {"regex_pattern": "b*", "group_select": -1}, {}],
     "regex_pos": [{}],

@@ -31,6 +31,12 @@ def test_a_reference_of_another_type_is_read_as_text() -> None:
     assert score_generation("42", 42, {"exact_match": {}})["exact_match"].value == 1.0
 
 
+def test_what_a_filter_did_not_find_is_no_answer() -> None:
+    """`map` returns None for a text that its table does not have; lm-eval stops there."""
+    scores = score_generation(None, "18", {"exact_match": {}, "ter": {}})
+    assert (scores["exact_match"].value, scores["ter"].parts) == (0.0, ("18", "[invalid]"))
+
+
 def test_any_of_several_references_is_enough() -> None:
     """One match among the references gives 1, none gives 0."""
     for answer, value in (("b", 1.0), ("d", 0.0)):

@@ -26,6 +26,7 @@ from assaymark.scoring.metric import (
     SIMULATED,
     TOOL_CALLS,
     Metric,
+    ScoreValue,
     facts_of,
     metric,
 )
@@ -49,10 +50,9 @@ from assaymark.scoring.metrics import (
     preferred_names,
 )
 from assaymark.scoring.simulated_calls import ConversationAnswer
-from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.support import why_not_runnable
+from assaymark.tasks.task_index import why_not_runnable
 from assaymark.tasks.yaml_files import read_suite
 from tests.results.made import choice_rows
 

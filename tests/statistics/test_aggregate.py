@@ -36,6 +36,8 @@ def test_invalid_input_is_refused() -> None:
         aggregate("f1", [(0, 1), (2, 1)])
     with pytest.raises(DataError, match="same number of choices"):
         aggregate("brier_score", [(0, (1.0, 0.0)), (0, (1.0, 0.0, 0.0))])
+    with pytest.raises(DataError, match="each correct answer among the choices"):
+        aggregate("brier_score", [(0, (1.0, 0.0)), (-100, (0.5, 0.5))])
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")

@@ -1,7 +1,7 @@
 """Composites' errors and intervals: against closed forms and by simulation of leaderboards."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from assaymark.statistics.board_scores import (
     estimate_win_rates,
     geometric,
     interval_of,
-    mean_part,
     ratio_part,
     reported_part,
     rescaled,
@@ -27,6 +26,11 @@ from assaymark.statistics.groups import estimate_composite, linear_stderr
 
 Floats = NDArray[np.float64]
 RUNS = 600
+
+
+def mean_part(values: Sequence[float], questions: Sequence[Hashable]) -> Part:
+    """Return the mean of one score per question."""
+    return ratio_part(values, [1.0] * len(values), questions)
 
 
 def binary(generator: np.random.Generator, n: int, p: float, task: str) -> Part:

@@ -1,6 +1,7 @@
 """The alarm beside its formula, its promise in simulations, and what windows do in its place."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from assaymark.statistics.e_detector import (
     BETS,
     Detector,
     baseline_of,
-    evidence_of,
     log_evidence,
     quantile_baseline,
     threshold_of,
@@ -21,6 +21,16 @@ from assaymark.statistics.intervals import Interval
 
 M0, THRESHOLD = 0.9, 20_000.0
 KNOWN = Interval(M0, 1.0)
+
+
+def evidence_of(values: Sequence[float], m0: float) -> list[float]:
+    """Return M after each value, as the formula has it."""
+    totals = [0.0] * len(BETS)
+    evidence = []
+    for value in values:
+        totals = [(1 + bet / (1 - m0) * (m0 - value)) * (total + 1) for bet, total in zip(BETS, totals, strict=True)]
+        evidence.append(sum(totals) / len(totals))
+    return evidence
 
 
 def first_alarms(values: Floats, m0: float = M0, threshold: float = THRESHOLD) -> Floats:

@@ -122,29 +122,6 @@ def test_binary_intervals_cover_a_true_difference() -> None:
     assert 0.93 <= covered / 1000 <= 0.97
 
 
-def test_clusters_widen_the_interval_and_keep_the_level() -> None:
-    """With ten paraphrases of each question that flip together only the clustered comparison keeps its level."""
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(25), 10)
-    rejected = {"plain": 0, "clustered": 0}
-    for _ in range(200):
-        a, b = (np.repeat((rng.random(25) < 0.6).astype(float), 10) for _ in range(2))
-        rejected["plain"] += compare_paired(a, b).p < 0.05
-        rejected["clustered"] += compare_paired(a, b, labels).p < 0.05
-    assert rejected["clustered"] <= 0.09 * 200
-    assert rejected["plain"] >= 0.3 * 200
-
-
-def test_singleton_clusters_change_nothing() -> None:
-    """With one sample per cluster the standard error is the ordinary one, and the interval Student's."""
-    rng = np.random.default_rng(0)
-    a, b = rng.random(30), rng.random(30)
-    plain, clustered = compare_paired(a, b), compare_paired(a, b, range(30))
-    assert clustered.stderr == pytest.approx(plain.stderr, rel=1e-12)
-    assert (clustered.low, clustered.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
-    assert clustered.n_clusters == 30
-
-
 def test_bad_input_is_refused() -> None:
     """Different samples and NaN are errors."""
     with pytest.raises(DataError, match="same samples"):

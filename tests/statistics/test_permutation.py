@@ -35,11 +35,6 @@ def test_p_is_never_zero_and_no_difference_gives_one() -> None:
     assert sign_flip_p([0.0] * 5) == 1.0
 
 
-def test_clusters_flip_together() -> None:
-    """Three clusters of ten equal differences leave eight assignments: p = 2/8, however many samples there are."""
-    assert sign_flip_p([1.0] * 30, clusters=np.repeat([0, 1, 2], 10)) == 0.25
-
-
 def test_the_same_name_gives_the_same_p() -> None:
     """Sampled signs are seeded by name."""
     d = np.random.default_rng(0).normal(0.1, 1, 50)

@@ -7,7 +7,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.statistics.estimate import estimate_mean, estimate_ratio
-from assaymark.statistics.sampled import estimate_sampled_mean
+from assaymark.statistics.summed import estimate_sampled_mean
 
 
 def test_by_hand() -> None:

@@ -9,8 +9,7 @@ from scipy import stats
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate, cluster_sums, estimate_mean
-from assaymark.statistics.sampled import estimate_sampled_mean
-from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
+from assaymark.statistics.summed import estimate_from_sums, estimate_quantile, estimate_sampled_mean
 
 
 def summed(values: Floats, weights: Floats | None = None) -> IntervalEstimate:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import StoreError
 from assaymark.store import Store
 from tests.store import examples
@@ -30,6 +31,49 @@ def test_a_removed_file_is_reported_and_its_content_saved(path: Path, is_replace
         assert saved.run("last").run_id == run_id
         assert len(list(saved.scores(run_id))) == 16
         assert saved.verify() == []
+
+
+def test_a_servers_store_follows_its_path(path: Path) -> None:
+    """Once an error says where the former content is saved; then the new file is read and written."""
+    with Store.open(str(path)) as first:
+        TraceLog(first).add_project("backup")
+    backup = path.with_name("backup.sqlite")
+    shutil.copy(path, backup)
+    with Store.open(str(path), follows=True) as store:
+        TraceLog(store).add_project("later")
+
+        def replace_by(other: Path | None) -> None:
+            for end in ("", "-wal", "-shm"):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+            if other is not None:
+                shutil.copy(other, path)
+
+        def names() -> list[str]:
+            return [project.name for project in TraceLog(store).projects()]
+
+        replace_by(backup)
+        with pytest.raises(StoreError, match=r"saved in .*store\.sqlite\.rescued: the server goes on"):
+            TraceLog(store).add_project("lost")
+        assert names() == ["backup"]
+        TraceLog(store).add_project("new")
+        assert names() == ["backup", "new"]
+        replace_by(None)
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"was removed or replaced.*store\.sqlite\.rescued-2"):
+                names()
+        assert not path.exists()
+        path.write_bytes(b"")  # a copy that has only begun
+        with pytest.raises(StoreError, match="was removed or replaced"):
+            names()
+        path.write_bytes(b"no database" * 1000)
+        with pytest.raises(StoreError, match="not a SQLite database"):
+            names()
+        replace_by(path.with_name("store.sqlite.rescued-2"))
+        with pytest.raises(StoreError, match="the server goes on"):
+            names()
+        assert names() == ["backup", "new"]
+    with Store.open(str(path.with_name("store.sqlite.rescued"))) as saved:
+        assert [project.name for project in TraceLog(saved).projects()] == ["backup", "later"]
 
 
 def test_a_store_that_is_not_writable_is_opened_read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ def chosen(every: list[SampleFacts], **wanted: object) -> list[SampleFacts]:
         actual = [item for item in actual if item.is_wrong]
     if wanted.get("category") is not None:
         actual = [result for result in actual if result.category == wanted["category"]]
-    if wanted.get("text") is not None:
-        part = str(wanted["text"])
+    if wanted.get("query"):
+        part = str(wanted["query"])
         actual = [result for result in actual if ascii_lower(part) in ascii_lower(result.snippet)]
     return actual
 
@@ -73,8 +73,8 @@ def questions() -> Iterator[dict[str, object]]:
     for task in (None, "words"):
         for wrong_only in (False, True):
             for category in (None, "law", "Física", "no such"):
-                for text in (None, "50%", "a_b", "\\", "upper case", "case é", "Case É", "it's \"q", "absent"):
-                    yield {"task": task, "wrong_only": wrong_only, "category": category, "text": text}
+                for text in ("", "50%", "a_b", "\\", "upper case", "case é", "Case É", "it's \"q", "absent"):
+                    yield {"task": task, "wrong_only": wrong_only, "category": category, "query": text}
 
 
 def test_pages_are_correct_with_and_without_facts(store: Store) -> None:
@@ -164,7 +164,7 @@ def test_unknown_names_are_refused(store: Store) -> None:
     with pytest.raises(StoreError, match="not in the store"):
         store.sample_list("000000000000")
     with pytest.raises(UsageError, match="at most 1,000"):
-        store.sample_list(run_id, text="x" * 1_000_000)
+        store.sample_list(run_id, query="x" * 1_000_000)
 
 
 def test_imported_estimates_of_another_task_do_not_decide(store: Store) -> None:

@@ -49,7 +49,7 @@ def make(store: Store, content: str = "a") -> str:
 
 def found(store: Store, run_id: str, query: str, **wanted: object) -> list[int]:
     """Return the samples that a search finds."""
-    page = store.search_samples(run_id, query, **wanted)  # type: ignore[arg-type]
+    page = store.sample_list(run_id, query=query, **wanted)  # type: ignore[arg-type]
     assert page.total == len(page.samples)
     return [sample.sample_index for sample in page.samples]
 
@@ -61,7 +61,7 @@ def test_words_and_phrases_are_found(store: Store) -> None:
     assert not store.is_indexed(run_id)
     assert store.index_samples(run_id) == len(QUESTIONS)
     assert (store.is_indexed(run_id), store.is_indexed(other)) == (True, False)
-    assert store.search_samples(run_id, "river").is_indexed
+    assert store.sample_list(run_id, query="river").is_indexed
     assert found(store, run_id, "RIVER") == [0, 5]
     assert found(store, run_id, "vienna river") == [0]
     assert found(store, run_id, '"river flows"') == [0]
@@ -71,7 +71,7 @@ def test_words_and_phrases_are_found(store: Store) -> None:
     assert found(store, run_id, "the", wrong_only=True) == [0, 2, 4]
     assert found(store, run_id, "well-known") == [3]
     assert found(store, run_id, "utrecht, and") == [2]
-    page = store.search_samples(run_id, "the", offset=1, limit=2)
+    page = store.sample_list(run_id, query="the", offset=1, limit=2)
     assert ([sample.sample_index for sample in page.samples], page.total) == ([1, 2], 4)
     assert store.verify() == []
 
@@ -79,7 +79,7 @@ def test_words_and_phrases_are_found(store: Store) -> None:
 def test_without_an_index_snippets_are_searched(store: Store) -> None:
     """In a run without an index the snippets are searched for the query as one text."""
     run_id = make(store)
-    page = store.search_samples(run_id, "OF a well-known")
+    page = store.sample_list(run_id, query="OF a well-known")
     assert ([sample.sample_index for sample in page.samples], page.is_indexed) == ([3], False)
     assert found(store, run_id, "vienna river") == []
     assert found(store, run_id, "danube") == []
@@ -90,7 +90,7 @@ def test_punctuation_alone_is_searched_in_snippets(store: Store) -> None:
     """A query without any word is not a full-text query, and finds snippets that contain it."""
     run_id = make(store)
     store.index_samples(run_id)
-    page = store.search_samples(run_id, "% ")
+    page = store.sample_list(run_id, query="% ")
     assert ([sample.sample_index for sample in page.samples], page.is_indexed) == ([3], False)
 
 
@@ -101,11 +101,11 @@ def test_hostile_queries_give_results_or_one_error(store: Store, indexed: bool) 
     if indexed:
         store.index_samples(run_id)
     for query in HOSTILE:
-        page = store.search_samples(run_id, query)
+        page = store.sample_list(run_id, query=query)
         assert page.total <= len(QUESTIONS), query
     assert found(store, run_id, "NOT AND") == [3]
     with pytest.raises(UsageError, match="1,048,576 characters; expected at most 1,000"):
-        store.search_samples(run_id, "x" * 2**20)
+        store.sample_list(run_id, query="x" * 2**20)
     assert store.verify() == []
 
 
@@ -204,7 +204,7 @@ def test_an_index_that_is_damaged_is_one_clear_error(path: Path) -> None:
         connection.execute("UPDATE sample_search_data SET block = x'ffffffffffffffff'")
     with Store.open(str(path)) as store:
         with pytest.raises(StoreError, match="damaged") as caught:
-            store.search_samples(run_id, "river")
+            store.sample_list(run_id, query="river")
         assert len(str(caught.value).splitlines()) == 1
         assert store.verify()
 

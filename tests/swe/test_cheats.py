@@ -13,10 +13,9 @@ from assaymark.swe.base_copies import copy_tree
 from assaymark.swe.environments import Environment, interpreter_of
 from assaymark.swe.grading import is_resolved
 from assaymark.swe.instances import Instance
-from assaymark.swe.log_parsing import parse_pytest_log
 from assaymark.swe.patches import apply_patch, changed_paths, restore_tests
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
-from assaymark.swe.verdicts import disagreements
+from assaymark.swe.verdicts import disagreements, parse_pytest_log
 from tests.swe.projects import CODE, FIXED, LATER, SETTINGS, TESTS, git, patch_of
 
 pytestmark = pytest.mark.slow  # each runs pytest in a sandbox

@@ -17,9 +17,8 @@ from assaymark.store import Store
 from assaymark.swe.agent import AgentLimits
 from assaymark.swe.base_copies import Repositories
 from assaymark.swe.containers import ContainerEngine, find_engine, image_name
-from assaymark.swe.environments import Environment, Environments
+from assaymark.swe.environments import Environment, Environments, generated_in
 from assaymark.swe.grading import GradeOptions, grade
-from assaymark.swe.images import generated_in
 from assaymark.swe.instances import Instance, Prediction
 from assaymark.swe.predicting import PredictOptions, predict
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed

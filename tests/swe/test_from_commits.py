@@ -164,11 +164,23 @@ def test_what_was_tried_is_not_tried_again(
     assert "its tests pass before it too (tried before)" in printed.err
     assert json.loads(printed.out)["instances"] == [each.instance_id for each in made]
     rows.unlink()
-    code = main([*words, "--timeout", "1"])  # the other commit's tests take about a second
+    code = main([*words, "--timeout", "1"])  # the other commit's tests, and these without the patch, take about that
     written = [each.instance_id for each in read_instances(rows)] if rows.exists() else []
     assert (code, written) in [(0, [made[1].instance_id]), (2, [])]
     said = capsys.readouterr().err
-    assert "with its patch it took longer than the 1 s that it may take" in said
+    assert "its patch it took longer than the 1 s that it may take" in said
+
+
+@pytest.mark.slow
+def test_tests_that_are_cut_off_before_the_commit_are_not_taken_to_fail(tmp_path: Path) -> None:
+    """Of the tests that a time limit kept from running nobody knows what they do: the commit is no instance."""
+    needs_sandbox()
+    git_init(repository := tmp_path / "r")
+    commit(repository, "Hangs", {"calc.py": f"import time\n\ntime.sleep(60)\n{FIXED}"})
+    commit(repository, "Does not hang", {"calc.py": FIXED, "tests/test_calc.py": TESTS})
+    lines: list[str] = []
+    assert list(make_instances(repository, CommitChoice(), Environments.read(None), SweLimits(2), lines.append)) == []
+    assert ": without its patch it took longer than the 2 s that it may take" in lines[-1]
 
 
 def file_of_test(name: str, condition: str) -> str:

@@ -24,10 +24,10 @@ from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, check_instance, grade
 from assaymark.swe.grading_log import GradingLog
 from assaymark.swe.instances import Instance, Prediction, paths_of_patch, read_instances, read_predictions, write_rows
-from assaymark.swe.log_parsing import parse_pytest_log, printed_counts
 from assaymark.swe.repeats import compare_repeats
 from assaymark.swe.report import stored_report
 from assaymark.swe.sandbox import SweLimits
+from assaymark.swe.verdicts import parse_pytest_log, printed_counts
 from tests.library.oracle import SHARED
 from tests.swe.projects import FIXED, patch_of
 

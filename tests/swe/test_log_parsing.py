@@ -24,10 +24,9 @@ from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.instances import Instance, Prediction
-from assaymark.swe.log_parsing import parse_log, printed_counts
 from assaymark.swe.runners import RUNNERS
 from assaymark.swe.sandbox import SweLimits
-from assaymark.swe.verdicts import TestRun, disagreements
+from assaymark.swe.verdicts import TestRun, disagreements, parse_log, printed_counts
 from tests.swe.projects import commit, git
 
 LOGS = Path(__file__).with_name("logs")

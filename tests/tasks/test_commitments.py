@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assaymark.errors import DataError
-from assaymark.records.previews import is_in_preview
+from assaymark.store.sealed_tasks import is_in_preview
 from assaymark.tasks.commitments import (
     Secret,
     commit,

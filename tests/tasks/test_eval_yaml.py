@@ -149,6 +149,8 @@ def test_the_rows_are_those_that_the_card_names(tmp_path: Path) -> None:
     assert len(bound.samples()) == len(ROWS)
     benchmark(folder, {**TEXT, "config": "herd"})
     assert "no configuration 'herd'; it has: hard" in why_not(folder)
+    without_card = benchmark(folder.parent / "without", {**TEXT, "config": "hard"})
+    assert "no configuration 'hard'; it has: default" in why_not(without_card)
 
 
 @pytest.mark.parametrize(

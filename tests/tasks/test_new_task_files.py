@@ -209,7 +209,7 @@ def test_the_command_line(
     assert main(["task", "check", "capitals.yaml"]) == 0
     assert main(["run", "--model", "fake", "--quiet", "--limit", "2", "--tasks", "towns_plus_capitals.yaml"]) == 0
     assert "capitals" in capsys.readouterr().out
-    assert main(["task", "init", "capitals.csv", "--json", "-o", "other.yaml"]) == 0
+    assert main(["task", "init", "capitals.csv", "--json", "-o", "other.yaml", "--data_dir", "towns"]) == 0
     assert json.loads(capsys.readouterr().out)["file"] == "other.yaml"
     assert main(["task", "init", "capitals.csv"]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

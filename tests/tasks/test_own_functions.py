@@ -93,6 +93,25 @@ def test_own_aggregations_get_what_lm_evals_get(tmp_path: Path) -> None:
     assert reported["own_names", "right"] == (1.0, False)
 
 
+def test_nan_is_an_undefined_score(tmp_path: Path) -> None:
+    """It is no number of the mean, which lm-eval's nanmean leaves out, and the table says how many there are."""
+    (tmp_path / "own.py").write_text(
+        "def given(doc, results): return {'share': float(doc['answer'])}\n"
+        "def metric(references, predictions): return float(references[0])\n"
+    )
+    (tmp_path / "rows.jsonl").write_text('{"q": "a", "answer": "nan"}\n{"q": "b", "answer": "0.5"}\n')
+    for name, own in (("given", "process_results: !function own.given\n"), ("called", "")):
+        metric = "share" if own else "!function own.metric"
+        (tmp_path / f"{name}.yaml").write_text(
+            f"task: {name}\n{own}dataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\n"
+            "test_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: answer\n"
+            f"metric_list: [{{metric: {metric}, aggregation: nanmean, higher_is_better: true}}]\n"
+        )
+    run = evaluate("fake", "given,called", include_path=[str(tmp_path)], store=str(tmp_path / "s.sqlite"))
+    assert [(each.value, each.n, each.n_failed) for each in run.estimates] == [(0.5, 1, 0)] * 2
+    assert "1 not scored, excluded" in str(run)
+
+
 def test_rows_serve_under_both_names(shared_dir: Path) -> None:
     """The leaderboard's copy of IFEval is read from google/IFEval where only that is present, and the reverse."""
     data = shared_dir / "data"

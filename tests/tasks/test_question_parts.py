@@ -7,7 +7,7 @@ import pytest
 from jinja2 import Template
 
 from assaymark.prompts.prompter import PromptFields
-from assaymark.tasks.question_parts import Form, find_parts
+from assaymark.tasks.perturbed_tasks import Form, find_parts
 
 LISTED = {"question": "Who said it?", "options": ["he, the king", "she alone", "nobody"], "key": "B"}
 COLUMNS = {"question": "Who said it?", "one": "he, the king", "two": "she alone", "key": "B"}

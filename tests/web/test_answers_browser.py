@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.answer_files import ArenaPrompt, StoredAnswers
 from assaymark.arena.ballots import Publishing
 from assaymark.arena.battles import Arena
 from assaymark.arena.rating_boards import Ratings

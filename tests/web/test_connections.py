@@ -13,7 +13,7 @@ import pytest
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.web.app import create_app
-from assaymark.web.connections import AtMost, ServerLimits
+from assaymark.web.serve import AtMost, ServerLimits
 from tests.served import running
 
 HEAD_PART = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX"

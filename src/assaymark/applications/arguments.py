@@ -45,12 +45,13 @@ _NO_DEFAULT = inspect.Parameter.empty
 class RowView(dict[str, object]):
     """A whole row as tools pass it: by their names for its parts, as items and as attributes.
 
-    `row["inputs"]`, `row.input`, `row["expected"]`, `row.reference_outputs`, `row["ground_truth"]`, `row.metadata`.
+    `row["inputs"]`, `row.input`, `row["expected"]`, `row.reference_outputs`, `row["ground_truth"]`, `row.metadata`. Its
+    `outputs` are the expected ones, as in LangSmith's examples.
     """
 
     def __init__(self, row: Row) -> None:
         super().__init__({"id": row.id, **copy.deepcopy(row.content)})
-        whole: dict[str, object] = {"metadata": {}, "tags": [], **self}
+        whole: dict[str, object] = {"metadata": {}, "tags": [], "split": None, **self}
         for names, part in ((("inputs", "input"), "inputs"), ((*EXPECTED, *_REFERENCE_OUTPUTS), "expected")):
             whole.update(dict.fromkeys(names, whole.get(part)))
         whole.update(dict.fromkeys(CONTEXTS, whole.get("contexts")))
@@ -59,6 +60,9 @@ class RowView(dict[str, object]):
 
     def __missing__(self, name: str) -> object:
         return self.__dict__["_whole"][name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__["_whole"]
 
     def __getattr__(self, name: str) -> object:
         try:

@@ -20,9 +20,11 @@ from pathlib import Path
 from types import CellType, SimpleNamespace
 from typing import Any, Self, TypeVar, overload
 
+from assaymark.applications.arguments import RowView, variables_of
 from assaymark.applications.returned import answer_of
-from assaymark.applications.rows import Row
+from assaymark.applications.rows import CONTEXTS, EXPECTED, Row
 from assaymark.applications.scorer import Answered, Result, Scorer, ScorerFacts
+from assaymark.applications.source import attributes_of, held_value, own_imports
 from assaymark.errors import UsageError
 from assaymark.python_source import source_of_object
 from assaymark.records import JsonValue, canonical_json, content_hash
@@ -35,16 +37,13 @@ _FACTS = "__assaymark_scorer__"
 NAMES: Mapping[str, tuple[str, ...]] = {
     "inputs": ("inputs", "input"),
     "output": ("outputs", "output", "prediction", "response", "actual_output"),
-    "expected": (
-        "expected", "reference", "reference_outputs", "expectations", "expected_output", "ground_truth",
-        "ground_truths", "target",
-    ),
+    "expected": EXPECTED,
     "metadata": ("metadata",),
     "tags": ("tags",),
     "id": ("id",),
     "trace": ("trace",),
     "trace_id": ("trace_id",),
-    "contexts": ("contexts", "retrieval_context", "retrieved_contexts"),
+    "contexts": CONTEXTS,
     "row": ("example", "item", "datapoint"),
     "run": ("run",),
 }  # fmt: skip
@@ -66,13 +65,13 @@ _UNSURE = frozenset({"HallucinationMetric", "BiasMetric", "ToxicityMetric"})
 class Binding:
     """How a function is called: the available value for each parameter."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     positional: tuple[tuple[str | None, object], ...]  # of positional-only parameters: value's name, and default
     keywords: Mapping[str, str]  # parameter -> what it gets
     defaulted: frozenset[str]  # parameters that keep their default without a value
     rest: Mapping[str, str]  # further arguments for `**kw`: name -> name of the value
 
-    def call(self, values: Mapping[str, object]) -> Any:
+    def call(self, values: Mapping[str, object]) -> object:
         """Call the function. values: by name; None if there is none, so that defaults are kept."""
         before = [default if what is None or (values[what] is None and default is not _EMPTY) else values[what]
                   for what, default in self.positional]  # fmt: skip
@@ -104,7 +103,6 @@ def bind_parameters(
     """Return how a function is called, by the names of its parameters.
 
     Args:
-        function: of the user.
         names: name of a parameter -> name of its value.
         lone: value for the only parameter without a default, if its name is unknown.
         exactly: parameters by which another convention is recognised -> name of a parameter -> name of its value.
@@ -192,7 +190,7 @@ def _wrapped_in(thing: Any) -> Any:
 
 
 class _View(SimpleNamespace):
-    """A row or a run as other tools show them: by attribute and by key alike."""
+    """A run as other tools show it: by attribute and by key alike."""
 
     def __getitem__(self, name: str) -> object:
         try:
@@ -219,17 +217,6 @@ def _own(value: JsonValue) -> JsonValue:
     return [_own(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def row_view(row: Row) -> _View:
-    """Return a row under the names of all tools. Its `outputs` are the expected ones, as in LangSmith's examples."""
-    inputs, expected = _own(row.inputs), _own(row.expected)
-    named = dict.fromkeys(NAMES["inputs"], inputs) | dict.fromkeys(NAMES["expected"], expected)
-    contexts = {name: _own(row.contexts) for name in NAMES["contexts"]}
-    return _View(
-        id=row.id, outputs=expected, output=expected, metadata=_own(row.metadata), tags=list(row.tags),
-        split=row.split, **named, **contexts,
-    )  # fmt: skip
-
-
 def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
     """Return the wanted values of an answered row by name."""
     row = answered.row
@@ -243,7 +230,7 @@ def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
         "trace": lambda: None,
         "trace_id": lambda: answered.trace_id,
         "contexts": lambda: _own(answered.contexts if answered.contexts is not None else row.contexts),
-        "row": lambda: row_view(row),
+        "row": lambda: RowView(row),
         "run": lambda: _run_view(answered),
         "promptfoo context": lambda: _promptfoo_context(row),
         "inspect state": lambda: _inspect_state(answered),
@@ -305,11 +292,10 @@ def _graded(result: Result) -> Result:
 
 def _promptfoo_context(row: Row) -> dict[str, object]:
     """Return promptfoo's second argument; a test's expected value is one of its variables."""
-    inputs = _own(row.inputs)
-    variables = inputs if isinstance(inputs, dict) else {"input": inputs}
+    variables = copy.deepcopy(variables_of(row))
     if row.expected is not None:
         variables.setdefault("expected", _own(row.expected))
-    prompt = inputs if isinstance(inputs, str) else None
+    prompt = row.inputs if isinstance(row.inputs, str) else None
     metadata = _own(row.metadata)
     return {"vars": variables, "prompt": prompt, "test": {"vars": variables, "metadata": metadata}, "config": {}}
 
@@ -499,12 +485,10 @@ class _FunctionScorer:
     async def score(self, answered: Answered) -> Sequence[Result]:
         """Call the function; a synchronous one in a thread, so that it may wait for a server."""
         values = _values(answered, self._wanted)
-        if self._is_async:
-            returned = await self._binding.call(values)
-        else:
-            returned = await asyncio.to_thread(self._binding.call, values)
-            if inspect.isawaitable(returned):
-                returned = await returned
+        call = self._binding.call
+        returned = call(values) if self._is_async else await asyncio.to_thread(call, values)
+        if inspect.isawaitable(returned):
+            returned = await returned
         results = results_of(returned, self.facts.name)
         if "inspect state" in self._wanted:
             results = [_graded(each) for each in results]
@@ -553,7 +537,7 @@ def _deepeval_facts(metric: object, name: str, declared: ScorerFacts | None) -> 
     return ScorerFacts(name, _summary(type(metric)), direction, needs=needs)
 
 
-def _test_case(answered: Answered) -> Any:
+def _test_case(answered: Answered) -> object:
     """Return DeepEval's test case; if its package is not loaded, an object with the same attributes."""
     row, contexts = answered.row, answered.contexts if answered.contexts is not None else answered.row.contexts
     fields = {
@@ -574,7 +558,7 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _name_of(original: object, function: Any) -> str:
+def _name_of(original: object, function: object) -> str:
     """Return the name of a function, or the one that an object has (those of Phoenix's and MLflow's decorators)."""
     own = None if inspect.isroutine(original) or inspect.isclass(original) else getattr(original, "name", None)
     if isinstance(own, str) and own:
@@ -584,8 +568,9 @@ def _name_of(original: object, function: Any) -> str:
         return registered.rpartition("/")[2]
     inner = function.func if isinstance(function, functools.partial) else function
     name = getattr(inner, "__name__", None) or type(inner).__name__
-    if name == "score" and ".<locals>." in getattr(inner, "__qualname__", ""):
-        return str(inner.__qualname__.split(".<locals>.")[-2].rpartition(".")[2])  # of inspect's: the factory's name
+    qualified = str(getattr(inner, "__qualname__", ""))
+    if name == "score" and ".<locals>." in qualified:
+        return qualified.split(".<locals>.")[-2].rpartition(".")[2]  # of inspect's: the factory's name
     return str(name) if name != "<lambda>" else "lambda"
 
 
@@ -613,7 +598,7 @@ def _code_of(function: Any) -> Any:
 
 
 def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
-    """Return a hash of a function: its file's bytes, its name in it, and the settings that are bound to it.
+    """Return a hash of a function: its file and what that imports of the user's, its name in it, and bound settings.
 
     For a function without a file (typed into a notebook) it covers the source text, or else the byte code.
     """
@@ -623,7 +608,7 @@ def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
     except TypeError:
         file = None
     if file is not None and Path(file).is_file():
-        source = content_hash(Path(file).read_text(encoding="utf-8", errors="replace"))
+        source = _file_hash(Path(file))
     else:
         try:
             source = source_of_object(code)
@@ -637,13 +622,24 @@ def source_hash(function: object, facts: ScorerFacts | None = None) -> str:
     return content_hash({"source": source, "name": qualified, "settings": _settings_of(function), "facts": declared})
 
 
+def _file_hash(file: Path) -> str:
+    """Return the hash of a file, and of the user's own modules that it imports."""
+    own = content_hash(file.read_text(encoding="utf-8", errors="replace"))
+    imported = own_imports(file.resolve())
+    return content_hash([own, imported]) if imported else own
+
+
 def _settings_of(function: object) -> JsonValue:
-    """Return the plain values in a partial, a closure or an object, which its source does not show."""
+    """Return the values in a partial, a closure, an object or its defaults, which its source does not show."""
     if isinstance(function, functools.partial):
         return [_plain(list(function.args)), _plain(function.keywords), _settings_of(function.func)]
-    if inspect.isroutine(function):
-        return [_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or () if _is_set(cell)]
-    return _plain(dict(getattr(function, "__dict__", {}))) if not inspect.isclass(function) else None
+    if inspect.ismethod(function):
+        return [_settings_of(function.__func__), _settings_of(function.__self__)]
+    if inspect.isfunction(function):
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_set(cell)]
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+        return [_plain(each) for each in (*cells, *defaults)]
+    return _plain(attributes_of(function)) if not inspect.isclass(function) else None
 
 
 def _is_set(cell: CellType) -> bool:
@@ -653,12 +649,9 @@ def _is_set(cell: CellType) -> bool:
         return False
 
 
-def _plain(value: object, depth: int = 0) -> JsonValue:
-    """Return a value with the parts that are not JSON replaced by the names of their types."""
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    if isinstance(value, Mapping) and depth < 8:
-        return {str(name): _plain(inner, depth + 1) for name, inner in value.items()}
-    if isinstance(value, list | tuple) and depth < 8:
-        return [_plain(inner, depth + 1) for inner in value]
-    return type(value).__qualname__
+def _plain(value: object) -> JsonValue:
+    """Return a value as it stands in a hash; the name of its type where it has no source."""
+    try:
+        return held_value(value)
+    except UsageError:
+        return type(value).__qualname__

@@ -34,8 +34,7 @@ class Experiment:
     def by(self, name: str) -> list[list[PartDifference]]:
         """Return for each pair the difference of each score on each part of the rows.
 
-        Args:
-            name: "tag", "split", or a name in the rows' metadata.
+        name: "tag", "split", or a name in the rows' metadata.
 
         Raises: UsageError where no row has that name.
         """

@@ -141,7 +141,7 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text) is not None
 
 
-def load_named(text: str, what: str = "target") -> tuple[Callable[..., Any], str]:
+def load_named(text: str, what: str = "target") -> tuple[Callable[..., object], str]:
     """Return the object that `FILE.py:NAME` or `module:name` names, and the name under which it is shown.
 
     Raises: UsageError where it cannot be imported; UnknownName, with the nearest, for a name that is not in it.

@@ -144,16 +144,9 @@ def _result(
         why += f" (first: {first})" if first else ""
     message = _message(estimate, parsed.text, outcome, bound_result, why, baseline)
     return GateResult(
-        estimate.metric,
-        parsed.text,
-        outcome,
-        bound_result.estimate,
-        bound_result.bound,
-        bound_result.n,
-        n_failed,
-        bound_result.n_needed,
-        message,
-    )
+        estimate.metric, parsed.text, outcome, bound_result.estimate, bound_result.bound, bound_result.n, n_failed,
+        bound_result.n_needed, message
+    )  # fmt: skip
 
 
 def _estimate(run: "Run", metric: str, task: str | None) -> Estimate:

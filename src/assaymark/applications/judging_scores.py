@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assaymark.applications.human_labels import without_scorers
 from assaymark.applications.returned import answered_of
 from assaymark.applications.rows import Row
-from assaymark.applications.scorer import Answered, JudgedScorer, PanelScorer, Result
+from assaymark.applications.scorer import LONGEST_DETAIL, Answered, JudgedScorer, PanelScorer, Result, score_detail
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.errors import DataError, LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
@@ -55,7 +55,6 @@ JUDGED_SCORES = "judged scores"  # the kind of audit that the plan has
 VERSION = 1  # raise it when the same plan would send other requests
 MOST_TOKENS = 2048  # of the judge's reply
 MOST_STEPS = 50  # of one scorer with one answer
-LONGEST_DETAIL = 2000  # characters of a comment or an error that are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,6 @@ def add_judged_scores(
     *,
     model_args: str | Mapping[str, object] | None = None,
     max_tokens: int = MOST_TOKENS,
-    workers: int = 1,
-    wait: bool = True,
     command: str | None = None,
     tasks: Sequence[str] | None = None,
     turn: int | None = None,
@@ -104,8 +101,6 @@ def add_judged_scores(
         notify: called with lines about the progress and the stored results.
         model_args: of the judge, as for `evaluate`.
         max_tokens: of each reply of the judge.
-        workers: processes that run a local judge.
-        wait: whether to wait while another process asks the same.
         command: the command that was typed, stored with the attempt.
         tasks: of the run; None: all.
         turn: of conversations, the one whose answer is judged; None: each is.
@@ -125,13 +120,13 @@ def add_judged_scores(
     is_complete = True
     for judge in judges:
         with lent(judge):
-            model = open_judge(judge, model_args, workers)
+            model = open_judge(judge, model_args, 1)
             if QueryKind.GENERATE not in model.answers:
                 raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
             work = _Work(run, list(scorers), model, max_tokens, tasks, turn)
             if (writer := run.store.writer(run.row.plan)) is not None:
                 raise RunBusy(f"run {run.short_id} is being written by {writer}; wait until that has ended")
-            opener = RunOpener(run.store, work.plan, wait, notify)
+            opener = RunOpener(run.store, work.plan, notify=notify)
             opener.until_free()
             if not run.store.is_complete(work.plan):
                 is_complete = False
@@ -406,8 +401,6 @@ def judge_rows(
     """Judge answers with all scorers in rounds: each asks the next prompt of every answer and scorer at once.
 
     Args:
-        scorers: the scorers.
-        answers: to judge.
         model: the judge, whose template writes prompts.
         answer: returns the outputs of requests, such as `StoredAudit.answer`.
         settings: of each reply.
@@ -430,6 +423,8 @@ def judge_rows(
             output = outputs.get(name)
             if output is None or output.text is None:
                 each.fail(f"the judge did not reply: {output.error if output is not None else 'it was not asked'}")
+            elif output.finish_reason == "length":  # what stands in it may be quoted from the answer
+                each.fail(f"the judge's reply was cut off at {settings.max_tokens} tokens")
             else:
                 each.advance(output.text)
     return {each.key: each.results for each in judged}
@@ -462,15 +457,7 @@ def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]], r
     own = [next((each for each in of_repeat if each.name == name), Result(name)) for of_repeat in of_repeats]
     values = [each.value if each.value is not None and math.isfinite(each.value) else None for each in own]
     known = [value for value in values if value is not None]
-    detail: dict[str, JsonValue] = {}
-    if (label := next((each.label for each in own if each.label is not None), None)) is not None:
-        detail["label"] = label
-    if comments := dict.fromkeys(each.comment for each in own if each.comment):
-        detail["comment"] = "\n".join(comments)[:LONGEST_DETAIL]
-    if metadata := next((dict(each.metadata) for each in own if each.metadata), None):
-        detail["metadata"] = metadata
-    if len(own) > 1:
-        detail["repeats"] = list(values)
+    detail = score_detail(own, values)
     value = None
     if known:
         try:

@@ -15,10 +15,11 @@ from assaymark.prompts.templates import RowText, compile_template
 from assaymark.records import JsonValue, Message, content_hash
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.run import Run
+from assaymark.scoring.choice_letters import outside_reasoning
 from assaymark.scoring.inspect_scorers import grade_value, panel_grade, read_grade
 from assaymark.scoring.metrics import formula_of, is_graded_by_model, split_reduced
-from assaymark.tasks.model_graded import ANSWER_NAME, CRITERION_NAME, HISTORY_NAME
 from assaymark.tasks.self_critique import LAST_TURN
+from assaymark.tasks.solver_prompts import ANSWER_NAME, CRITERION_NAME, HISTORY_NAME
 from assaymark.tasks.task import MetricSpec
 
 VERSION = 1  # raise it when the same replies would give another value
@@ -54,7 +55,7 @@ class ModelGraded:
             CRITERION_NAME: answered.row.expected or "",
             HISTORY_NAME: _history(answered.messages, str(answered.output)),
         }
-        reply = yield self._prompt(row)
+        reply = outside_reasoning((yield self._prompt(row))) or ""
         pattern, offered = self.metric.kwargs.get("grade_pattern"), str(self.metric.kwargs.get("offered") or "")
         try:  # a pattern of the file may take too long
             grade = read_grade(reply, None if pattern is None else str(pattern), offered)
@@ -96,7 +97,6 @@ def add_model_grades(
 
     Args:
         run: stored and summarised.
-        prepared: its plan and tasks.
         judges: the graders, as models for `evaluate`.
         model_args: of each of them.
         notify: called with lines.

@@ -44,9 +44,7 @@ class ScorerCorrelation:
 def runs_of_variants(names: Sequence[str], runs: Sequence[tuple[str, Run]]) -> dict[str, Run]:
     """Return variant -> run, by `VARIANT=RUN`, or by the version or name of the run's target.
 
-    Args:
-        names: of the variants.
-        runs: the user's name for a run, and the run.
+    runs: the user's name for a run, and the run.
 
     Raises: UsageError for a run of no variant, or two of one.
     """
@@ -78,10 +76,7 @@ def beside_online(
 
     There are correlations from five variants on.
 
-    Args:
-        report: of the outcomes.
-        runs: by variant.
-        lower_is_better: of the outcome.
+    runs: by variant.
 
     Raises: UsageError for runs of different rows.
     """

@@ -33,7 +33,7 @@ def outcome_blocks(report: OutcomeReport) -> list[Block]:
 
 def _difference_blocks(report: OutcomeReport) -> list[Block]:
     ratio = report.ratio
-    expected = ":".join(f"{each:,.0f}" for each in ratio.expected)
+    expected = ":".join(f"{each:,.1f}".removesuffix(".0") for each in ratio.expected)
     seen = ":".join(f"{each:,}" for each in ratio.observed)
     verdict = f"sample ratio: {seen} users, planned {expected}, p {shown_p(ratio.p)}"
     if report.differences is None:

@@ -243,12 +243,7 @@ class _Reader:
                 users = ArmUsers(sums[with_outcome], counts[with_outcome], own)
             arms.append(Arm(name, users, int(of_arm.sum())))
         return Outcomes(
-            tuple(arms),
-            len(value),
-            int((~known).sum()),
-            len(self._several),
-            int((~is_single)[user].sum()),
-            n_without,
+            tuple(arms), len(value), int((~known).sum()), len(self._several), int((~is_single)[user].sum()), n_without
         )
 
     def _covariates(self, counted: NDArray[np.bool_]) -> tuple[Floats | None, int]:
@@ -293,11 +288,9 @@ def outcome_report(
     """Return means, the sample-ratio test, and each variant's difference from the control.
 
     Args:
-        outcomes: as read.
         control: the variant that the others are compared with; None: the first by name.
         shares: the planned ones, by variant; None: equal ones.
         planned: users of two compared variants for which intervals that hold at any time are narrowest; None: one look.
-        confidence: of intervals.
 
     Raises: UsageError; DataError for a variant with fewer than two users.
     """

@@ -4,7 +4,6 @@ As with promptfoo's `exec:`, the command gets three further arguments: the promp
 as JSON (with the row's inputs as `vars`). Exit codes other than 0 are failures.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,7 @@ from assaymark.applications.arguments import prompt_of, promptfoo_arguments, var
 from assaymark.applications.functions import traceparent
 from assaymark.applications.returned import MOST_CHARACTERS, Returned, read_returned
 from assaymark.applications.rows import Row
+from assaymark.applications.source import files_hash, own_imports
 from assaymark.errors import Permanent, TimedOut, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.platforms import end_group, split_command
@@ -67,13 +68,23 @@ class CommandTarget:
 
     @property
     def source_hash(self) -> str:
-        """A hash of the files that the command names."""
-        files = [Path(word) for word in self.words if Path(word).is_file()]
-        return content_hash([[str(file), hashlib.sha256(file.read_bytes()).hexdigest()] for file in files])
+        """A hash of the files and modules (`python -m`) that the command names, and of the modules that they import."""
+        modules = [name.replace(".", "/") for flag, name in pairwise(self.words) if flag == "-m"]
+        named = [*self.words, *(f"{module}{end}" for module in modules for end in (".py", "/__main__.py"))]
+        files = [Path(name) for name in named if Path(name).is_file()]
+        return content_hash([[*digest, *_imports(file)] for digest, file in zip(files_hash(files), files, strict=True)])
 
     def bind(self, rows: Sequence[Row]) -> "_BoundCommand":  # noqa: ARG002 - every row has a prompt
         """Return the command, to be called with rows. Raises: UsageError where there is no such program."""
         return _BoundCommand(self.words, self.name)
+
+
+def _imports(file: Path) -> list[list[str]]:
+    """Return name and digest of the modules that a program in Python imports; none where it cannot be read."""
+    try:
+        return own_imports(file.resolve()) if file.suffix == ".py" else []
+    except UsageError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,7 @@ EXPECTED = (
     "ground_truths", "target",
 )  # fmt: skip
 CONTEXTS = ("contexts", "retrieval_context", "retrieved_contexts")
-_REFERENCE_OUTPUTS = (
-    "outputs",
-    "output",
-)  # LangSmith's and Phoenix's data sets: the reference, unless another is there
+_REFERENCE_OUTPUTS = ("outputs", "output")  # of LangSmith and Phoenix: the reference, unless another is there
 _PLAIN_EXPECTED = ("answer", "expected_answer")  # only in rows without a column of inputs, as `question,answer`
 _IDS = ("id", "example_id")
 _PROMPTFOO = "__"  # promptfoo's own columns in CSV: __expected, __description, __metadata:NAME, ...
@@ -265,7 +262,7 @@ def _plain(name: str, value: object) -> JsonValue:
     if isinstance(value, float) and not math.isfinite(value):
         return None  # an empty cell of a table
     try:
-        plain: JsonValue = json.loads(json.dumps(value, allow_nan=False, default=_encoded))
+        plain = parse_json(json.dumps(value, allow_nan=False, default=_encoded))
     except (TypeError, ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ValueError(

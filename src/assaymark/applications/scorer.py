@@ -15,6 +15,8 @@ from assaymark.applications.tool_calls import ToolCall, calls_in
 from assaymark.records import JsonValue, Message
 from assaymark.scoring.metric import Scale
 
+LONGEST_DETAIL = 2000  # characters of a comment or an error that are stored
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -110,3 +112,17 @@ class PanelScorer(JudgedScorer, Protocol):
     def combined(self, of_judges: Sequence[Sequence[Result]]) -> Sequence[Result]:
         """Return one answer's results from those of each judge, in the order in which the judges are named."""
         ...
+
+
+def score_detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, JsonValue]:
+    """Return what is stored beside a score over repeats: the first label, comments and parts, and single values."""
+    detail: dict[str, JsonValue] = {}
+    if (label := next((each.label for each in own if each.label is not None), None)) is not None:
+        detail["label"] = label
+    if comments := dict.fromkeys(each.comment for each in own if each.comment):
+        detail["comment"] = "\n".join(comments)[:LONGEST_DETAIL]
+    if metadata := next((dict(each.metadata) for each in own if each.metadata), None):
+        detail["metadata"] = metadata
+    if len(own) > 1:
+        detail["repeats"] = list(values)
+    return detail

@@ -8,16 +8,18 @@ seen: a target's `version` is for that.
 """
 
 import ast
+import copyreg
 import functools
 import hashlib
 import inspect
 import linecache
 import sys
+import sysconfig
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import BuiltinFunctionType, CodeType, ModuleType
 
 from assaymark.errors import UsageError
 from assaymark.python_source import parse_python, source_of_object
@@ -27,24 +29,12 @@ PROMPT_SUFFIXES = frozenset(
     {".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2", ".mustache", ".yaml", ".yml", ".json", ".toml"}
 )
 _LARGEST = 4 * 2**20  # bytes of a file that counts as a prompt
-_CHANGING = frozenset(
-    {
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "discard",
-        "extend",
-        "insert",
-        "pop",
-        "popitem",
-        "put",
-        "remove",
-        "setdefault",
-        "update",
-    }
-)  # fmt: skip - methods of containers
+_CHANGING = frozenset({  # methods of containers
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "put", "remove",
+    "setdefault", "update",
+})  # fmt: skip
 _DEEPEST = 6  # levels of values that are looked into
+_MOST_MODULES = 500  # of one's own that are followed: a checkout of a library may be among them
 
 
 def function_hash(function: Callable[..., object], name: str) -> str:
@@ -53,6 +43,14 @@ def function_hash(function: Callable[..., object], name: str) -> str:
     Raises: UsageError where its source cannot be read.
     """
     return content_hash(_value(function, name, 0))
+
+
+def held_value(value: object) -> JsonValue:
+    """Return what stands in a hash for a value that a function holds: in a closure, a default, an object or a partial.
+
+    Raises: UsageError where it is or holds a function whose source cannot be read.
+    """
+    return _value(value, type(value).__qualname__, 1)
 
 
 def files_hash(files: Iterable[str | Path], base: Path | None = None) -> list[list[str]]:
@@ -83,10 +81,11 @@ def _value(value: object, name: str, depth: int) -> JsonValue:
     """Return the stand-in for a function, or for a value that one holds, in a hash."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | bytearray):
         return hashlib.sha256(value).hexdigest()
     if depth > _DEEPEST:
         return type(value).__qualname__
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, list | tuple):
         return [_value(each, name, depth + 1) for each in value]
     if isinstance(value, set | frozenset):
@@ -96,8 +95,8 @@ def _value(value: object, name: str, depth: int) -> JsonValue:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, functools.partial):
-        parts = [value.func, list(value.args), dict(value.keywords)]
-        return {"partial": [_value(each, name, depth + 1) for each in parts]}
+        bound = [value.func, list(value.args), dict(value.keywords)]
+        return {"partial": [_value(each, name, depth + 1) for each in bound]}
     if isinstance(value, ModuleType):
         return value.__name__
     if inspect.ismethod(value):
@@ -108,11 +107,37 @@ def _value(value: object, name: str, depth: int) -> JsonValue:
         return _class(value, name, depth)
     if _is_own(type(value)):
         changed = _changed_by(type(value))
-        held = {key: each for key, each in getattr(value, "__dict__", {}).items() if key not in changed}
+        held = {key: each for key, each in attributes_of(value).items() if key not in changed}
         return {"class": _class(type(value), name, depth), "holds": _value(held, name, depth + 1)}
     if depth == 0:  # a builtin, or an object of a library that is itself the target
         raise _no_source(name)
-    return f"{type(value).__module__}.{type(value).__qualname__}"
+    if callable(read := getattr(value, "tobytes", None)):  # an array
+        return {"class": kind, "holds": hashlib.sha256(read()).hexdigest()}
+    if isinstance(value, BuiltinFunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    return {"class": kind, "holds": _value(parts, name, depth + 1)} if (parts := _parts(value)) is not None else kind
+
+
+def attributes_of(value: object) -> dict[str, object]:
+    """Return an object's attributes, also those in slots."""
+    listed = [vars(kind).get("__slots__", ()) for kind in type(value).__mro__]
+    slots = [name for names in listed for name in ([names] if isinstance(names, str) else names)]
+    return {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
+
+
+def _parts(value: object) -> tuple[object, ...] | None:
+    """Return what an unchangeable value is made from: a pattern, a date, a decimal. None for any other value.
+
+    A class whose objects are equal by their values and can be hashed does not let them change.
+    """
+    if type(value).__hash__ in {None, object.__hash__}:
+        return None
+    try:
+        reduce = copyreg.dispatch_table.get(type(value))  # of patterns
+        reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+    except Exception:  # noqa: BLE001 - whatever a class of a library raises
+        return None
+    return reduced[1:3] if isinstance(reduced, tuple) else (reduced,)  # arguments and state
 
 
 def _no_source(name: str) -> UsageError:
@@ -122,31 +147,46 @@ def _no_source(name: str) -> UsageError:
     )
 
 
-def _function(function: Any, name: str, depth: int) -> JsonValue:
-    function = inspect.unwrap(function)
+def _function(wrapped: Callable[..., object], name: str, depth: int) -> JsonValue:
+    function = inspect.unwrap(wrapped, stop=_is_own)  # a wrapper of one's own may hold settings
     if not _is_own(function):
         if depth == 0:
             return {"source": _source(function, name)}
         return f"{function.__module__}.{function.__qualname__}"
-    file = _file_of(function)
-    if file is not None and "<" not in function.__qualname__:
-        return {"name": function.__qualname__, **_sliced(file, {function.__qualname__.split(".")[0]})}
+    file, defined = _file_of(function), function.__code__.co_qualname  # which `functools.wraps` leaves alone
+    if file is not None and "<" not in defined:
+        return {"name": defined, **_sliced(file, {defined.split(".")[0]})}
     source = _source(function, name)  # nested in another function, a lambda, or typed in a notebook
     held: dict[str, JsonValue] = {}
     changed = _changed_in(source)
     variables = inspect.getclosurevars(function)
+    in_file = {key for key, value in variables.globals.items() if _is_sliced(value, file)}
     for key, value in {**variables.nonlocals, **variables.globals}.items():
         if value is not function and key not in changed:
-            held[key] = _value(value, key, depth + 1) if not _is_sliced(value, file) else "in the file"
-    in_file = {key for key, value in variables.globals.items() if _is_sliced(value, file)}
+            held[key] = "in the file" if key in in_file else _value(value, key, depth + 1)
+    if defaults := [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]:
+        held["<defaults>"] = [_value(each, name, depth + 1) for each in defaults]
     if function.__name__ == "<lambda>":  # of several in a line, the source is that of the line
-        held["<code>"] = [function.__code__.co_code.hex(), *map(str, function.__code__.co_names)]
-        held["<constants>"] = [_value(each, name, depth + 1) for each in function.__code__.co_consts]
+        held["<body>"] = _body(function.__code__)
     return {
         "source": source,
         "holds": held,
         **({"file": _sliced(file, in_file)} if file is not None and in_file else {}),
     }
+
+
+def _body(code: CodeType) -> JsonValue:
+    """Return the text of a lambda's body; its byte code, which another Python compiles otherwise, without."""
+    lines = [line.encode() for line in linecache.getlines(code.co_filename)]
+    places = [(first, start, last, end) for first, last, start, end in code.co_positions()
+              if first and last and start is not None and end]  # fmt: skip
+    if not places or max(place[2] for place in places) > len(lines):
+        constants = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
+        return [code.co_code.hex(), *code.co_names, *constants]
+    first, start = min(place[:2] for place in places)
+    last, end = max(place[2:] for place in places)
+    text = [*lines[first - 1 : last - 1], lines[last - 1][:end]]
+    return b"".join([text[0][start:], *text[1:]]).decode(errors="replace")
 
 
 def _changed_by(kind: type) -> set[str]:
@@ -189,8 +229,11 @@ def _last_name(node: ast.expr) -> set[str]:
 
 
 def _is_sliced(value: object, file: Path | None) -> bool:
-    """Return whether a global is a function or class of the same file, of which the part of that file is hashed."""
-    return file is not None and (inspect.isfunction(value) or inspect.isclass(value)) and _file_of(value) == file
+    """Return whether a value is a function or class of the top of a file, of which that part of the file is hashed."""
+    if file is None or not (inspect.isfunction(value) or inspect.isclass(value)):
+        return False
+    defined = value.__code__.co_qualname if inspect.isfunction(value) else value.__qualname__
+    return "<" not in defined and _file_of(value) == file
 
 
 def _class(kind: type, name: str, depth: int) -> JsonValue:
@@ -211,7 +254,7 @@ def _source(thing: object, name: str) -> str:
         raise _no_source(name) from None
 
 
-def _is_own(thing: Any) -> bool:
+def _is_own(thing: Callable[..., object]) -> bool:
     """Return whether code is the user's own, and not a library's: those have versions and do not change by editing."""
     name = (getattr(thing, "__module__", None) or "").partition(".")[0]
     if name in sys.stdlib_module_names and name != "__main__":
@@ -223,7 +266,7 @@ def _is_own(thing: Any) -> bool:
     return file is None or not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
-def _file_of(thing: Any) -> Path | None:
+def _file_of(thing: Callable[..., object]) -> Path | None:
     try:
         file = inspect.getsourcefile(thing)
     except TypeError:
@@ -239,7 +282,7 @@ def _sliced(file: Path, names: set[str]) -> dict[str, JsonValue]:
     return {
         # the statements that count, as text without comments and layout, in the file's order
         "parts": [ast.unparse(node) for node in _counted(_parsed(file, file.read_bytes()), names)],
-        "imports": _own_imports(file),
+        "imports": own_imports(file),
         "files": _named_files(file, names),
     }
 
@@ -293,43 +336,81 @@ def _mentioned(node: ast.AST) -> Iterator[str]:
             yield each.value
 
 
-def _own_imports(file: Path) -> list[list[str]]:
-    """Return name and digest of the modules beside a file that it imports, directly or through each other."""
-    root = file.parent
-    digests: dict[str, str] = {}
+def own_imports(file: Path) -> list[list[str]]:
+    """Return name and digest of the user's own modules that a file imports, directly or through each other.
+
+    They lie beside the file, in its package, or where Python looks for modules besides those of its installation.
+    """
+    if _is_installed(str(file)):
+        return []
+    package = file.parent
+    while (package / "__init__.py").is_file() and package != package.parent:
+        package = package.parent
+    searched = [place for place in sys.path if Path(place).is_dir() and not _is_installed(place)]
+    roots = tuple(dict.fromkeys([file.parent, package, *(Path(place).resolve() for place in searched)]))
+    states, listed = _IMPORTS.get((file, roots), ({}, []))
+    if not states or any(_state(path) != state for path, state in states.items()):
+        found = _found_imports(file, roots)
+        listed = sorted([name, _digest(path)] for name, path in found.items())
+        _IMPORTS[file, roots] = {path: _state(path) for path in (file, *found.values())}, listed
+    return listed
+
+
+_State = tuple[int, int] | None
+_IMPORTS: dict[tuple[Path, tuple[Path, ...]], tuple[dict[Path, _State], list[list[str]]]] = {}
+"""By file and places where it may import from: the states of what it imports, and names and digests of that."""
+
+
+def _state(path: Path) -> _State:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _found_imports(file: Path, roots: Sequence[Path]) -> dict[str, Path]:
+    """Return the modules that a file imports, directly or through each other, by their name in the first root."""
+    found: dict[str, Path] = {}
     waiting = [file]
-    while waiting:
-        for imported in _imported(waiting.pop(), root):
-            key = imported.relative_to(root).as_posix()
-            if key not in digests and imported != file:
-                digests[key] = _digest(imported)
+    while waiting and len(found) < _MOST_MODULES:
+        for root, imported in _imported(waiting.pop(), roots):
+            name = imported.relative_to(root).as_posix()
+            if name not in found and imported != file:
+                found[name] = imported
                 waiting.append(imported)
-    return [[name, digest] for name, digest in sorted(digests.items())]
+    return found
 
 
-def _imported(file: Path, root: Path) -> Iterator[Path]:
-    """Yield the files under a folder that a module's imports name."""
+@functools.cache
+def _is_installed(place: str) -> bool:
+    """Return whether a file or folder is Python's own, or of packages, which have versions."""
+    path = Path(place).resolve()
+    own = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    return bool({"site-packages", "dist-packages"} & set(path.parts)) or any(map(path.is_relative_to, own))
+
+
+def _imported(file: Path, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield the files under some folders that a module's imports name, each with the first folder that it is under."""
     for node in ast.walk(_parsed(file, file.read_bytes())):
-        modules: list[tuple[Path, str]] = []
+        names: list[str] = []
+        places: Sequence[Path] = roots
         if isinstance(node, ast.Import):
-            modules = [(root, alias.name) for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            start = (
-                root
-                if not node.level
-                else [file, *file.parents][node.level]
-                if node.level <= len(file.parents)
-                else root
-            )
             base = node.module or ""
-            modules = [(start, base), *((start, f"{base}.{alias.name}".lstrip(".")) for alias in node.names)]
-        for start, module in modules:
-            parts = [part for part in module.split(".") if part]
+            names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+            if node.level:
+                places = [file.parents[node.level - 1]] if node.level <= len(file.parents) else []
+        for place, parts in product(places, [name.split(".") for name in names if name]):
+            if parts[0] == "assaymark" and places is roots:
+                continue
             for length in range(1, len(parts) + 1):
-                place = start.joinpath(*parts[:length])
-                for path in (place.with_suffix(".py"), place / "__init__.py"):
-                    if path.is_file() and path.resolve().is_relative_to(root):
-                        yield path.resolve()
+                module = place.joinpath(*parts[:length])
+                for path in (module.with_suffix(".py"), module / "__init__.py"):
+                    if path.is_file():
+                        found = path.resolve()
+                        yield from [(root, found) for root in roots if found.is_relative_to(root)][:1]
 
 
 def _named_files(file: Path, names: set[str]) -> list[list[str]]:

@@ -42,14 +42,8 @@ KIND = "application"
 LOOKED_UP = 100  # requests looked up in the cache at once
 LONGEST_ERROR = 2000  # characters of an exception's message
 _TEMPORARY = (
-    "timeout",
-    "ratelimit",
-    "connection",
-    "serviceunavailable",
-    "internalserver",
-    "overloaded",
-    "toomanyrequests",
-)
+    "timeout", "ratelimit", "connection", "serviceunavailable", "internalserver", "overloaded", "toomanyrequests",
+)  # fmt: skip
 
 
 class BoundTarget(Protocol):

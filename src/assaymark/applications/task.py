@@ -4,14 +4,14 @@ It implements `BoundTask`, so that an application is stored, resumed, compared a
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
 from assaymark.applications.returned import answered_of
 from assaymark.applications.rows import Row, rows_hash
-from assaymark.applications.scorer import Answered, Result, Scorer
+from assaymark.applications.scorer import LONGEST_DETAIL, Answered, Result, Scorer, score_detail
 from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.target import BoundTarget
 from assaymark.datasets import DatasetSpec
@@ -20,14 +20,12 @@ from assaymark.prompts.few_shot import Shots
 from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
-    JsonValue,
     Output,
     Render,
     Request,
     Sample,
     Score,
     ScoreStatus,
-    Skipped,
     TaskPlan,
     canonical_json,
     content_hash,
@@ -35,6 +33,7 @@ from assaymark.records import (
 from assaymark.scoring.metric import APPLICATION_CALL
 from assaymark.scoring.metrics import computations, is_auxiliary, names_for
 from assaymark.scoring.run_code import Sandbox
+from assaymark.tasks.bound import BoundSamples
 from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, SplitNames, Task
 
 CALL_METRICS = names_for(APPLICATION_CALL)
@@ -43,10 +42,9 @@ _NEEDS = frozenset(
     {"expected", "contexts", "expected_tools", "tools", "assertions", "trace", "latency", "cost", "tokens"}
 )
 _LONGEST_NAME = 200
-_LONGEST = 2000  # characters of a comment or an error in a score's details
 
 
-class ApplicationTask:
+class ApplicationTask(BoundSamples):
     """A `BoundTask` of the rows for a target, and the scorers of its answers.
 
     Each row is one sample; its repeats are outputs of one request, and a score is the mean over them, so that an
@@ -106,9 +104,6 @@ class ApplicationTask:
             metadata={"version": "1"},
         )
         self.n_original = len(self._rows)
-        self.is_conversation = False
-        self.skipped = Skipped()
-        self.not_circular: str | None = None
         self.dataset_revision: str | None = None
         self.sandbox: Sandbox | None = None
 
@@ -143,15 +138,6 @@ class ApplicationTask:
         """The indices of the evaluated rows."""
         return range(self._n)
 
-    def samples(self) -> Sequence[Sample]:
-        """Return the samples, in the order of the rows."""
-        return self._samples
-
-    def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per row: the target's arguments as text."""
-        for sample in self._samples:
-            yield self.request(sample, render)
-
     def request(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - nothing is a chat
         """Return the request of one row."""
         row = self._rows[sample.index]
@@ -165,11 +151,6 @@ class ApplicationTask:
             target="" if expected is None else expected if isinstance(expected, str) else canonical_json(expected),
         )
 
-    def next(
-        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
-    ) -> Request | None:
-        """Return None: a row is one call."""
-
     def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002
         """Return no shots."""
         return ()
@@ -181,10 +162,6 @@ class ApplicationTask:
     def alone(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of a row."""
         return self.request(sample, render)
-
-    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002
-        """Return False: rows have no choices."""
-        return False
 
     # -------------------------------------------------------------------------------------------- scores
 
@@ -214,7 +191,7 @@ class ApplicationTask:
             _check_names([name for name in names if name != own], {*taken, *self._is_share} - {own})
         except Exception as error:  # noqa: BLE001 - whatever a scorer raises or returns is a failed score
             text = self._calls.why(own, error)
-            detail = {"error": text[:_LONGEST], "in_scoring": True}
+            detail = {"error": text[:LONGEST_DETAIL], "in_scoring": True}
             return [Score(request_id, own, None, status=ScoreStatus.FAILED, detail=detail)]
         return [_score(request_id, name, results, is_share=self._is_share.get(name)) for name in names]
 
@@ -235,27 +212,13 @@ def _score(request_id: str, name: str, results: Sequence[Sequence[Result]], *, i
     own = [next((each for each in repeat if each.name == name), Result(name)) for repeat in results]
     values = [None if each.value is None or not math.isfinite(each.value) else float(each.value) for each in own]
     known = [value for value in values if value is not None]
-    detail = {**({} if is_share is None else {"is_share": is_share}), **_detail(own, values)} or None
+    detail = {**({} if is_share is None else {"is_share": is_share}), **score_detail(own, values)} or None
     if known:
         return Score(request_id, name, sum(known) / len(known), detail=detail)
     has_label = any(each.label is not None for each in own)
     return Score(
         request_id, name, None, status=ScoreStatus.SCORED if has_label else ScoreStatus.UNPARSED, detail=detail
     )
-
-
-def _detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, JsonValue]:
-    """Return a scorer's comment and parts as JSON."""
-    detail: dict[str, JsonValue] = {}
-    if label := next((each.label for each in own if each.label is not None), None):
-        detail["label"] = label
-    if comments := [each.comment for each in own if each.comment]:
-        detail["comment"] = "\n".join(dict.fromkeys(comments))[:_LONGEST]
-    if metadata := next((dict(each.metadata) for each in own if each.metadata), None):
-        detail["metadata"] = metadata
-    if len(own) > 1:
-        detail["repeats"] = list(values)
-    return detail
 
 
 def check_names(scorers: Sequence[Scorer]) -> None:

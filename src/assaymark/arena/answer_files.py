@@ -1,15 +1,19 @@
-"""Stored answers for battles: from files, in AlpacaEval's format, or from stored runs of a generation task.
+"""Stored answers of models to the same prompts, for battles: from files, in AlpacaEval's format, or from stored runs.
 
 Also who made the models, and their licences, from a file of the host.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers, stored_answers
+import numpy as np
+
 from assaymark.datasets.files import READABLE, read_files
+from assaymark.documents.numbers import counted
 from assaymark.errors import DataError, UnknownName, UsageError, few
 from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
@@ -23,18 +27,137 @@ NAMES = ("model", "name")
 MAKERS = ("organization", "organisation", "org")
 LICENCES = ("license", "licence")
 LISTED = 5  # models that a line names
-
 Answers = dict[str, dict[str, str]]
+_MAKERS = (
+    *("openai", "chatgpt", "anthropic", "mistral ai", "meta ai", "deepmind", "google ai", "alibaba cloud"),
+    *("tongyi qianwen", "lmsys", "vicuna", "deepseek", "cohere", "eleutherai", "hugging face"),
+)
+_NO_NAME = {"chat", "instruct", "model", "base", "small", "large", "medium", "mini", "turbo", "preview", "latest"}
+_SHORTEST_NAME = 4  # letters: shorter parts of a model's name are ordinary words
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaPrompt:
+    """A prompt of a source."""
+
+    id: str
+    text: str
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A prompt with the answers of two models, in the order in which the models were named."""
+
+    prompt: ArenaPrompt
+    first: str
+    second: str
+
+
+class StoredAnswers:
+    """Answers in memory; see `stored_answers`."""
+
+    def __init__(self, name: str, prompts: Mapping[str, ArenaPrompt], answers: Mapping[str, Mapping[str, str]]) -> None:
+        self._name = name
+        self._prompts = dict(prompts)
+        self._answers = {model: dict(of_model) for model, of_model in answers.items()}
+        self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the source in the log."""
+        return self._name
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that have answers."""
+        return tuple(self._answers)
+
+    @property
+    def prompts(self) -> tuple[ArenaPrompt, ...]:
+        """All prompts."""
+        return tuple(self._prompts.values())
+
+    def answer(self, model: str, prompt_id: str) -> str | None:
+        """Return a model's answer to a prompt; None if it has none."""
+        return self._answers[model].get(prompt_id)
+
+    def shared(self, first: str, second: str) -> tuple[str, ...]:
+        """Return the ids of the prompts to which both models have answers that differ."""
+        if (first, second) not in self._shared:
+            answers, other = self._answers[first], self._answers[second]
+            self._shared[first, second] = tuple(key for key in answers if key in other and answers[key] != other[key])
+        return self._shared[first, second]
+
+    def draw(self, first: str, second: str, generator: np.random.Generator) -> Drawn | None:
+        """Return a prompt with the answers of two models, each prompt with the same probability."""
+        shared = self.shared(first, second)
+        if not shared:
+            return None
+        key = shared[int(generator.integers(len(shared)))]
+        return Drawn(self._prompts[key], self._answers[first][key], self._answers[second][key])
+
+
+def stored_answers(
+    name: str, prompts: Mapping[str, ArenaPrompt], answers: Mapping[str, Mapping[str, str]]
+) -> tuple[StoredAnswers, tuple[str, ...]]:
+    """Return a source without empty answers and without those that name a model, and lines that count both.
+
+    Args:
+        name: how the log calls it.
+        prompts: by id.
+        answers: model -> prompt id -> answer.
+
+    Raises: DataError if fewer than two models have answers to a common prompt.
+    """
+    kept: dict[str, dict[str, str]] = {}
+    n_named, n_empty = 0, 0
+    for model, of_model in answers.items():
+        nonempty = {key: text for key, text in of_model.items() if text.strip()}
+        kept[model] = {key: text for key, text in nonempty.items() if not names_its_model(text, tuple(answers))}
+        n_named += len(nonempty) - len(kept[model])
+        n_empty += len(of_model) - len(nonempty)
+    source = StoredAnswers(name, prompts, kept)
+    pairs = [(a, b) for a in kept for b in kept if a < b]
+    if not any(source.shared(a, b) for a, b in pairs):
+        raise DataError(
+            f"{name}: no two of {len(kept)} models ({', '.join(list(kept)[:5])}) have different answers to the same "
+            "prompt; expected answers of at least two models to the same prompts"
+        )
+    notes = (
+        (n_named, f"{counted(n_named, 'answer')} with the name of a model"),
+        (n_empty, counted(n_empty, "empty answer")),
+    )
+    return source, tuple(f"left out: {what}" for n, what in notes if n)
+
+
+def names_its_model(text: str, models: Sequence[str]) -> bool:
+    """Return whether an answer contains a name of one of the models, or of a maker of models, as a word."""
+    words = {word for model in models for word in _name_words(model)}
+    lower = text.lower()
+    return any(re.search(rf"\b{re.escape(word)}", lower) for word in (*words, *_MAKERS) if word in lower)
+
+
+def contains_a_name(text: str, models: Sequence[str]) -> bool:
+    """Return whether a text contains a model's whole name as a word, such as `gpt-4o`, whose parts are too short."""
+    whole = {model.rsplit("/", 1)[-1].lower() for model in models} - _NO_NAME
+    lower = text.lower()
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", lower) for name in whole if name in lower)
+
+
+def _name_words(model: str) -> list[str]:
+    """Return the parts of a model's name that would give it away: `vicuna` of `lmsys/vicuna-7b-v1.5`."""
+    parts = re.findall(r"[^\W\d_]+", model.rsplit("/", 1)[-1].lower())
+    return [part for part in parts if len(part) >= _SHORTEST_NAME and part not in _NO_NAME]
 
 
 def open_answers(
     sources: Sequence[str], store: Store, task: str | None = None, tell: Callable[[str], None] = lambda _: None
-) -> tuple[StoredAnswers, int]:
-    """Return the answers of files and folders, or of runs, and the number left out because they name a model.
+) -> tuple[StoredAnswers, tuple[str, ...]]:
+    """Return the answers of files and folders, or of runs, and lines on those that are left out.
 
     Args:
         sources: paths, or names of runs; nothing: the latest runs of the models that share a task.
-        store: the store of the runs.
         task: the generation task whose answers are used; None: the one that most models have.
         tell: receives a line about models that are left out.
 
@@ -52,12 +175,12 @@ def open_answers(
     return answers_of_files(paths) if paths else answers_of_runs(store, sources, task, tell)
 
 
-def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
+def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, tuple[str, ...]]:
     """Return the answers of Parquet, JSONL, JSON or CSV files with instruction, output and generator in each row.
 
     Folders stand for the files in them. A file without a column of models has the answers of one model, by its name.
 
-    Raises: DataError.
+    Raises: DataError, also for a row without a prompt or model, and for two answers of a model to one prompt.
     """
     files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
     files = [file for file in files if file.name.endswith(tuple(READABLE))]
@@ -70,13 +193,24 @@ def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
         prompt, output = (_column(rows.column_names, names, file) for names in (PROMPTS, OUTPUTS))
         model = next((name for name in MODELS if name in rows.column_names), None)
         category = next((name for name in CATEGORIES if name in rows.column_names), None)
-        for row in rows:
-            text = str(row[prompt] or "")
+        for number, row in enumerate(rows, 1):
+            for column in (prompt, model):
+                if column is not None and not _cell(row[column]).strip():
+                    raise DataError(f"{file}, row {number}: column '{column}' is empty; expected a text in each row")
+            text, answer = _cell(row[prompt]), _cell(row[output])
             key = _prompt_id(text)
-            prompts.setdefault(key, ArenaPrompt(key, text, str(row[category]) if category and row[category] else None))
-            name = str(row[model]) if model and row[model] else file.stem
-            answers.setdefault(name, {})[key] = str(row[output] or "")
+            prompts.setdefault(key, ArenaPrompt(key, text, _cell(row[category]) or None if category else None))
+            name = _cell(row[model]).strip() if model else file.stem
+            if answers.setdefault(name, {}).setdefault(key, answer) != answer:
+                raise DataError(
+                    f"{file}, row {number}: another answer of '{name:.60}' to the same prompt came before; expected "
+                    "one answer of each model to a prompt"
+                )
     return stored_answers(paths[0].name if len(paths) == 1 else f"{len(files)} files", prompts, answers)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def read_makers(path: Path, models: Sequence[str]) -> dict[str, str]:
@@ -101,11 +235,10 @@ def read_makers(path: Path, models: Sequence[str]) -> dict[str, str]:
 
 def answers_of_runs(
     store: Store, names: Sequence[str], task: str | None = None, tell: Callable[[str], None] = lambda _: None
-) -> tuple[StoredAnswers, int]:
+) -> tuple[StoredAnswers, tuple[str, ...]]:
     """Return the generated answers of runs to one task's prompts.
 
     Args:
-        store: the store of the runs.
         names: names of runs, of which each has the task; nothing: of each model with the task its latest run.
         task: the generation task; None: the one that most models have, of those the one with the longest texts.
         tell: receives the line about models without the task.

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from secrets import token_bytes
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -45,8 +44,8 @@ from assaymark.arena.tables import (
 )
 from assaymark.errors import HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.records import JsonValue
-from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.records.json_values import dataclass_of
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
 from assaymark.store.runs import change_row, next_id, now
 from assaymark.store.schema import StoredRow, insert_rows, with_checksum
@@ -194,19 +193,14 @@ class AlreadyVoted(UsageError):
     """A battle that has a vote was given another one."""
 
 
-class ArenaLog:
+class ArenaLog(FeatureLog):
     """Battles and votes of one store."""
-
-    def __init__(self, store: OpenStore) -> None:
-        """Use the store's database."""
-        self._database = store.database
 
     # --------------------------------------------------------------------------------------- models
 
     def register(self, names: Sequence[str]) -> None:
         """Register models by name; those that are registered keep their row, and withdrawn ones stay withdrawn."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             known = set(connection.execute(select(arena_models.c.name)).scalars())
             for name in dict.fromkeys(names):
                 if name not in known:
@@ -227,8 +221,7 @@ class ArenaLog:
 
     def models(self) -> list[ModelRow]:
         """Return all registered models, in the order of registration."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(arena_models).order_by(arena_models.c.id)).all()
+        rows = self._rows(select(arena_models).order_by(arena_models.c.id))
         return [ModelRow(row.id, row.name, row.added_at, row.withdrawn_at) for row in rows]
 
     # -------------------------------------------------------------------------------------- battles
@@ -238,8 +231,7 @@ class ArenaLog:
 
         Raises: UnknownName for a model that is not registered.
         """
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             number = next_id(connection, battles)
             row: dict[str, object] = {name: getattr(new, name) for name in BATTLE_FACTS}
             row |= {"id": number, "is_swapped": int(new.is_swapped)}
@@ -256,9 +248,7 @@ class ArenaLog:
     def skip_battle(self, token: str, at: float) -> None:
         """Record that a battle's voter left it for another one; recording it again changes nothing.
 
-        Args:
-            token: of the battle, which need not be stored.
-            at: seconds since 1970.
+        token: of the battle, which need not be stored. at: seconds since 1970.
         """
         with self._database.writing() as connection:
             if connection.execute(select(battle_skips.c.token).where(battle_skips.c.token == token)).first() is None:
@@ -408,8 +398,7 @@ class ArenaLog:
 
     def publish(self, sequence: int, at: float) -> None:
         """Publish the votes up to one; another process may have done so already."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             last = connection.execute(select(func.max(rating_batches.c.sequence))).scalar() or 0
             if last >= sequence:
                 return
@@ -461,8 +450,8 @@ def _chained(row: VoteRow) -> dict[str, object]:
     return {**{name: getattr(row, name) for name in RECORD_FIELDS}, "hash": bytes.fromhex(row.hash)}
 
 
-def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
-    return VoteRow(**record, hash=bytes(hash_).hex())
+def _vote_row(record: Mapping[str, object], hash_: bytes) -> VoteRow:
+    return dataclass_of(VoteRow, {**record, "hash": bytes(hash_).hex()})
 
 
 def _battle_row(row: StoredRow) -> BattleRow:

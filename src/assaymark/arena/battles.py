@@ -16,11 +16,10 @@ from secrets import token_urlsafe
 
 import numpy as np
 
-from assaymark.arena.answers import StoredAnswers
+from assaymark.arena.answer_files import StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import BattleRow, VoteRow
-from assaymark.arena.ballots import Ballots, Publishing, Voter, VoterView, shown_battle
-from assaymark.arena.voters import DAY, VoteLimits
+from assaymark.arena.ballots import DAY, Ballots, Publishing, VoteLimits, Voter, VoterView, shown_battle
 from assaymark.errors import DataError, UsageError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
@@ -159,14 +158,17 @@ class Arena(Ballots):
         return begun
 
     def _drawn(self, voter: Voter, now: float) -> BattleRow:
+        sealed = self.store.seals.recogniser()  # a task may be sealed while its answers are shown
         with self._lock:
             for _ in range(DRAWS):
                 pair = self._pairs.draw()
                 drawn = self.source.draw(pair.first, pair.second, self._generator)
-                if drawn is not None:
+                if drawn is not None and not (sealed is not None and sealed.sources(drawn.prompt.text)):
                     break
             else:
-                raise DataError(f"{self.source.name}: {DRAWS} drawn pairs have no common prompt; add answers")
+                raise DataError(
+                    f"{self.source.name}: {DRAWS} drawn pairs have no common prompt that may be shown; add answers"
+                )
         answers = (drawn.second, drawn.first) if pair.is_swapped else (drawn.first, drawn.second)
         return BattleRow(
             token=token_urlsafe(24), opened_at=now, voter=voter.voter, origin=voter.origin, mode="anonymous",

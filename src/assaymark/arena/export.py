@@ -11,7 +11,7 @@ Source: Bayardo, Ma and Srikant 2007 (All-Pairs: which candidates need not be co
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from assaymark.arena.arena_log import RECORD_FIELDS, ArenaLog, first_break
+from assaymark.arena.arena_log import ArenaLog, first_break
 from assaymark.arena.arena_rows import LogHead, VoteRow
 from assaymark.arena.languages import languages_of
-from assaymark.arena.votes import published_row, record_of
+from assaymark.arena.votes import published_row
 from assaymark.drafts import open_whole, write_whole
 from assaymark.errors import DataError, MissingExtra, write_errors
 from assaymark.store import Store
@@ -144,17 +144,21 @@ def head_file(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> LogHead:
+def export_votes(
+    store: Store,
+    path: Path,
+    *,
+    texts: bool = False,
+    live_texts: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> LogHead:
     """Write all votes as JSON lines, and number and hash of the last one beside it; return the latter.
 
     Open battles are not in the log and not written. Each row has the language of its prompt if langdetect is installed;
-    the chain of hashes does not cover it.
+    the chain of hashes does not cover it. Prompts that hold a row of a sealed task, and their answers, are left out.
 
-    Args:
-        store: with the log.
-        path: of the file.
-        texts: also write prompts and answers.
-        live_texts: also those of live battles, where voters wrote the prompts.
+    texts: also write prompts and answers. live_texts: also those of live battles, where voters wrote the prompts.
+    tell: receives a line about texts that are left out.
 
     Raises: StoreError if it cannot be written; HashMismatch where a vote is not as it was cast.
     """
@@ -167,20 +171,25 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
         languages = languages_of(votes, every)
     except MissingExtra:
         languages = None
+    sealed = store.seals.recogniser() if held is not None else None
+    n_sealed = 0
     with write_errors(path, "name another file with -o"):
         with open_whole(path, "backslashreplace") as file:
             for vote in votes:
-                file.write(json.dumps(published_row(vote, held, groups, languages), ensure_ascii=False) + "\n")
+                is_sealed = sealed is not None and bool(sealed.sources(every.get(vote.prompt_commitment, "")))
+                n_sealed += is_sealed
+                row = published_row(vote, {} if is_sealed else held, groups, languages)
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
         write_whole(head_file(path), json.dumps(asdict(head)) + "\n")
+    if n_sealed:
+        tell(f"{n_sealed:,} votes are without their texts: the prompts are rows of a sealed task")
     return head
 
 
 def verify_export(path: Path, head: str | None = None) -> tuple[int, str | None]:
     """Return the number of votes of an exported file, and the fault of its chain, if any.
 
-    Args:
-        path: written by `export_votes`.
-        head: the published hash in hex; None: the one in the file beside it.
+    path: written by `export_votes`. head: the published hash in hex; None: the one in the file beside it.
 
     Raises: DataError if a file cannot be read.
     """
@@ -193,7 +202,8 @@ def verify_export(path: Path, head: str | None = None) -> tuple[int, str | None]
                 f"{head_file(path)} cannot be read: {error}; name the published hash with --head"
             ) from error
     try:
-        return len(rows), first_break((record_of(row, RECORD_FIELDS) for row in rows), bytes.fromhex(head))
+        records = ({**row, "hash": bytes.fromhex(str(row["hash"]))} for row in rows)
+        return len(rows), first_break(records, bytes.fromhex(head))
     except (KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} has a row without {error}; expected a file of `assaymark arena export`") from error
 

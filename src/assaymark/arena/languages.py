@@ -60,9 +60,7 @@ def language_of(text: str) -> str | None:
 def languages_of(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[str, str]:
     """Return languages by the prompts' commitments, of votes whose prompt is stored and clear.
 
-    Args:
-        votes: of the log.
-        texts: by commitment.
+    texts: by commitment.
 
     Raises: MissingExtra without the package langdetect.
     """

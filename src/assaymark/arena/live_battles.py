@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
-from assaymark.arena.answers import contains_a_name, names_its_model
+from assaymark.arena.answer_files import contains_a_name, names_its_model
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import BattleRow
-from assaymark.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
+from assaymark.arena.ballots import Ballots, Publishing, Refused, VoteLimits, Voter, check_vote, keyed_hash
 from assaymark.arena.battles import VotedPairs
 from assaymark.arena.cadence import Cadence, Release
 from assaymark.arena.conversations import Turn, joined, messages_of, store_conversation, stored_turns
-from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.randomness import generator_for
 from assaymark.records import GenerationSettings
@@ -295,12 +294,7 @@ class LiveArena:
     # ----------------------------------------------------------------------------------------- vote
 
     def vote(
-        self,
-        voter: Voter,
-        token: str,
-        choice: str,
-        key: str,
-        marks: tuple[str | None, str | None] = (None, None),
+        self, voter: Voter, token: str, choice: str, key: str, marks: tuple[str | None, str | None] = (None, None)
     ) -> Seen:
         """Store conversation, battle and vote, and return the battle with the models' names; as `Ballots.vote`.
 

@@ -174,13 +174,11 @@ def publish_ratings(
     """Return the board of these votes. Votes of the named mode, and of flagged voters, do not count.
 
     Args:
-        votes: of one batch, in order.
         models: all registered ones; those without votes are listed too.
         style: control for the style of the answers, which needs `texts`.
         category: use only votes on prompts of this category.
         language: use only votes on prompts in this language.
         languages: of the prompts, by commitment; those without one are in no language's board.
-        texts: by commitment.
         least: votes below which a model is marked as preliminary, and a category or language is not offered.
         clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
     """
@@ -308,8 +306,7 @@ def _rows(
 def tier_ends(ranks: Sequence[tuple[int, int]]) -> list[bool]:
     """Return after which positions a tier ends: nobody above can be as low as anybody below.
 
-    Args:
-        ranks: possible best and worst rank of each model, the highest rating first.
+    ranks: possible best and worst rank of each model, the highest rating first.
     """
     return [
         bool(ranks[position + 1 :])

@@ -37,18 +37,13 @@ class Ratings:
     patience: float = PATIENCE
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _computing: threading.Lock = field(default_factory=threading.Lock)
-    _futures: dict[tuple[int, _BoardKind], Future[Published]] = field(default_factory=dict)
+    _futures: dict[tuple[Batch | None, _BoardKind], Future[Published]] = field(default_factory=dict)
     _latest: dict[_BoardKind, Published] = field(default_factory=dict)
-    _groups: tuple[int, Mapping[str, str]] | None = None  # batch and near-duplicates of its prompts
-    _languages: tuple[int, Mapping[str, str]] | None = None  # batch and languages of its prompts
+    _groups: tuple[Batch | None, Mapping[str, str]] | None = None  # batch and near-duplicates of its prompts
+    _languages: tuple[Batch | None, Mapping[str, str]] | None = None  # batch and languages of its prompts
 
     def board(
-        self,
-        *,
-        style: bool = False,
-        category: str | None = None,
-        language: str | None = None,
-        acceptable: bool = False,
+        self, *, style: bool = False, category: str | None = None, language: str | None = None, acceptable: bool = False
     ) -> Published:
         """Return the board of the last batch, optionally of one category, language, or two acceptable answers.
 
@@ -71,12 +66,11 @@ class Ratings:
 
     def _future(self, batch: Batch | None, kind: _BoardKind) -> Future[Published]:
         """Return the board of a batch, which a thread computes if nobody has asked for it before."""
-        sequence = batch.sequence if batch else 0
         with self._lock:
-            future = self._futures.get((sequence, kind))
+            future = self._futures.get((batch, kind))
             if future is None or (future.done() and future.exception() is not None):
-                self._futures = {key: value for key, value in self._futures.items() if key[0] >= sequence}
-                future = self._futures[sequence, kind] = Future()
+                self._futures = {key: value for key, value in self._futures.items() if key[0] == batch}
+                future = self._futures[batch, kind] = Future()
                 threading.Thread(target=self._run, args=(future, batch, kind), daemon=True).start()
         return future
 
@@ -87,21 +81,18 @@ class Ratings:
         except BaseException as error:  # noqa: BLE001 - raised where the board is wanted
             future.set_exception(error)
             return
-        known = self._latest.get(kind)
-        if known is None or known.batch is None or (batch is not None and known.batch.sequence <= batch.sequence):
-            self._latest[kind] = made
+        with self._lock:
+            if (batch, kind) in self._futures:  # else a later batch, or another store's, is computed already
+                self._latest[kind] = made
         future.set_result(made)
 
     def _computed(self, batch: Batch | None, kind: _BoardKind) -> Published:
         votes: list[VoteRow] = []
         every: Mapping[str, str] = {}
         if batch is not None:
-            votes, every = (
-                ArenaLog(self.store).sound_votes(batch.sequence),
-                ArenaLog(self.store).answer_texts(),
-            )
-        if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):
-            self._groups = (batch.sequence if batch else 0, near_duplicates(votes, every))
+            votes, every = (ArenaLog(self.store).sound_votes(batch.sequence), ArenaLog(self.store).answer_texts())
+        if self._groups is None or self._groups[0] != batch:
+            self._groups = (batch, near_duplicates(votes, every))
         if self._languages is None or self._languages[0] != self._groups[0]:
             try:
                 self._languages = (self._groups[0], languages_of(votes, every))

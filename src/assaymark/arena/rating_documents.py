@@ -1,7 +1,5 @@
 """Ratings as a document, CSV and JSON, with notes on how intervals and ranks are computed."""
 
-import csv
-import io
 from collections.abc import Container, Sequence
 from dataclasses import asdict, fields
 
@@ -11,7 +9,7 @@ from assaymark.arena.votes import Votes
 from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Drawn, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
-from assaymark.documents.plain_text import csv_row
+from assaymark.documents.plain_text import csv_lines
 
 SHOWN_PAIRS = 10
 SHOWN_MODELS = 20  # of the matrix
@@ -178,7 +176,6 @@ def ratings_csv(ratings: ArenaRatings) -> str:
 
     With matrices the rows are pairs of models; with parts they are the models of each part.
     """
-    out = io.StringIO()
     rows = [asdict(rating) for rating in ratings.ratings]
     names = [field.name for field in fields(Rating)]
     if ratings.matrices is not None:
@@ -188,10 +185,7 @@ def ratings_csv(ratings: ArenaRatings) -> str:
         rows = [
             {ratings.settings.over: part.name, **asdict(rating)} for part in ratings.parts for rating in part.ratings
         ]
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(csv_row(row) for row in rows)
-    return out.getvalue()
+    return "".join(csv_lines(names, rows))
 
 
 def warnings(ratings: ArenaRatings, votes: Votes) -> list[str]:
@@ -218,7 +212,7 @@ def warnings(ratings: ArenaRatings, votes: Votes) -> list[str]:
     unknown = [rating.model for rating in ratings.ratings if rating.low is None and not _is_anchor(rating, ratings)]
     if unknown:
         few = f"{', '.join(unknown[:3])}{' and others' if len(unknown) > 3 else ''}"
-        lines.append(f"no interval, since there are too few {ratings.by}s to estimate the variation of votes: {few}")
+        lines.append(f"no interval, since the votes of too few {ratings.by}s differ to estimate their variation: {few}")
     return lines
 
 

@@ -1,18 +1,20 @@
-"""Files of votes: reading, checks, and counts of rows that are not votes.
+"""Files of votes: reading, checks, counts of rows that are not votes, and the style of the answers.
 
 Votes can be divided by category or language of the prompt, and by month.
 """
 
+import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assaymark.arena.styles import styles_in
 from assaymark.arena.votes import By, Over, Votes
 from assaymark.datasets.csv_files import delimiter_of
 from assaymark.datasets.files import read_files
@@ -20,10 +22,26 @@ from assaymark.datasets.rows import Rows
 from assaymark.datasets.vote_columns import VoteColumns, find_columns, one_vote_a_row, outcome_of, verdicts_in
 from assaymark.errors import DataError, UnknownName
 from assaymark.registry import nearest
-from assaymark.statistics.arrays import Ints
+from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
 
+COUNTED = "is_counted"
+_TRUTHS = {"": True, "true": True, "1": True, "1.0": True, "yes": True,
+           "false": False, "0": False, "0.0": False, "no": False}  # fmt: skip
 _MILLISECONDS = 1e11  # a number of seconds above it would be after the year 5000
+STYLES = ("length", "headers", "lists", "bold")
+COLUMNS = {
+    "length": ("tokens", "length", "len", "sum_assistant_{side}_tokens"),
+    "headers": ("headers", "header_count"),
+    "lists": ("lists", "list_count"),
+    "bold": ("bold", "bold_count"),
+}
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_MARKS = {
+    "headers": re.compile(r"^ {0,3}#{1,6}\s", re.MULTILINE),
+    "lists": re.compile(r"^\s*(?:[-*+]|\d+[.)])\s", re.MULTILINE),
+    "bold": re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__"),
+}
 
 
 def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over, NDArray[np.object_]]:
@@ -78,6 +96,8 @@ def read_votes(
     """
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes)) and path.is_file() and path.stat().st_size > 0
     rows = read_files([path], {"delimiter": delimiter_of(path)} if is_csv else None)
+    if not len(rows):
+        raise DataError(f"{path} has no rows; expected one for each vote")
     return votes_in(rows, language=language, style=style, columns=columns)
 
 
@@ -102,10 +122,10 @@ def votes_in(
         for column in (vote_columns.first, vote_columns.second)
     ]
     verdicts = verdicts_in(rows, vote_columns)
-    counts = rows["is_counted"] if "is_counted" in rows.column_names else [True] * len(rows)
-    used, outcomes, left_out = _usable([index for index in wanted if counts[index] is not False], sides, verdicts)
-    if n_not_counted := sum(counts[index] is False for index in wanted):
-        left_out["that counts in no rating"] = n_not_counted
+    counts = _are_counted(rows[COUNTED] if COUNTED in rows.column_names else [True] * len(rows))
+    used, outcomes, left_out = _usable([index for index in wanted if counts[index]], sides, verdicts)
+    if n_not_counted := sum(not counts[index] for index in wanted):
+        left_out[f"with a false '{COUNTED}'"] = n_not_counted
     models, battles = _battles([sides[0][index] for index in used], [sides[1][index] for index in used], outcomes)
     named: tuple[tuple[By, str | None], ...] = (("prompt", vote_columns.prompt), ("judge", vote_columns.judge))
     chosen = np.array(used)
@@ -121,6 +141,14 @@ def votes_in(
         parts=parts_of(rows, vote_columns, used),
         rows=chosen + 1,
     )
+
+
+def _are_counted(values: Sequence[object]) -> list[bool]:
+    """Return whether each row may count; an unknown one may. Raises: DataError for what is neither true nor false."""
+    texts = ["" if value is None else str(value).strip().lower() for value in values]
+    if unclear := next((number for number, text in enumerate(texts, 1) if text not in _TRUTHS), 0):
+        raise DataError(f"row {unclear} has the {COUNTED} {values[unclear - 1]!r:.40}; expected true or false")
+    return [_TRUTHS[text] for text in texts]
 
 
 def _usable(
@@ -188,3 +216,59 @@ def _n_repeated(rows: Rows, used: Sequence[int]) -> int:
     """Return the number of these rows that equal an earlier one in every column."""
     columns = [[value if isinstance(value, str) else str(value) for value in rows[name]] for name in rows.column_names]
     return len(used) - len({hash(tuple(column[index] for column in columns)) for index in used})
+
+
+def styles_in(rows: Rows) -> dict[str, Floats]:
+    """Return the styles that the rows have, for both sides; NaN for a row without it.
+
+    Styles are read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in
+    `conv_metadata` of LMArena's published votes; or counted in response_a and response_b, without code blocks.
+
+    Shapes: each [rows, 2], side A and side B.
+    """
+    metadata = [_parsed(value) for value in rows["conv_metadata"]] if "conv_metadata" in rows.column_names else []
+    styles: dict[str, Floats] = {}
+    for style in STYLES:
+        sides = [_column(rows, metadata, style, side) for side in "ab"]
+        if sides[0] is not None and sides[1] is not None:
+            styles[style] = np.column_stack([sides[0], sides[1]])
+    return styles
+
+
+def _column(rows: Rows, metadata: Sequence[Mapping[str, object]], style: str, side: str) -> Floats | None:
+    """Return one side's style over all rows, from the first source that has it; None if there is none."""
+    names = [name.format(side=side) if "{" in name else f"{name}_{side}" for name in COLUMNS[style]]
+    for name in names:
+        if name in rows.column_names:
+            return np.array([_amount(value) for value in rows[name]])
+    for name in names:
+        if any(name in row for row in metadata):
+            return np.array([_amount(row.get(name)) for row in metadata])
+    if {"response_a", "response_b"} <= set(rows.column_names):
+        texts = rows[f"response_{side}"]
+        return np.array([math.nan if text is None else _in_text(str(text), style) for text in texts])
+    return None
+
+
+def _parsed(value: object) -> Mapping[str, object]:
+    """Return the nested counts, which are JSON in CSV files."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _amount(value: object) -> float:
+    """Return a count; counts by level or kind ({"h1": 2, "h2": 0}) are summed; NaN if there is none."""
+    if isinstance(value, Mapping):
+        return float(sum(part for part in value.values() if part is not None))
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+@lru_cache(maxsize=50_000)  # battles over stored answers show the same text many times
+def _in_text(text: str, style: str) -> float:
+    if style == "length":
+        return float(len(text))
+    return float(len(_MARKS[style].findall(_CODE.sub("", text))))

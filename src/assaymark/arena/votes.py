@@ -3,7 +3,7 @@
 Votes of the log in the format of published votes, which `assaymark arena rate` reads.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -28,7 +28,6 @@ def published_row(
     """Return a vote as a row with model_a, model_b, winner, judge and the fields that the chain covers.
 
     Args:
-        vote: of the log.
         groups: the first of its near-duplicates by prompt id; with them, prompt_group is in the row.
         languages: of prompts by commitment; with them, language is in the row, None where it is not known.
         texts: by commitment; with them, prompt, response_a and response_b are in the row where they are not erased.
@@ -46,11 +45,6 @@ def published_row(
         row["response_a"] = texts.get(vote.answer_a_commitment)
         row["response_b"] = texts.get(vote.answer_b_commitment)
     return row
-
-
-def record_of(row: Mapping[str, object], fields: Iterable[str]) -> dict[str, object]:
-    """Return the fields that the chain covers, from an exported row, with the hash as bytes."""
-    return {name: row[name] for name in fields} | {"hash": bytes.fromhex(str(row["hash"]))}
 
 
 By = Literal["prompt", "judge", "vote"]

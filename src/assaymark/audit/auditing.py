@@ -267,12 +267,7 @@ def store_efficiency(
 
     Each measurement is another one, also of the same model on the same machine.
 
-    Args:
-        store: where to.
-        model: the model that was measured.
-        fit: its times.
-        settings: what was asked for: lengths, answers, repeats.
-        command: as it was typed.
+    settings: what was asked for: lengths, answers, repeats.
 
     Raises: StoreError if the store cannot be written.
     """

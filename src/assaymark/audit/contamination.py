@@ -5,7 +5,8 @@ out of order, or as paraphrases leaves no trace in log-likelihoods.
 
 Membership scores are the likelihood of a text, and that of its least likely tokens. They hardly separate seen from
 unseen samples of one distribution (Duan et al. 2024: near chance). So no p is computed for a set alone, only for its
-difference from a control set that cannot have been seen.
+difference from a control set that cannot have been seen. They need log-probabilities token by token, which only a model
+in this process gives.
 """
 
 import math
@@ -13,8 +14,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from assaymark.audit.items import AuditItem, items_of
 from assaymark.audit.likelihoods import Likelihoods
@@ -23,15 +26,63 @@ from assaymark.audit.overlap import Corpus, overlap_with
 from assaymark.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
 from assaymark.audit.stored import Keep, compute_only
 from assaymark.errors import DataError, UsageError
-from assaymark.models.local.token_moments import TextMoments, check_token_moments, token_moments_of
+from assaymark.models.local.local_model import LocalModel
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, ModelIdentity, TaskPlan
 from assaymark.statistics.groups import compare_means
 from assaymark.statistics.multiplicity import holm
 from assaymark.tasks.bound import BoundTask
-from assaymark.tasks.word_ngrams import NGRAM_WORDS
+from assaymark.tasks.training_examples import NGRAM_WORDS
+
+if TYPE_CHECKING:
+    from assaymark.models.local.own_engine import OwnEngine
 
 SHARE = 0.2  # k of Min-K%, as published
+
+
+@dataclass(frozen=True, slots=True)
+class _TextMoments:
+    """Token statistics of one text, up to the model's maximum length.
+
+    Shapes: each [tokens]. Units: nats.
+    """
+
+    logprobs: npt.NDArray[np.float64]
+    means: npt.NDArray[np.float64]  # of log-probabilities, as the model expected them at that place
+    deviations: npt.NDArray[np.float64]
+
+
+def _check_token_moments(model: Model) -> LocalModel:
+    """Return the model if it provides log-probabilities token by token; loads no weights.
+
+    Raises: UsageError if it does not.
+    """
+    if not isinstance(model, LocalModel) or not model.is_in_process:
+        raise UsageError(
+            f"model '{model.identity.name}' ({model.identity.kind}) provides only sums of log-probabilities, and Min-K "
+            "needs them token by token: use a local model without --workers, --cluster or vLLM"
+        )
+    return model
+
+
+def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[_TextMoments]:
+    """Yield each text's token statistics, starting from the model's beginning-of-text token.
+
+    Raises: UsageError for a model outside this process, or whose tokenizer has no beginning-of-text token.
+    """
+    local = _check_token_moments(model)
+    engine = cast("OwnEngine", local.engine)  # of a model in this process
+    prefix = local.encoder.prefix_token_id
+    if prefix is None:
+        raise UsageError("this tokenizer has neither BOS nor EOS to begin a text with; set prefix_token_id=")
+    for tokens in local.encoder.encode_all(list(texts)):
+        kept = tokens[: local.max_length]
+        sequence = kept if kept.size and int(kept[0]) == prefix else np.concatenate([[prefix], kept])
+        if sequence.size < 2:
+            yield _TextMoments(np.zeros(0), np.zeros(0), np.zeros(0))
+            continue
+        moments = engine.token_moments(sequence)
+        yield _TextMoments(moments.logprobs, moments.means, moments.deviations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +106,7 @@ def membership_scores(model: Model, texts: Sequence[str]) -> list[MembershipScor
     return [_scores(text, moments) for text, moments in zip(texts, token_moments_of(model, texts), strict=True)]
 
 
-def _scores(text: str, moments: TextMoments) -> MembershipScores:
+def _scores(text: str, moments: _TextMoments) -> MembershipScores:
     if not moments.logprobs.size:
         return MembershipScores(None, None, None, None, None)
     count = max(1, math.ceil(SHARE * moments.logprobs.size))
@@ -72,7 +123,6 @@ def _scores(text: str, moments: TextMoments) -> MembershipScores:
 
 
 TESTS = ("order", "options", "numbers", "overlap", "min-k")
-
 NOT_SHOWN = {
     "order": "A small p indicates that the file's order was seen, not that the score is inflated; a large one cannot "
     "rule out rows read once, out of order or reworded, and an order that is not arbitrary gives a small p by itself.",
@@ -203,7 +253,7 @@ def check_tests(settings: ContaminationSettings, model: Model) -> None:
     if settings.corpus is not None:
         settings.corpus.files()
     if "min-k" in settings.tests:
-        check_token_moments(model)
+        _check_token_moments(model)
 
 
 def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[AuditItem]]) -> _Found:

@@ -10,7 +10,7 @@ PLACES = {
             "Read and compare",
         ),
         "diagnose": Place(
-            "assaymark.audit.commands.diagnose:diagnose",
+            "assaymark.audit.commands.audit:diagnose",
             "Say why answers of a stored run are wrong: position bias, extraction, prompt, knowledge.",
             "Read and compare",
         ),

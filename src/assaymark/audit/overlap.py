@@ -12,7 +12,7 @@ from pathlib import Path
 from assaymark.audit.items import AuditItem
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import strings_in
-from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
+from assaymark.tasks.training_examples import NGRAM_WORDS, ngrams, plain_words
 
 _TEXT_ENDINGS = (".txt", ".md", ".text", ".html", ".csv", ".tsv", ".tex", ".py", ".yaml", ".yml")
 _JSON_ENDINGS = (".jsonl", ".ndjson")

@@ -45,7 +45,7 @@ class TwinTest:
 def option_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that have options, listed in the file's order and in other orders."""
     twins = []
-    for item in items:
+    for item in _distinct(items):
         if not item.has_options or item.question is None:
             continue
         generator = generator_for("option twins", name, item.index, seed)
@@ -61,7 +61,7 @@ def option_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[T
 def number_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that contain numbers, with versions of other numbers; equal numbers stay equal."""
     twins = []
-    for item in items:
+    for item in _distinct(items):
         first = _NUMBER.search(item.text)
         if first is None:
             continue
@@ -71,6 +71,14 @@ def number_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[T
         if other != item.text and context:
             twins.append(Twins(item.index, context, item.text[len(context) :], (other[len(context) :],)))
     return twins
+
+
+def _distinct(items: Sequence[AuditItem]) -> list[AuditItem]:
+    """Return the samples without copies of earlier ones, which are no further evidence."""
+    first: dict[tuple[str, tuple[str, ...]], AuditItem] = {}
+    for item in items:
+        first.setdefault((item.text, item.options), item)
+    return list(first.values())
 
 
 def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins], name: str = "twins") -> TwinTest:

@@ -43,7 +43,6 @@ def ask_again(run: Run, tasks: Sequence[str], options: EvaluateOptions, model: o
     """Return a stored run's own model and tasks.
 
     Args:
-        run: the stored run.
         tasks: those to use, which the run must have.
         options: those that are not part of a plan.
         model: the run's model, loaded; None: its kind, to be loaded with the stored arguments.

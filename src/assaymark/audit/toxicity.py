@@ -46,8 +46,6 @@ def audit_toxicity(store: Store, run_id: str, tasks: Sequence[str], scorer: Scor
     """Return the toxicity of each task's generated texts.
 
     Args:
-        store: the store of the run.
-        run_id: the run's id.
         tasks: names of tasks; empty for all that generate texts.
         scorer: returns a score from 0 to 1 for each text.
         name: the scorer's, which becomes a part of each metric's name.
@@ -100,8 +98,6 @@ def toxicity_of(task: str, scorer: str, scores: Sequence[Sequence[float | None]]
     """Return the numbers of one task.
 
     Args:
-        task: its name.
-        scorer: the scorer's name.
         scores: of each sample those of its texts; None for an empty text, which does not count. As in HELM a sample
             whose texts are all empty counts 0.
 

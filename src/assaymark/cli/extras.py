@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from assaymark.cli.help import OptionDecorator, with_options
+from assaymark.cli.output import OptionDecorator, with_options
 from assaymark.errors import MissingExtra
 from assaymark.registry import Registry
 
@@ -53,18 +53,12 @@ def need_web(command: str) -> None:
 def serving_options(port: int) -> OptionDecorator:
     """Return a decorator that adds the options of a command with pages; they are the keywords of `web.serve.Where`.
 
-    Args:
-        port: the default.
+    port: the default.
     """
     return with_options(
         click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."),
-        click.option(
-            "--port",
-            default=port,
-            show_default=True,
-            type=click.IntRange(0, 65535),
-            help="Port to listen on; 0: any free port.",
-        ),
+        click.option("--port", default=port, show_default=True, type=click.IntRange(0, 65535),
+                     help="Port to listen on; 0: any free port."),
         click.option(
             "--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable."
         ),
@@ -74,12 +68,9 @@ def serving_options(port: int) -> OptionDecorator:
             metavar="ADDRESS",
             help="Address of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Repeatable.",
         ),
-        click.option(
-            "--access_log",
-            type=click.Choice(["text", "json"]),
-            help="Print one line for each request, with the visitor's address.",
-        ),
+        click.option("--access_log", type=click.Choice(["text", "json"]),
+                     help="Print one line for each request, with the visitor's address."),
         click.option(
             "--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics for Prometheus, at /metrics of this address."
         ),
-    )
+    )  # fmt: skip

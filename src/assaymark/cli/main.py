@@ -24,8 +24,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Group
-from assaymark.cli.output import echo
+from assaymark.cli.output import Group, echo
 from assaymark.cli.signals import Terminated, handle_signals
 from assaymark.drafts import remove_leftovers
 from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line

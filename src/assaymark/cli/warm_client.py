@@ -171,9 +171,7 @@ def read_line(connection: socket.socket) -> dict[str, object]:
 def run_warm(words: Sequence[str], note: Callable[[str], object]) -> int | None:
     """Let the warm process run a command; return its exit code, or None where this process has to run it itself.
 
-    Args:
-        words: as typed, with the command first.
-        note: prints why a warm process that exists is not used.
+    words: as typed, with the command first. note: prints why a warm process that exists is not used.
 
     Raises: WarmProcessLost if it ended before the command did.
     """

@@ -36,9 +36,10 @@ def files_of_split(folder: Path, config: str, split: str) -> list[Path]:
     """
     by_config = _files_of_card(folder)
     named = _by_split(folder, config)
-    if not named and by_config:
-        near = ", ".join(nearest(config, by_config)) or ", ".join(by_config)
-        raise DataError(f"{folder / CARD}: it has no configuration '{config}'; it has: {near}")
+    is_known = bool(named) if by_config else config == "default" or (folder / config).is_dir()
+    if not is_known:
+        near = ", ".join(nearest(config, by_config) or by_config) or "default"
+        raise DataError(f"{folder / CARD}: it has no configuration '{config:.80}'; it has: {near}")
     if not named.get(split):
         has = ", ".join(named) or f"none; expected {split}.parquet, {split}.jsonl or {split}.csv"
         raise DataError(f"{folder}: configuration '{config}' has no split '{split}'; it has {has}")

@@ -187,7 +187,6 @@ def read_csv(
     A single large file is converted on disk, so that memory is bounded; see `csv_stream`.
 
     Args:
-        paths: the files.
         options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`; of `dtype`, `str`: cells
             stay texts, where 02139 would be read as a number.
         separator: the default delimiter.
@@ -303,10 +302,7 @@ def _table(path: Path, options: CsvOptions) -> "Table":
     def table_of(block: int) -> "Table":
         with arrow_input(path) as file:
             return arrow_csv.read_csv(
-                file,
-                read_options=options.read(block),
-                parse_options=options.parse,
-                convert_options=options.convert,
+                file, read_options=options.read(block), parse_options=options.parse, convert_options=options.convert
             )
 
     try:

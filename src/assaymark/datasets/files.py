@@ -1,6 +1,7 @@
 """Rows from files on this machine: Parquet through pyarrow, JSON lines, JSON and CSV, plain or gzipped.
 
-Digests of files, cached by path, size, modification time and inode, so that a large file is hashed once.
+Digests of files, cached by path, size, inode and times, so that a large file is hashed once. The inode's own time tells
+of a copy over the file with the size and modification time that it had.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def file_digest(path: Path) -> str:
     """Return the hex sha256 of a file's bytes; for an unchanged file from the cache."""
     status = path.stat()
-    stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns]
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
     note = settings.cache_folder() / "digests" / f"{name}.json"
     try:

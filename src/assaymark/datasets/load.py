@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 def configurations_of(path: str, data_dir: Path | None = None) -> list[str]:
     """Return the names of a data set's configurations; none where its files are in one folder without a name.
 
-    Args:
-        path: a folder, or a Hub id.
-        data_dir: folder with local copies of data sets of the Hub; see `load_dataset`.
+    path: a folder, or a Hub id. data_dir: folder with local copies of data sets of the Hub; see `load_dataset`.
 
     Raises: MissingExtra without `datasets`, for a data set that is not local; DataError for one that is not found.
     """

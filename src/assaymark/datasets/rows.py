@@ -178,9 +178,7 @@ class Rows(Sequence[Row]):
     def changed(self, change: Callable[[Row], Row]) -> "Rows":
         """Return rows that `change` is applied to when they are read, each as often as it is read."""
         changed_rows = Rows(
-            self._n_rows,
-            lambda start, stop: [change(row) for row in self._read(start, stop)],
-            self._features,
+            self._n_rows, lambda start, stop: [change(row) for row in self._read(start, stop)], self._features
         )
         changed_rows.skipped, changed_rows.places = self.skipped, self.places
         return changed_rows

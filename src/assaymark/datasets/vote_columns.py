@@ -102,9 +102,7 @@ class VoteColumns:
 def find_columns(names: Sequence[str], chosen: Mapping[str, str] | None = None) -> VoteColumns:
     """Return the columns of models, verdict and labels.
 
-    Args:
-        names: the file's columns.
-        chosen: columns set by the caller: one of `CHOOSABLE` -> column.
+    chosen: columns set by the caller: one of `CHOOSABLE` -> column.
 
     Raises: DataError if there are no columns of two models and a verdict; UnknownName for a column that does not exist.
     """

@@ -10,25 +10,13 @@ from assaymark.errors import StoreError, UsageError
 from assaymark.platforms import is_root
 
 BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "microsoft-edge",
-    "brave-browser",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-)
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
+    "brave-browser", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
 OPTIONS = (
-    "--headless",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--no-pdf-header-footer",
-)
+    "--headless", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--disable-extensions", "--no-pdf-header-footer",
+)  # fmt: skip
 SECONDS = 120
 
 

@@ -4,8 +4,10 @@ Such text is data. It must not steer a terminal, run as a formula in a spreadshe
 What is not printable is shown as an escape, never dropped, so that a reader sees that it was there.
 """
 
+import csv
+import io
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 # C0 and C1 control characters but tab and newline, the bidirectional controls that reorder what is read
@@ -28,9 +30,17 @@ def escape_unprintable(text: str, escaped: Callable[[int], str]) -> str:
     return _NOT_PRINTABLE.sub(lambda match: escaped(ord(match[0])), text)
 
 
-def csv_row(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row for a CSV file in which no text is a formula to a spreadsheet: an apostrophe stands before it."""
-    return {name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
+def csv_lines(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield the lines of a CSV file, the names first; an apostrophe stands before a text that were a formula."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()})
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
 
 
 def _csv_cell(text: str) -> str:

@@ -61,10 +61,7 @@ class SafeConsole(Console):
     """
 
     def __init__(
-        self,
-        file: IO[str] | None = None,
-        width: int | None = None,
-        color_system: Literal["auto"] | None = "auto",
+        self, file: IO[str] | None = None, width: int | None = None, color_system: Literal["auto"] | None = "auto"
     ) -> None:
         super().__init__(
             file=file, width=width, color_system=color_system,

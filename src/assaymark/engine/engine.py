@@ -19,7 +19,6 @@ import torch
 
 from assaymark import settings as environment
 from assaymark.engine import attention, self_check
-from assaymark.engine.check_facts import facts_of_check
 from assaymark.engine.forward import score_trie
 from assaymark.engine.generation import (
     GeneratedSequence,
@@ -37,7 +36,7 @@ from assaymark.engine.open_batch import OpenBatch
 from assaymark.engine.options import EngineInfo, EngineSettings
 from assaymark.engine.plain import PlainScores, score_plain
 from assaymark.engine.projections import FasterProjections
-from assaymark.engine.self_check import CheckMemory, token_logprobs
+from assaymark.engine.self_check import CheckMemory, facts_of_check, token_logprobs
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from assaymark.engine.steps import loading
 from assaymark.engine.token_moments import TokenMoments, token_moments
@@ -171,7 +170,7 @@ class Engine:
         if by_trie.size:
             part = spans if by_trie.size == len(spans) else spans.subset(by_trie)
             for result in self._score_by_trie(loaded, part, on_window):
-                yield _renamed(result, int(by_trie[result.index]))
+                yield replace(result, index=int(by_trie[result.index]))
         plain = np.flatnonzero(is_plain)
         if plain.size:
             yield from self._score_plainly(loaded, spans, plain, on_window)
@@ -188,11 +187,7 @@ class Engine:
         return describe_trie(trie, spans, self._window, memory)
 
     def generate(
-        self,
-        prompts: Sequence[GenerationPrompt],
-        *,
-        stop: StopCheck | None = None,
-        on_step: StepObserver | None = None,
+        self, prompts: Sequence[GenerationPrompt], *, stop: StopCheck | None = None, on_step: StepObserver | None = None
     ) -> Iterator[GeneratedSequence | GenerationFailure]:
         """Yield each prompt's continuations or failures, in any order, each as soon as it is finished.
 
@@ -203,11 +198,7 @@ class Engine:
             yield from finished
 
     def generate_stepwise(
-        self,
-        prompts: Sequence[GenerationPrompt],
-        *,
-        stop: StopCheck | None = None,
-        on_step: StepObserver | None = None,
+        self, prompts: Sequence[GenerationPrompt], *, stop: StopCheck | None = None, on_step: StepObserver | None = None
     ) -> Iterator[list[GeneratedSequence | GenerationFailure]]:
         """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
         with self._using() as loaded:
@@ -266,7 +257,8 @@ class Engine:
         if checks is not None and facts is not None and (passed := checks.find(facts)) is not None:
             self._exchange_products(loaded)
             return replace(passed, why=f"{passed.why} (an earlier check of this model by this engine)")
-        check_result = self._checked(loaded, settings, probe_tokens(loaded.inner, source))
+        text_tokens = probe_tokens(loaded.inner, source, trust_remote_code=settings.trust_remote_code)
+        check_result = self._checked(loaded, settings, text_tokens)
         if checks is not None and facts is not None and check_result.path == "trie":
             checks.add(facts, check_result)
         return check_result
@@ -424,8 +416,3 @@ def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:
     """Return the model's head, or None if body and head cannot be separated."""
     is_prompt_learning = getattr(getattr(loaded.outer, "active_peft_config", None), "is_prompt_learning", False)
     return None if is_prompt_learning else take_apart(loaded.inner, settings.numerics)
-
-
-def _renamed(result: Result, index: int) -> Result:
-    """Return the result with another index."""
-    return replace(result, index=index)

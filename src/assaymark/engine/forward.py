@@ -160,12 +160,9 @@ class WindowScores:
     note: str | None
 
 
-def score_trie(
-    head: Head, trie: Trie, window_tokens: int, on_shrink: Callable[[int], None] | None = None
-) -> Iterator[WindowScores]:
-    """Yield the scores of all targets of `trie`, window by window.
+def score_trie(head: Head, trie: Trie, window_tokens: int) -> Iterator[WindowScores]:
+    """Yield the scores of all targets of `trie`, window by window; a window that does not fit is halved.
 
-    `on_shrink` is called with each smaller window size.
     Raises: RuntimeError from torch if a window of one block does not fit.
     """
     device = head.projection.weight.device
@@ -182,8 +179,6 @@ def score_trie(
                 raise
             size //= 2
             note = f"out of memory: window halved to {size} tokens"
-            if on_shrink is not None:
-                on_shrink(size)
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             continue

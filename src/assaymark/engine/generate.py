@@ -10,16 +10,19 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
 
+from assaymark.engine.adjustments import Adjustment, adjust
 from assaymark.engine.generation import (
     FinishReason,
     GeneratedSequence,
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
+    RepeatStop,
     StepObserver,
     StopCheck,
     uniform,
@@ -55,14 +58,62 @@ Result = GeneratedSequence | GenerationFailure
 
 
 @dataclass(slots=True, eq=False)
-class _RunningSequence:
-    """One continuation in progress."""
+class RunningSequence:
+    """One continuation in progress. index: that of its result."""
 
     index: int
     repeat: int
     prompt: GenerationPrompt
+    stop: RepeatStop | None = None
+    adjustment: Adjustment | None = None
     tokens: list[int] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)  # tokens of prompt and continuation; only filled for a penalty
+
+    def __post_init__(self) -> None:
+        """Fill `seen`."""
+        if self.prompt.repetition_penalty != 1.0:
+            self.seen.update(self.prompt.tokens.tolist())
+
+    @property
+    def number(self) -> float:
+        """The random number of its next token; 0 if none is needed."""
+        own = self.prompt
+        return 0.0 if own.sampling is None else uniform(own.seed, own.key, self.repeat, len(self.tokens))
+
+    def add(self, token: int) -> FinishReason | None:
+        """Add a token; return why it ends the sequence, None if that continues."""
+        self.tokens.append(token)
+        if self.prompt.repetition_penalty != 1.0:
+            self.seen.add(token)
+        if token in self.prompt.eos_ids:
+            return "eos"
+        if self.stop is not None and self.stop(self.repeat, self.tokens):
+            return "stop"
+        return "length" if len(self.tokens) >= self.prompt.max_new_tokens else None
+
+
+def add_tokens(logits: torch.Tensor, sequences: Sequence[RunningSequence]) -> list[Result | None]:
+    """Choose the next token of each sequence and add it; return the results of those that end.
+
+    Shapes: logits [n, vocab]; penalties and adjustments change them in place.
+    """
+    for row, sequence in enumerate(sequences):
+        if sequence.prompt.repetition_penalty != 1.0:
+            seen = torch.tensor(sorted(sequence.seen), device=logits.device)
+            penalise(logits[row], seen, sequence.prompt.repetition_penalty)
+        if sequence.adjustment is not None:
+            adjust(logits[row], sequence.adjustment, sequence.repeat, sequence.tokens)
+    tokens, finite = choose(logits, [each.prompt.sampling for each in sequences], [each.number for each in sequences])
+    ends: list[Result | None] = []
+    for sequence, token, is_finite in zip(sequences, tokens, finite, strict=True):
+        if not is_finite:
+            why = f"logits are not finite after {len(sequence.tokens)} tokens"
+            ends.append(GenerationFailure(sequence.index, sequence.repeat, NonFiniteLogits, why))
+            continue
+        reason = sequence.add(token)
+        done = reason and GeneratedSequence(sequence.index, sequence.repeat, tuple(sequence.tokens), reason)
+        ends.append(done)
+    return ends
 
 
 class SlotGenerator:
@@ -88,8 +139,8 @@ class SlotGenerator:
         most_now = tries.most_private([0] * len(prompts))
         most_rows = tries.most_private([p.max_new_tokens for p in prompts])
         self._table = SlotTable(n_slots, most_now + ROWS_ADDED, most_rows)
-        self._running: list[_RunningSequence] = []
-        self._waiting: deque[tuple[ReadPrompt, _RunningSequence]] = deque()
+        self._running: list[RunningSequence] = []
+        self._waiting: deque[tuple[ReadPrompt, RunningSequence]] = deque()
         self._n_generated = self._n_slot_steps = 0
         self._started = time.perf_counter()
         n_sequences = sum(len(p.repeats) for p in prompts)
@@ -118,7 +169,7 @@ class SlotGenerator:
             n_free = self._table.n_slots - self._table.n
             chosen = [self._waiting.popleft() for _ in range(min(n_free, len(self._waiting)))]
             logits = torch.stack([read.logits for read, _ in chosen])
-            ends = self._choose_tokens(logits, [sequence for _, sequence in chosen])
+            ends = self._add_tokens(logits, [sequence for _, sequence in chosen])
             for (read, sequence), end in zip(chosen, ends, strict=True):
                 if end is not None:
                     finished.append(end)
@@ -132,9 +183,8 @@ class SlotGenerator:
         for read in self._prefill.read():
             for index in self._members[read.number]:
                 prompt = self._prompts[index]
-                seen = set(prompt.tokens.tolist()) if prompt.repetition_penalty != 1.0 else set()
-                for repeat in prompt.repeats:
-                    self._waiting.append((read, _RunningSequence(index, repeat, prompt, [], set(seen))))
+                stop = None if self._stop is None else partial(self._stop, index)
+                self._waiting += [(read, RunningSequence(index, repeat, prompt, stop)) for repeat in prompt.repeats]
         if self._prefill.note is not None:
             self._report = replace(self._report, note=self._prefill.note)
 
@@ -144,7 +194,7 @@ class SlotGenerator:
         table = self._table
         logits = next_logits(self._head, table, [sequence.tokens[-1] for sequence in self._running])
         self._n_slot_steps += table.n
-        ends = self._choose_tokens(logits, self._running)
+        ends = self._add_tokens(logits, self._running)
         finished = [end for end in ends if end is not None]
         for slot in range(table.n - 1, -1, -1):  # from the back, so that a sequence moved into a free slot continues
             if ends[slot] is not None:
@@ -152,39 +202,10 @@ class SlotGenerator:
                 self._running.pop()
         return finished
 
-    def _choose_tokens(self, logits: torch.Tensor, sequences: Sequence[_RunningSequence]) -> list[Result | None]:
-        """Choose the next token of each sequence; return the results of those that end with it.
-
-        Shapes: logits [n, vocab].
-        """
-        for row, sequence in enumerate(sequences):
-            if sequence.prompt.repetition_penalty != 1.0:
-                seen = torch.tensor(sorted(sequence.seen), device=logits.device)
-                penalise(logits[row], seen, sequence.prompt.repetition_penalty)
-        samplings = [sequence.prompt.sampling for sequence in sequences]
-        numbers = [_number(sequence) for sequence in sequences]
-        tokens, finite = choose(logits, samplings, numbers)
-        ends: list[Result | None] = []
-        for sequence, token, is_finite in zip(sequences, tokens, finite, strict=True):
-            if not is_finite:
-                why = f"logits are not finite after {len(sequence.tokens)} tokens"
-                ends.append(GenerationFailure(sequence.index, sequence.repeat, NonFiniteLogits, why))
-                continue
-            sequence.tokens.append(token)
-            self._n_generated += 1
-            if sequence.prompt.repetition_penalty != 1.0:
-                sequence.seen.add(token)
-            reason = self._end_of(sequence, token)
-            ends.append(_finished(sequence, reason) if reason is not None else None)
+    def _add_tokens(self, logits: torch.Tensor, sequences: Sequence[RunningSequence]) -> list[Result | None]:
+        ends = add_tokens(logits, sequences)
+        self._n_generated += sum(not isinstance(end, GenerationFailure) for end in ends)
         return ends
-
-    def _end_of(self, sequence: _RunningSequence, token: int) -> FinishReason | None:
-        """Return why a sequence ends with its newest token, None if it continues."""
-        if token in sequence.prompt.eos_ids:
-            return "eos"
-        if self._stop is not None and self._stop(sequence.index, sequence.repeat, sequence.tokens):
-            return "stop"
-        return "length" if len(sequence.tokens) >= sequence.prompt.max_new_tokens else None
 
     def _report_progress(self, finished: Sequence[Result]) -> None:
         """Count a step and report the progress."""
@@ -199,15 +220,3 @@ class SlotGenerator:
         if self._observe is not None:
             self._observe(self._report)
         self._report = replace(self._report, note=None)
-
-
-def _number(sequence: _RunningSequence) -> float:
-    """Return the random number of a sequence's next token; 0 if none is needed."""
-    prompt = sequence.prompt
-    if prompt.sampling is None:
-        return 0.0
-    return uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
-
-
-def _finished(sequence: _RunningSequence, reason: FinishReason) -> GeneratedSequence:
-    return GeneratedSequence(sequence.index, sequence.repeat, tuple(sequence.tokens), reason)

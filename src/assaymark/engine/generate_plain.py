@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from assaymark.engine.generation import (
-    FinishReason,
-    GeneratedSequence,
-    GenerationFailure,
-    GenerationPrompt,
-    uniform,
-)
+from assaymark.engine.generation import FinishReason, GeneratedSequence, GenerationFailure, GenerationPrompt, uniform
 from assaymark.engine.sampling import choose
 from assaymark.engine.steps import forward_pass
 from assaymark.errors import NonFiniteLogits

@@ -16,6 +16,8 @@ from assaymark.errors import ModelError, PlanError
 FinishReason = Literal["stop", "eos", "length"]
 StopCheck = Callable[[int, int, Sequence[int]], bool]
 """Called after each token with prompt index, repeat and the tokens generated so far. True ends the sequence."""
+RepeatStop = Callable[[int, Sequence[int]], bool]
+"""The same of one prompt: called with the repeat and the tokens generated so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ continuations of one prompt are equal, so one is generated for all its repeats.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,14 +92,7 @@ def defaults_of_config(config: "GenerationConfig | None") -> GenerationDefaults:
 class SequenceGenerator:
     """Generates continuations with one loaded model; without a head only on the plain path."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        head: Head | None,
-        *,
-        window_tokens: int,
-        n_slots: int | None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, head: Head | None, *, window_tokens: int, n_slots: int | None) -> None:
         self._loaded = loaded
         self._head = head
         self._window = window_tokens
@@ -168,7 +162,7 @@ class SequenceGenerator:
         n_sequences = sum(len(_once(prompts[i]).repeats) for i in chosen)
         for i in chosen:
             for repeat in _once(prompts[i]).repeats:
-                check = None if stop is None else _bound(stop, i, repeat)
+                check = None if stop is None else partial(stop, i, repeat)
                 result = generate_plain(self._loaded.outer, prompts[i], i, repeat, check)
                 yield _for_all(result, i, prompts[i])
                 n_read, n_done = n_read + int(prompts[i].tokens.size), n_done + 1
@@ -177,10 +171,6 @@ class SequenceGenerator:
                     seconds = time.perf_counter() - started
                     n_steps = max(0, n_generated - n_done)
                     observe(GenerationReport(n_read, n_prompt, n_generated, n_steps, n_done, n_sequences, seconds))
-
-
-def _bound(stop: StopCheck, index: int, repeat: int) -> Callable[[Sequence[int]], bool]:
-    return lambda tokens: stop(index, repeat, tokens)
 
 
 def _once(prompt: GenerationPrompt) -> GenerationPrompt:

@@ -99,10 +99,7 @@ class ImageTextEngine(PlainEngine):
         }
 
     def generate(
-        self,
-        prompt: ImageTextPrompt,
-        settings: GenerationPrompt,
-        stop: Callable[[Sequence[int]], bool] | None,
+        self, prompt: ImageTextPrompt, settings: GenerationPrompt, stop: Callable[[Sequence[int]], bool] | None
     ) -> list[GeneratedSequence | GenerationFailure]:
         """Return the continuation of each repeat.
 

@@ -21,7 +21,7 @@ from assaymark.engine.generator import defaults_of
 from assaymark.engine.head import LOGITS_AT_ONCE, score_rows
 from assaymark.engine.memory import is_out_of_memory
 from assaymark.engine.options import EngineInfo, EngineSettings
-from assaymark.engine.spans import SpanBatch
+from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.engine.steps import forward_pass
 from assaymark.engine.trie import sorted_order
 from assaymark.engine.weights import LoadedModel, library_versions
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 class PlainEngine:
     """One loaded model that shares nothing between prompts.
 
-    Args:
-        loaded: the model.
-        settings: what was asked for.
-        attention: the path, as runs record it.
-        why: the reason for it.
-        window_tokens: of one pass; 0: passes are not bounded.
+    attention: the path, as runs record it. window_tokens: of one pass; 0: passes are not bounded.
     """
 
     def __init__(
@@ -131,6 +126,17 @@ def score_plain(
         first += len(batch)
 
 
+def padded(sequences: Sequence[IntArray], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return sequences as rows padded with 0 on the right, and 1 where they are real. Shapes: int64 [n, longest]."""
+    width = max(part.size for part in sequences)
+    ids = np.zeros((len(sequences), width), dtype=np.int64)
+    real = np.zeros((len(sequences), width), dtype=np.int64)
+    for row, part in enumerate(sequences):
+        ids[row, : part.size] = part
+        real[row, : part.size] = 1
+    return torch.as_tensor(ids, device=device), torch.as_tensor(real, device=device)
+
+
 @torch.inference_mode()
 def _score_batch(
     model: "PreTrainedModel", spans: SpanBatch, groups: list[list[int]], takes_rows: bool, numerics: str
@@ -138,22 +144,17 @@ def _score_batch(
     """Run one padded batch; each group is one row of it, scored for all its spans."""
     device = next(model.parameters()).device
     inputs = [spans.sequence(group[0])[:-1] for group in groups]
-    width = max(part.size for part in inputs)
-    ids = np.zeros((len(inputs), width), dtype=np.int64)
-    real = np.zeros((len(inputs), width), dtype=np.int64)
-    for row, part in enumerate(inputs):
-        ids[row, : part.size] = part
-        real[row, : part.size] = 1
+    ids, real = padded(inputs, device)
     n_scored = [max(int(spans.n_scored[i]) for i in group) for group in groups]
-    keep = width - min(part.size - n for part, n in zip(inputs, n_scored, strict=True))
+    keep = ids.shape[1] - min(part.size - n for part, n in zip(inputs, n_scored, strict=True))
     options: dict[str, object] = {"use_cache": False}
     if len(inputs) > 1:
-        options["attention_mask"] = torch.as_tensor(real, device=device)
+        options["attention_mask"] = real
     if takes_rows:
         options["logits_to_keep"] = keep
-    logits = model(input_ids=torch.as_tensor(ids, device=device), **options).logits[:, -keep:]
+    logits = model(input_ids=ids, **options).logits[:, -keep:]
     for row, group in enumerate(groups):
-        stop = keep - (width - inputs[row].size)
+        stop = keep - (ids.shape[1] - inputs[row].size)
         for index in group:
             n = int(spans.n_scored[index])
             yield _score_span(logits[row, stop - n : stop], spans, index, numerics)

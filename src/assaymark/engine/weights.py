@@ -255,13 +255,39 @@ def _with_adapter(model: "PreTrainedModel", adapter: str, n_token_ids: int | Non
             with torch.random.fork_rng():
                 torch.manual_seed(0)
                 model.resize_token_embeddings(n_rows)
-        return PeftModel.from_pretrained(model, adapter)
+        adapted = PeftModel.from_pretrained(model, adapter)
+        problem = _unused_parts(adapted, adapter)
     except Exception as error:  # peft, safetensors and pickle raise many kinds of errors, each for an unusable file
         n_own = int(model.get_input_embeddings().weight.shape[0])
         raise ModelUnavailable(
             f"adapter {adapter!r} cannot be applied to the model, whose embeddings have {n_own} rows: {error}; for one "
             "with added tokens name its tokenizer with tokenizer=<the adapter's folder>"
         ) from error
+    if problem:
+        raise ModelUnavailable(
+            f"adapter {adapter!r} {problem}; expected the base that it was trained from, and the adapter's whole file"
+        )
+    return adapted
+
+
+def _unused_parts(adapted: "PeftModel", adapter: str) -> str:
+    """Return which tensors the adapter lacks, or has no module for; empty if none.
+
+    peft leaves lacking ones as they begin, mostly without effect, and ignores the others: the base would be measured.
+    Loading the adapter again returns both.
+    """
+    if {"cpu", "disk"} & {str(place) for place in (getattr(adapted, "hf_device_map", None) or {}).values()}:
+        return ""  # a second load would dispatch the model again
+    result = adapted.load_adapter(adapter, "default", torch_device=str(adapted.device))
+    missing = [name for name in result.missing_keys if ".default" in name and not _SHARED.search(name)]
+    unused = [name for name in result.unexpected_keys if ".lora_" in name]  # others may be named twice by a tied head
+    for names, fault in ((missing, "lacks"), (unused, "is for another base, which has no place for")):
+        if names:
+            return f"{fault} {len(names)} of its tensors, the first {min(names).replace('.default', '')}"
+    return ""
+
+
+_SHARED = re.compile("vblora_vector_bank|prompt_encoder|tinylora_v|unilora_theta_d")  # stored in one place, or nowhere
 
 
 def _saved_rows(adapter: Path) -> int | None:
@@ -280,7 +306,7 @@ def _saved_rows(adapter: Path) -> int | None:
 _WHOLE = re.compile(r"(embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(\.(?!lora_)\w+)*\.weight$")
 
 
-def probe_tokens(model: "PreTrainedModel", name: object) -> Sequence[int]:
+def probe_tokens(model: "PreTrainedModel", name: object, *, trust_remote_code: bool) -> Sequence[int]:
     """Return a piece of real text in the model's own tokens; empty if the model has no tokenizer of its own."""
     from transformers import AutoTokenizer
 
@@ -288,7 +314,7 @@ def probe_tokens(model: "PreTrainedModel", name: object) -> Sequence[int]:
     if not source:
         return ()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=trust_remote_code)
         return list(tokenizer(PROBE_TEXT, verbose=False)["input_ids"])
     except Exception:  # noqa: BLE001 - any text suffices; a failure of the tokenizer is not a failure of the model
         return ()

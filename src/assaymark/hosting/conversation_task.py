@@ -52,7 +52,6 @@ def task_texts(
     Args:
         name: of the task: letters, digits, - and _.
         texts: questions and answers in turn.
-        system: the system prompt.
         settings: under which the answers were generated.
     """
     return (f"{name}.yaml", _task(name, system, settings, is_plain=False)), (f"{name}.jsonl", _row(texts, None))
@@ -64,7 +63,7 @@ def _row(texts: Sequence[str], plain: str | None) -> str:
 
 
 def _task(name: str, system: str | None, settings: GenerationSettings, *, is_plain: bool) -> str:
-    """Return the task file; JSON strings are YAML strings."""
+    """Return the task file; JSON strings are YAML strings, but for escapes of surrogate pairs."""
     generation: dict[str, object] = {"until": list(settings.stop), "max_gen_toks": settings.max_tokens or 256}
     if settings.do_sample:
         generation |= {"do_sample": True, "temperature": settings.temperature, "seed": settings.seed}
@@ -73,9 +72,9 @@ def _task(name: str, system: str | None, settings: GenerationSettings, *, is_pla
         }
     lines = [
         "# A conversation saved from a chat. exact_match compares each answer with the one given then.",
-        f"task: {json.dumps(name)}",
+        f"task: {json.dumps(name, ensure_ascii=False)}",
         "dataset_path: json",
-        f"dataset_kwargs: {{data_files: {{test: {json.dumps(f'{name}.jsonl')}}}}}",
+        f"dataset_kwargs: {{data_files: {{test: {json.dumps(f'{name}.jsonl', ensure_ascii=False)}}}}}",
         "test_split: test",
         "output_type: generate_until",
         "num_fewshot: 0",
@@ -84,7 +83,7 @@ def _task(name: str, system: str | None, settings: GenerationSettings, *, is_pla
             if is_plain
             else ["doc_to_turns: turns", "doc_to_target: answers"]
         ),
-        f"generation_kwargs: {json.dumps(generation)}",
+        f"generation_kwargs: {json.dumps(generation, ensure_ascii=False)}",
         "metric_list:",
         "  - {metric: exact_match, aggregation: mean, higher_is_better: true}",
     ]

@@ -104,10 +104,7 @@ async def stream_chat(
 ) -> AsyncGenerator[str]:
     """Yield the pieces of one answer; the endpoint stops when the iteration is left.
 
-    Args:
-        endpoint: of the operator's list.
-        messages: each with `role` and `content`.
-        settings: of the answer, with its limits.
+    endpoint: of the operator's list. messages: each with `role` and `content`.
 
     Raises: EndpointFailed, also in the middle of an answer.
     """

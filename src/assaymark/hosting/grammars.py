@@ -36,9 +36,9 @@ class Grammar:
     param: str
 
 
-def schema_grammar(schema: Mapping[str, object] | None, param: str) -> Grammar:
+def schema_grammar(schema: Mapping[str, object] | None) -> Grammar:
     """Return the grammar of JSON of a schema, or of any object. Raises: BadRequest."""
-    return Grammar(f"start: %json {_json(schema, param)}", param)
+    return Grammar(f"start: %json {_json(schema, 'response_format')}", "response_format")
 
 
 def tool_grammar(tools: Sequence[OfferedTool]) -> Grammar:

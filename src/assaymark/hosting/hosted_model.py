@@ -20,8 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from assaymark.engine.adjustments import Adjustment
-from assaymark.engine.generation import GenerationPrompt
-from assaymark.engine.open_batch import RepeatStop
+from assaymark.engine.generation import GenerationPrompt, RepeatStop
 from assaymark.engine.spans import IntArray
 from assaymark.errors import UsageError
 from assaymark.hosting.answer_bodies import TokenTexts

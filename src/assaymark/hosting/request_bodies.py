@@ -165,12 +165,12 @@ def _grammar(body: Mapping[str, JsonValue]) -> Grammar | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return schema_grammar(None, "response_format")
+        return schema_grammar(None)
     if kind == "json_schema":
         named = form.get("json_schema")
         if not isinstance(named, dict) or not isinstance(named.get("schema", {}), dict):
             raise wrong("response_format.json_schema", named, 'an object such as {"name": "x", "schema": {...}}')
-        return schema_grammar(named.get("schema"), "response_format")
+        return schema_grammar(named.get("schema"))
     raise wrong("response_format", form, expected)
 
 

@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from assaymark.engine.adjustments import Adjustment
-from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt
-from assaymark.engine.open_batch import JoiningPrompt, NewToken, OpenBatch, RepeatStop
+from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt, RepeatStop
+from assaymark.engine.open_batch import JoiningPrompt, NewToken, OpenBatch
 from assaymark.engine.prompt_logprobs import PromptLogprobs
 from assaymark.engine.spans import IntArray
 from assaymark.errors import ModelError, ModelUnavailable, ServerFailed

@@ -12,7 +12,7 @@ _OPTIONS = (
         "--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable."
     ),
     click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable."),
-)
+)  # fmt: skip
 
 
 def _features(options: Mapping[str, Any], store: str | None) -> list[object]:  # noqa: ARG001 - a chat is not stored

@@ -76,7 +76,6 @@ def write_records(store: Store, run_id: str, folder: Path, publisher: Publisher 
 
     Args:
         store: the store that holds the run, as others may read it.
-        run_id: the run's id.
         folder: gets `data` with the records.
         publisher: who publishes them.
 

@@ -88,9 +88,7 @@ def benchmarks_of(run: RunRow, estimates: Sequence[Estimate]) -> list[Benchmark]
         by_name.setdefault(composites[0] if is_one else path[0] if path else each.task, []).append(each)
     return [
         Benchmark(
-            name,
-            tuple(each for each in own if has_value(each)),
-            tuple(each for each in own if not has_value(each)),
+            name, tuple(each for each in own if has_value(each)), tuple(each for each in own if not has_value(each))
         )
         for name, own in by_name.items()
     ]

@@ -6,21 +6,25 @@ formats for people have shares in percent with their interval.
 Export of the samples that a run did not answer correctly, as JSONL or CSV with one line per sample.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from assaymark.documents.plain_text import csv_row, latex_inline, markdown_inline
+from assaymark.documents.plain_text import csv_lines, latex_inline, markdown_inline
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate, JsonValue
 from assaymark.records.json_values import float_of, object_at
 from assaymark.results.estimate_texts import is_proportion, truncation_of
-from assaymark.results.evidence.from_store import deciding_score, gold_indices, label_of, wrong_samples
+from assaymark.results.evidence.from_store import (
+    deciding_score,
+    gold_indices,
+    label_of,
+    part_evaluated,
+    wrong_samples,
+)
 from assaymark.results.views.samples import answer_text, shown_choices
 from assaymark.store import Store
-from assaymark.store.rows import SampleRecord
+from assaymark.store.rows import RunRow, SampleRecord
 
 WRONG_COLUMNS = (
     *("task", "subject", "sample_index", "prompt", "choices", "picked", "gold", "answer", "target"),
@@ -31,10 +35,7 @@ WRONG_COLUMNS = (
 def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterator[dict[str, JsonValue]]:
     """Yield a flat row for each sample of a run that was answered wrongly, not parsed, or not answered.
 
-    Args:
-        store: the store that holds the run.
-        run_id: the run's id.
-        by_subject: order tasks by their value, the worst first, instead of the run's own order.
+    by_subject: order tasks by their value, the worst first, instead of the run's own order.
 
     `choices` and `gold` are lists of texts; `picked` is the text of the chosen one; `subject` is the task's short name.
     """
@@ -85,19 +86,11 @@ def wrong_to_jsonl(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
 
 def wrong_to_csv(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that spreadsheets run no formulas."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, WRONG_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        flat = {
-            key: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-            for key, value in row.items()
-        }
-        writer.writerow(csv_row(flat))
-        yield out.getvalue()
-        out.seek(0)
-        out.truncate()
-    yield out.getvalue()
+    flat = (
+        {key: json.dumps(each, ensure_ascii=False) if isinstance(each, list) else each for key, each in row.items()}
+        for row in rows
+    )
+    return csv_lines(WRONG_COLUMNS, flat)
 
 
 COLUMNS = (
@@ -110,6 +103,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
     """Return one flat row per estimate of a run, in its order: COLUMNS, and whether it is shown as per cent."""
     row = store.run(run_id)
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
+    part = part_evaluated(row) if row.plan.limit is None else None  # which has a column of its own
     return [
         {
             "run_id": row.run_id,
@@ -119,7 +113,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
             "limit": row.plan.limit,
             "num_fewshot": shots.get(estimate.task, estimate.details.get("n_shots")),
             "is_share": is_proportion(estimate),
-            "note": truncation_of(estimate),
+            "note": "; ".join(filter(None, [part, truncation_of(estimate)])),
             **{name: getattr(estimate, name) for name in COLUMNS if hasattr(estimate, name)},
         }
         for estimate in store.estimates(run_id)
@@ -128,11 +122,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the rows as CSV with a header; undefined is empty."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(map(csv_row, rows))
-    return out.getvalue()
+    return "".join(csv_lines(COLUMNS, rows))
 
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -196,18 +186,19 @@ def model_index(store: Store, run_id: str) -> str:
     """
     import yaml
 
-    content = {"model-index": [{"name": label_of(store.run(run_id)), "results": model_index_results(store, run_id)}]}
+    row = store.run(run_id)
+    results = model_index_results(row, store.estimates(run_id))
+    content = {"model-index": [{"name": label_of(row), "results": results}]}
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
+def model_index_results(row: RunRow, estimates: Iterable[Estimate]) -> list[dict[str, JsonValue]]:
     """Return a run's results as `model-index` lists them, one entry per task."""
-    row = store.run(run_id)
     facts = row.extra.get("tasks")
     tasks: Mapping[str, object] = facts if isinstance(facts, Mapping) else {}
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
     by_task: dict[str, list[Estimate]] = {}
-    for estimate in store.estimates(run_id):
+    for estimate in estimates:
         if estimate.value is not None:
             by_task.setdefault(estimate.task, []).append(estimate)
     task_of_subject = {
@@ -226,7 +217,7 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
                         estimate.metric if estimate.filter == "none" else f"{estimate.metric} ({estimate.filter})"
                     ),
                     "value": estimate.value,
-                    "args": _evidence_of(estimate, row.plan.limit),
+                    "args": _evidence_of(estimate, part_evaluated(row)),
                 }
                 for estimate in estimates
             ],
@@ -248,9 +239,8 @@ def _dataset(name: str, task: str, tasks: Mapping[str, JsonValue], shots: Mappin
     return {key: value for key, value in dataset.items() if value is not None}
 
 
-def _evidence_of(estimate: Estimate, limit: float | None) -> dict[str, object]:
-    samples = None if limit is None else limit_shown(limit)
-    known = {
+def _evidence_of(estimate: Estimate, samples: str | None) -> dict[str, JsonValue]:
+    known: dict[str, JsonValue] = {
         "n": estimate.n or None, "samples": samples, "low": estimate.low, "high": estimate.high,
         "interval": estimate.method, "note": truncation_of(estimate) or None,
     }  # fmt: skip

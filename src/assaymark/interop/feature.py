@@ -8,7 +8,7 @@ PLACES = {
             "assaymark.interop.commands.lm_eval:lm_eval",
             "Run lm-evaluation-harness, with our engine as `--model assaymark`.",
             "Evaluate",
-        ),
+        )
     },
     "importers": {  # asked in this order
         "hub-results": "assaymark.interop.read_hub_results:IMPORTER",

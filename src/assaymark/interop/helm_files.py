@@ -246,12 +246,9 @@ def _perturbation(entry: _Entry | None) -> HelmPerturbation | None:
 def _stat(entry: _Entry) -> HelmStat:
     name = entry.child("name")
     return HelmStat(
-        name.text("name"),
-        name.optional_text("split"),
-        name.optional_text("sub_split"),
-        _perturbation(name.optional_child("perturbation")),
-        entry.number("mean"),
-    )
+        name.text("name"), name.optional_text("split"), name.optional_text("sub_split"),
+        _perturbation(name.optional_child("perturbation")), entry.number("mean")
+    )  # fmt: skip
 
 
 def _per_instance(file: Path) -> Iterator[InstanceStats]:

@@ -203,7 +203,7 @@ def _entry(file: str, entry: object, faults: list[str]) -> StatedResult:
     source = _mapping(content["source"], "source", faults) if content.get("source") is not None else {}
     return StatedResult(
         file=file,
-        dataset=_hub_id(dataset, "id"),
+        dataset=_hub_id(dataset),
         task_id=_required_text(dataset, "task_id"),
         value=_number(_required(content, "value"), "value"),
         date=_date(content, faults),
@@ -298,10 +298,10 @@ def _required_text(content: Mapping[str, JsonValue], key: str) -> str:
     return printable(" ".join(value.split()))
 
 
-def _hub_id(content: Mapping[str, JsonValue], key: str) -> str:
-    value = _required_text(content, key)
+def _hub_id(content: Mapping[str, JsonValue]) -> str:
+    value = _required_text(content, "id")
     if not _HUB_ID.fullmatch(value) or ".." in value:
-        raise _Fault(f"{key} is {_shown(value)}; expected a data set of the Hub, such as openai/gsm8k")
+        raise _Fault(f"id is {_shown(value)}; expected a data set of the Hub, such as openai/gsm8k")
     return value
 
 

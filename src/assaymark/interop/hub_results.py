@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from assaymark.errors import MissingExtra, UsageError
 from assaymark.interop.hub_benchmarks import ACCURACY, HUB_TASKS, HubTask, registered, tasks_of
 from assaymark.models.checkpoint.quantisation import quantised_as
-from assaymark.options.of_plans import limit_shown, short_hash
+from assaymark.options.of_plans import part_shown, short_hash
 from assaymark.records import Estimate, JsonValue, content_hash, with_filter
 from assaymark.records.json_values import object_at
 from assaymark.results.estimate_texts import is_proportion, truncation_of
@@ -251,7 +251,7 @@ def _missing_rows(
         return [truncated] if truncated else []
     reasons = [
         f"{n_failed:,} failed" if n_failed else "",
-        limit_shown(row.plan.limit) if row.plan.limit is not None else "",
+        part_shown(row.plan) or "",
         "stopped early" if stopped_by_rule(row) is not None else "",
     ]
     why = ", ".join(filter(None, reasons))

@@ -41,8 +41,7 @@ from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores
 from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput
 from assaymark.results.evidence.summarise import summarise
 from assaymark.scoring.choices import score_choices
-from assaymark.scoring.metric import CALIBRATION
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import CALIBRATION, ScoreValue
 from assaymark.store import Store
 
 KIND = "imported"
@@ -466,11 +465,7 @@ def imported_tasks(
 ) -> tuple[TaskPlan, ...]:
     """Return the plans of another tool's tasks; their data is identified by the rows in its files.
 
-    Args:
-        tasks: the files' facts about the tasks.
-        samples: the samples in the files.
-        n_reported: the number of samples of tasks without samples in the files.
-        generation: the settings of generation tasks.
+    n_reported: the number of samples of tasks without samples in the files.
     """
     shas: dict[str, list[str]] = {}
     for sample in samples:

@@ -176,9 +176,7 @@ def _cell_text(value: JsonValue, kind: str, decimals: int | None) -> str:
 def sample_lines(records: Iterable[SampleRecord], task: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
     """Yield the lines of one task's file: all samples of the first filter, then of the next.
 
-    Args:
-        records: the task's stored samples.
-        task: the task's facts from `report.task_facts`.
+    task: the task's facts from `report.task_facts`.
 
     Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
     """
@@ -310,7 +308,6 @@ def write_lm_eval_files(
     """Write lm-eval's results JSON, and with `log_samples` one samples JSONL per task; return the written files.
 
     Args:
-        store: the store that holds the run.
         run_id: the run's id; the run must have been summarised (`report.from_store.save_summary`).
         output_path: a folder, in which the model gets a subfolder, or a path ending in `.json`.
         log_samples: write every sample as well.

@@ -43,9 +43,7 @@ NOT_SHOWN = frozenset({"tag", "group", "task_list"})  # removed by lm-eval while
 def task_config(task: Mapping[str, JsonValue], model_args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return one entry of `configs`.
 
-    Args:
-        task: the task's facts from `report.task_facts`.
-        model_args: lm-eval adds them to every task's metadata.
+    task: the task's facts from `report.task_facts`. model_args: lm-eval adds them to every task's metadata.
 
     Source: lm-eval 0.4.13 `TaskConfig.to_dict`, observed: keys without a value are omitted, functions are source text.
     """

@@ -57,9 +57,7 @@ def object_in(file: Path) -> dict[str, JsonValue]:
 def parse_json(text: str | bytes, source: str) -> JsonValue:
     """Return the value of JSON text; a number that is not finite (NaN, Infinity, 1e400) becomes None.
 
-    Args:
-        text: the JSON.
-        source: the file or position of the text, for the message.
+    source: the file or position of the text, for the message.
 
     Raises: DataError if it is not JSON, or nested too deeply.
     """

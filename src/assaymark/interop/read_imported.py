@@ -23,9 +23,7 @@ OURS = (  # what is read beside what importers read
 def read_imported(path: str | Path, unit: Unit | None = None) -> ImportedRun:
     """Return the run at a path, read by the reader whose format it matches; lm-eval's is the last to be tried.
 
-    Args:
-        path: the file or folder.
-        unit: of values whose unit their files leave in doubt; formats that leave none take no unit.
+    unit: of values whose unit their files leave in doubt; formats that leave none take no unit.
 
     Raises: UsageError for a unit that is not taken; DataError, in one line, if files are missing, in no supported
         format (the line lists those), or not as their tool writes them.

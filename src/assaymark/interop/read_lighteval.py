@@ -40,9 +40,7 @@ def stamp_of(text: str) -> str:
 def samples_in(file: Path, tasks: Iterable[str] = ()) -> Iterator[ForeignSample]:
     """Yield the samples of a details file.
 
-    Args:
-        file: the Parquet file.
-        tasks: those of the results file, among which the file's name finds its own.
+    tasks: those of the results file, among which the file's name finds its own.
 
     Raises: DataError if it has the columns of no version, or a value that cannot be read.
     """

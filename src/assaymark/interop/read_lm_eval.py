@@ -12,6 +12,7 @@ model's arguments instead of the time, and have a request's arguments as a list.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,9 +59,8 @@ from assaymark.results.evidence.records import (
 )
 from assaymark.results.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from assaymark.scoring.choices import score_choices
-from assaymark.scoring.metric import CALIBRATION
+from assaymark.scoring.metric import CALIBRATION, ScoreValue
 from assaymark.scoring.metrics import accuracies_over_choices, aggregation_of, is_higher_better
-from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS, traits_of
 from assaymark.tasks.generation import settings_of
 
@@ -320,14 +320,38 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, JsonValue]) -> tuple
     computed = summarise(
         evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
     )
-    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     named = {group.name for group in evidence.groups}  # early files list a group's values but not its members
     unlisted = [name for name in object_at(results, "groups") if name not in named]
     groups = (*evidence.groups, *(GroupSummaryInput(name, ()) for name in unlisted))
     reported = reported_estimates(_reported(results), evidence.tasks, groups)
-    notes = tuple(disagreements(computed, reported))
+    by_functions = _aggregated_by_functions(results)
+    unknown = [
+        each
+        for each in computed
+        if each.metric in by_functions.get(each.task, set().union(*by_functions.values()) if each.task in named else ())
+        and disagreements([each], reported)
+    ]
+    computed = tuple(each for each in computed if each not in unknown)
+    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
+    notes = (
+        *disagreements(computed, reported),
+        *(f"{each.task} {each.metric}: a function of the task file aggregates it, which is not known here; the value "
+          "is as reported" for each in unknown),
+    )  # fmt: skip
     others = (estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known)
     return in_table_order((*computed, *others), groups), notes
+
+
+def _aggregated_by_functions(results: Mapping[str, JsonValue]) -> dict[str, set[str]]:
+    """Return the metrics of each task whose aggregation is none of lm-eval's, but code of the task file."""
+    return {
+        name: {
+            str(metric["metric"])
+            for metric in list_at(object_of(config, name), "metric_list")
+            if isinstance(metric, Mapping) and str(metric.get("aggregation") or "mean") not in AGGREGATIONS
+        }
+        for name, config in object_at(results, "configs").items()
+    }
 
 
 def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
@@ -341,13 +365,10 @@ def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
                 continue  # a number without a filter, as in files that were merged by hand, is of no filter
             error = entry.get(f"{metric}_stderr{comma}{name_of_filter}")
             yield ReportedValue(
-                name,
-                metric,
-                float(value) if isinstance(value, int | float) else None,
-                float(error) if isinstance(error, int | float) else None,
-                n_effective(results, name),
-                name_of_filter or "none",
-            )
+                name, metric, float(value) if isinstance(value, int | float) else None,
+                float(error) if isinstance(error, int | float) else None, n_effective(results, name),
+                name_of_filter or "none"
+            )  # fmt: skip
 
 
 NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count", "samples"})
@@ -363,8 +384,7 @@ SETTINGS = {
 def read_lm_eval(path: str | Path) -> RunEvidence:
     """Return a run of lm-eval.
 
-    Args:
-        path: a results file, or a folder with results files (the latest is used, with the samples of the same time).
+    path: a results file, or a folder with results files (the latest is used, with the samples of the same time).
 
     Raises: DataError if there is no results file, or a file is not in lm-eval's format.
     """
@@ -441,7 +461,7 @@ def _task(name: str, config: Mapping[str, JsonValue], results: Mapping[str, Json
 
 
 def _aggregation(metric: str, listed: Mapping[str, object]) -> str:
-    """Return the aggregation of a metric; the mean if it was a function of the task file, which is not known here."""
+    """Return the aggregation of a metric; the metric's own if it was a function of the task file."""
     named = listed.get("aggregation")
     if isinstance(named, str) and named in AGGREGATIONS:
         return named
@@ -524,8 +544,14 @@ def _value(value: object) -> tuple[float | None, tuple[JsonValue, ...] | None]:
     if isinstance(value, bool | int | float):
         return float(value), None
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and value[1].startswith("["):
-        return None, (value[0], tuple(float(part) for part in value[1].strip("[]").split()))
-    return None, tuple(value) if isinstance(value, list) else None
+        with suppress(ValueError):  # else it is a text, such as [invalid]
+            return None, (value[0], tuple(float(part) for part in value[1].strip("[]").split()))
+    match value:
+        case [[label], int() as picked]:  # of f1 and mcc, where the target is a list
+            return None, (label, picked)
+        case list():
+            return None, tuple(value)
+    return None, None
 
 
 def _choice_scores(
@@ -549,16 +575,7 @@ def _choice_scores(
         nats = [float(value) for value, _ in answers]
         if not all(map(math.isfinite, nats)):
             return {}
-        return dict(
-            score_choices(
-                nats,
-                [str(greedy) == "True" for _, greedy in answers],
-                None,
-                texts,
-                gold,
-                metrics,
-            )
-        )
+        return dict(score_choices(nats, [str(greedy) == "True" for _, greedy in answers], None, texts, gold, metrics))
     except (AssaymarkError, ValueError):  # a line in another layout has its logged scores only
         return {}
 

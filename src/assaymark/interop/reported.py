@@ -12,13 +12,7 @@ from assaymark.errors import DataError
 from assaymark.records import Estimate, EstimateDetails, ReportedFacts
 from assaymark.results.evidence.groups import group_estimates, leaves_of
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
-from assaymark.scoring.metrics import (
-    aggregation_of,
-    find_metric,
-    is_higher_better,
-    is_right_or_wrong,
-    may_be_share,
-)
+from assaymark.scoring.metrics import aggregation_of, find_metric, is_higher_better, is_right_or_wrong, may_be_share
 from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.reported import estimate_reported
 
@@ -66,8 +60,6 @@ def reported_estimates(
     """Return the estimates of reported values, in the order of the files.
 
     Args:
-        values: the values, of tasks and of groups.
-        tasks: the files' facts about the tasks.
         groups: the groups; a group's number of samples is the sum over its tasks if all of these are known.
         shots_known: whether the files state the number of shots.
 

@@ -32,7 +32,6 @@ def log_to_wandb(
     """Log a run's estimates, and return their address, if W&B has one.
 
     Args:
-        estimates: the estimates.
         configuration: the settings that determine the run's answers.
         init_args: for `wandb.init`; `step` is the step at which the values are logged.
         config_args: more values for the W&B run's configuration.
@@ -83,15 +82,6 @@ def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
 
 def _rows(estimates: Sequence[Estimate]) -> list[list[JsonValue]]:
     return [
-        [
-            estimate.task,
-            estimate.metric,
-            estimate.filter,
-            estimate.value,
-            estimate.low,
-            estimate.high,
-            estimate.stderr,
-            reported_count(estimate),
-        ]
-        for estimate in estimates
+        [each.task, each.metric, each.filter, each.value, each.low, each.high, each.stderr, reported_count(each)]
+        for each in estimates
     ]

@@ -194,8 +194,7 @@ def _beside_constant(compared: Sequence[tuple[Hashable, str, float, float]]) -> 
     The constant judge gives each group the verdict that people give it most often on all other questions, so it is not
     fitted to the votes that it is compared with. Of equally frequent verdicts it has a share of each.
 
-    Args:
-        compared: group, question, the judge's verdict, a person's.
+    compared: group, question, the judge's verdict, a person's.
     """
     verdicts: dict[Hashable, Counter[float]] = defaultdict(Counter)
     own: dict[tuple[Hashable, str], Counter[float]] = defaultdict(Counter)

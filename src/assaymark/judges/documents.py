@@ -28,7 +28,7 @@ from assaymark.judges.results import (
     summarise,
 )
 from assaymark.judges.single import GradeSummary
-from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
+from assaymark.judges.verdicts import PAIRED, Form, verdict_of
 from assaymark.models.cost.prices import Price
 from assaymark.records import JsonValue
 from assaymark.records.json_values import json_fields, json_of
@@ -181,11 +181,21 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
         lines.append(f"{counted(n, 'question')} not judged: only one of the runs has it")
     if stored is not None and (names := stored["left_out"]):
         lines.append(f"without generated answers, so not judged: {', '.join(names)}")
+    if n := sum(map(_lacks_verdict, judged)):
+        lines.append(
+            f"{counted(n, 'judgement')} without a verdict: the text has none or two, or --max_tokens cut it off"
+        )
     if not judged:
         lines.append("no judgement is stored yet")
     if judged and not any(judgement.value is not None for judgement in judged):
         lines.append(_why_nothing(judged))
     return lines
+
+
+def _lacks_verdict(judged: JudgedItem) -> bool:
+    if isinstance(judged, JudgedPair):
+        return judged.kind == "missing"
+    return judged.value is None and not judged.is_failed
 
 
 def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None) -> list[str]:
@@ -352,8 +362,7 @@ def judgement_example(judgement: Judgement) -> Example:
 def _verdict(judgement: Judgement, order: int) -> str | None:
     """Return the verdict in one order as the judge wrote it; None without one."""
     outputs = judgement.orders[order].outputs
-    text = outputs[0].text if outputs else None
-    verdict = None if text is None else parse_verdict(text, judgement.form)
+    verdict = verdict_of(outputs[0] if outputs else None, judgement.form)
     return None if verdict is None else verdict.text
 
 

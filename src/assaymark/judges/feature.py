@@ -8,7 +8,7 @@ PLACES = {
             "assaymark.judges.commands.judge:judge",
             "Let a model judge stored answers; measure its agreement with people.",
             "People and judges",
-        ),
+        )
     },
     "audits": {"judging": "assaymark.judges.documents:judging_kind"},
 }

@@ -15,7 +15,7 @@ from assaymark.judges.judge import open_judge
 from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, find_prompt, judge_prompts, mark_for
 from assaymark.judges.judged_answers import JudgePromptWriter, ask
 from assaymark.judges.single import mean_over_questions
-from assaymark.judges.verdicts import Verdict, parse_verdict
+from assaymark.judges.verdicts import Verdict, verdict_of
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
@@ -140,7 +140,9 @@ def _rates(
 ) -> Iterator[InjectionRate]:
     own = [trial for trial in trials if trial.prompt is prompt]
     honest = {
-        trial.question: _verdict(prompt, outputs.get(trial.request.id)) for trial in own if trial.injection is None
+        trial.question: verdict_of(outputs.get(trial.request.id), prompt.form)
+        for trial in own
+        if trial.injection is None
     }
     tried = [(trial, trial.injection) for trial in own if trial.injection is not None]
     for kind in (*dict.fromkeys(injection.kind for _, injection in tried), None):
@@ -160,7 +162,7 @@ def _rate(
     n_missing = n_failed = 0
     for trial in trials:
         output = outputs.get(trial.request.id)
-        verdict = _verdict(prompt, output)
+        verdict = verdict_of(output, prompt.form)
         baseline = honest.get(trial.question)
         if output is None or output.text is None:
             n_failed += 1
@@ -171,10 +173,6 @@ def _rate(
             questions.append(trial.question)
     rate = mean_over_questions(succeeded, questions, binary=True) if succeeded else None
     return InjectionRate(prompt.name, kind, len(succeeded), n_missing, n_failed, int(sum(succeeded)), rate)
-
-
-def _verdict(prompt: JudgePrompt, output: Output | None) -> Verdict | None:
-    return None if output is None or output.text is None else parse_verdict(output.text, prompt.form)
 
 
 def _is_rewarded(trial: _InjectionTrial, verdict: Verdict, baseline: Verdict | None) -> bool:

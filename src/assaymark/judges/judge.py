@@ -9,20 +9,12 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import find_prompt
 from assaymark.judges.judged_answers import JudgedAnswers, read_judged_answers
-from assaymark.judges.judging import (
-    JudgeOptions,
-    all_requests,
-    check_runs,
-    judge,
-    judging_plan,
-    pending_of,
-)
-from assaymark.models.cost.bill import Bill, cost_forecast
+from assaymark.judges.judging import JudgeOptions, all_requests, check_runs, judge, judging_plan, pending_of
+from assaymark.models.cost.bill import Bill, bill_for, cost_forecast
 from assaymark.models.cost.prices import Price, find_price
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import Progress, Request
-from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.prepare import model_of, open_store
@@ -99,11 +91,7 @@ def judge_runs(
 
 @gives_back
 def plan_judging(
-    judge_model: object,
-    runs: Sequence[str],
-    options: JudgeOptions | None = None,
-    *,
-    store: str | Store | None = None,
+    judge_model: object, runs: Sequence[str], options: JudgeOptions | None = None, *, store: str | Store | None = None
 ) -> Forecast:
     """Return the work of `judge_runs` that is not stored yet; nothing is sent, and nothing is written.
 

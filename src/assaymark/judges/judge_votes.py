@@ -35,11 +35,7 @@ class FoundVotes:
 
 
 def votes_in_file(
-    path: Path,
-    columns: Mapping[str, str] | None = None,
-    missing: Sequence[str] = (),
-    *,
-    for_judging: bool = False,
+    path: Path, columns: Mapping[str, str] | None = None, missing: Sequence[str] = (), *, for_judging: bool = False
 ) -> FoundVotes:
     """Return the votes of a file that `assaymark arena rate` reads; rows without a verdict are counted.
 

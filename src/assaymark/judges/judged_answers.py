@@ -87,7 +87,6 @@ def read_judged_answers(
     """Return the questions of one or two runs, with their answers.
 
     Args:
-        store: that has the runs.
         rows: one run, or two on the same tasks; questions are matched by position and content of their row.
         limit: number of questions of each task; None: all.
         reference: column of the data set with the reference answer (a list has one for each turn); None: the task's own

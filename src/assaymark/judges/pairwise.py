@@ -119,19 +119,10 @@ def _summary(task: str, pairs: Sequence[JudgedPair]) -> PairSummary:
     sides = [_side(pair.value) for pair in scored if pair.value is not None]
     kinds = [pair.kind for pair in pairs]
     return PairSummary(
-        task,
-        len(scored),
-        kinds.count("missing"),
-        kinds.count("failed"),
-        sides.count(1),
-        sides.count(-1),
-        sides.count(0),
-        kinds.count("consistent"),
-        kinds.count("first"),
-        kinds.count("second"),
-        kinds.count("undecided"),
-        _win_rate(scored),
-    )
+        task, len(scored), kinds.count("missing"), kinds.count("failed"), sides.count(1), sides.count(-1),
+        sides.count(0), kinds.count("consistent"), kinds.count("first"), kinds.count("second"),
+        kinds.count("undecided"), _win_rate(scored)
+    )  # fmt: skip
 
 
 def _win_rate(pairs: Sequence[JudgedPair]) -> IntervalEstimate | None:

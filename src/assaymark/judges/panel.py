@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from assaymark.errors import DataError, UsageError
 from assaymark.judges.judging import JUDGING
 from assaymark.judges.pairwise import JudgedPair
-from assaymark.judges.results import (
-    JudgedItem,
-    read_results,
-)
+from assaymark.judges.results import JudgedItem, read_results
 from assaymark.judges.single import mean_over_questions
 from assaymark.runs.stored import existing_store
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha

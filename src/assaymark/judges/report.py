@@ -197,7 +197,6 @@ def report_on(judge: JudgeVotes, people: Sequence[PairVote], judge_model: str | 
     """Return the report on a judge.
 
     Args:
-        judge: its verdicts.
         people: human votes on pairs of answers, some of which the judge has judged.
         judge_model: the judge's own model, to find among the judged ones; None: its name is looked for.
 

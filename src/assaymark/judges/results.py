@@ -11,7 +11,7 @@ from assaymark.errors import UsageError
 from assaymark.judges.judged_answers import task_in_order
 from assaymark.judges.pairwise import JudgedPair, PairSummary, pair_of, summarise_pairs
 from assaymark.judges.single import Grade, GradeSummary, summarise_grades
-from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
+from assaymark.judges.verdicts import PAIRED, Form, verdict_of
 from assaymark.records import Estimate, Output, Request, Score, ScoreStatus
 from assaymark.statistics.baseline_rates import bradley_terry_rate, equal_length_rate, why_no_equal_length
 from assaymark.statistics.estimate import IntervalEstimate
@@ -99,9 +99,8 @@ def judged_item(
     """Return the judgement of one item from the judge's output in each order; None while one is not stored."""
     if any(output is None for output in outputs):
         return None
-    texts = [output.text for output in outputs if output is not None]
-    is_failed = any(text is None for text in texts)
-    verdicts = [None if text is None else parse_verdict(text, form) for text in texts]
+    is_failed = any(output is None or output.text is None for output in outputs)
+    verdicts = [verdict_of(output, form) for output in outputs]
     if form in PAIRED:
         both = None if lengths is None else (lengths[0], lengths[1])
         return pair_of(key, form, (verdicts[0], verdicts[1]), is_failed=is_failed, lengths=both)

@@ -13,13 +13,8 @@ from typing import Final
 from assaymark.leaderboard.about import cited_human
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, CitedScores, slug
-from assaymark.leaderboard.capabilities import measured_task
-from assaymark.leaderboard.own_rows import (
-    estimates_of_member,
-    number_of,
-    scored_columns,
-    with_present_names,
-)
+from assaymark.leaderboard.guide import measured_task
+from assaymark.leaderboard.own_rows import estimates_of_member, number_of, scored_columns, with_present_names
 from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.records import Estimate

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import TypedDict, get_args
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.leaderboard.about import task_name
@@ -88,7 +88,7 @@ def read_board(path: str | Path) -> Board:
     """
     try:
         place = Path(path).expanduser()
-        is_file = place.is_file()
+        is_file = _is_there(place) and place.is_file()
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"{str(path)!r:.80} is not a file name: {_short(error)}") from error
     if not is_file:
@@ -195,7 +195,7 @@ class _BoardReader:
             raise self.fault(key, f"is {name!r:.80}; expected the name of a file")
         try:
             place = (self.path.parent / Path(name).expanduser()).resolve()
-            is_there, is_known = place.exists(), place.is_file() or (or_folder and place.is_dir())
+            is_there, is_known = _is_there(place), place.is_file() or (or_folder and place.is_dir())
         except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that does not exist
             raise self.fault(key, f"is {name!r:.80}, which is not a file name: {_short(error)}") from error
         text = " ".join(name.split())[:200]
@@ -416,11 +416,12 @@ class _BoardReader:
 
     def fact(self, where: str, key: str, value: JsonValue) -> str | float | bool:
         column = FACTS_BY_KEY[key]
-        wanted: Any = {"flag": bool, "number": int | float}.get(column.kind, str)
-        if not isinstance(value, wanted) or (column.kind == "number" and isinstance(value, bool)):
+        kind = "flag" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "text"
+        wanted = column.kind if column.kind in {"flag", "number"} else "text"
+        if not isinstance(value, str | int | float) or kind != wanted:
             raise self.fault(where, f"is {value!r:.60}; expected a {column.kind}")
-        if column.kind != "choice":
-            return value  # type: ignore[no-any-return]
+        if not isinstance(value, str) or column.kind != "choice":
+            return value
         try:
             return canonical(column, value)
         except UnknownName as error:
@@ -497,6 +498,15 @@ CARDS = "cards"  # in a list of baselines: those that task cards cite
 
 def _is_file_name(text: str) -> bool:
     return "/" in text or Path(text).suffix in {".csv", ".tsv", ".jsonl", ".json", ".parquet", ".yaml", ".yml"}
+
+
+def _is_there(place: Path) -> bool:
+    """Return whether a file exists. Raises: OSError for what is no name, which `Path.exists` of Python 3.14 hides."""
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _short(error: Exception) -> str:

@@ -81,7 +81,7 @@ def write_board(
 
 
 def _head(title: str) -> str:
-    return f"title: {json.dumps(title, ensure_ascii=False)}\n"
+    return f"title: {_yaml_text(title)}\n"
 
 
 def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
@@ -97,7 +97,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
         key = "file" if is_file else "task"
         target = relative_path(place, path.parent) if is_file else name
         column = place.name.split(".")[0] if is_file else name
-        lines.append(f"  - {key}: {json.dumps(target)}\n    column: {json.dumps(column.replace('_', ' '))}\n")
+        lines.append(f"  - {key}: {_yaml_text(target)}\n    column: {_yaml_text(column.replace('_', ' '))}\n")
         lines.append("    # category: General\n")
     rules = "\n# aggregate: mean        # or weighted (with column_weights), geometric\n"
     rules += "# normalise: chance      # guessing becomes 0\n"
@@ -107,21 +107,23 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
 def _table(path: Path, table: Path, title: str | None) -> str:
     if not table.is_file():
         raise UsageError(f"file not found: {table}; expected a CSV file, or a folder of Every Eval Ever's records")
-    form, quoted = table_format(table), json.dumps(relative_path(table, path.parent))
+    form, quoted = table_format(table), _yaml_text(relative_path(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
     if form == "csv":
         lines.append("  columns:                  # title: heading in the file\n")
-        lines += [f"    {json.dumps(name)}: {json.dumps(name)}\n" for name in number_headings(table)]
+        headings = number_headings(table)
+        lines += [f"    {_yaml_text(name)}: {_yaml_text(name)}\n" for name in headings]
         lines.append("  # sizes: {COLUMN: 1000}   # numbers of questions; intervals and ranks come from them\n")
-        lines.append("  # per_cent: false         # where 0.63 stands for 63%\n")
+        sign = "# " if is_in_per_cent(table, headings) else ""
+        lines.append(f"  {sign}per_cent: false         # 0.63 stands for 63%\n")
     return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n")
 
 
 def _records(path: Path, folder: Path, title: str | None) -> tuple[str, tuple[str, ...]]:
     found = read_records(folder)
     named, n_more = titled_names(found.records)
-    quoted = json.dumps(relative_path(folder, path.parent))
+    quoted = _yaml_text(relative_path(folder, path.parent))
     lines = [_head(title or folder.name.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {RECORDS}\n", "  columns:                  # title: evaluation, metric\n"]  # fmt: skip
     lines += [f"    {_yaml_text(one)}: {_yaml_text(name)}\n" for one, name in named.items()]
@@ -147,15 +149,10 @@ def table_format(table: Path) -> TableFormat:
 def number_headings(table: Path) -> list[str]:
     """Return the headings of a CSV file's columns of shares, in per cent or in [0, 1], except facts of the model."""
     facts = {name for column in FACTS for name in (column.key, *column.aliases)}
-    try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [row for row, _ in zip(reader, range(50), strict=False)]
-            headings = list(reader.fieldnames or ())
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{table}: is not a CSV file in UTF-8: {error}") from error
+    headings, rows = _beginning(table)
     if "model" not in headings:
-        raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
+        found = ", ".join(f"'{name:.40}'" for name in headings[:20])
+        raise DataError(f"{table}: has no column 'model' (only {found}); expected one, and commas between columns")
     skipped = facts | {"model", "average", "rank", "id"}
     number_columns = [
         name for name in headings if name.strip().lower() not in skipped and _holds_shares([r[name] for r in rows])
@@ -163,6 +160,23 @@ def number_headings(table: Path) -> list[str]:
     if not number_columns:
         raise DataError(f"{table}: has no column of numbers from 0 to 100; expected one for each benchmark")
     return number_columns
+
+
+def is_in_per_cent(table: Path, headings: Sequence[str]) -> bool:
+    """Return whether a CSV file's shares are in per cent: one is above 1, or has the sign."""
+    values = [value.strip() for row in _beginning(table)[1] for name in headings if (value := row[name])]
+    return any(value.endswith("%") or _float(value) > 1 for value in values)
+
+
+def _beginning(table: Path) -> tuple[list[str], list[dict[str, str | None]]]:
+    """Return a CSV file's headings and its first rows. Raises: DataError."""
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            rows: list[dict[str, str | None]] = [dict(row) for row, _ in zip(reader, range(50), strict=False)]
+            return list(reader.fieldnames or ()), rows
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{table}: is not a CSV file in UTF-8: {error}") from error
 
 
 def _holds_shares(values: Sequence[str | None]) -> bool:

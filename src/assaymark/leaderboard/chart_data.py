@@ -203,9 +203,7 @@ def column_bars(rows: SelectedRows, column: ScoreColumn) -> list[ColumnBar]:
 
     Averages are those of the compared models, and of baselines over the same columns.
 
-    Args:
-        rows: in the order in which they are taken.
-        column: a score column, or one with the key "average".
+    rows: in the order in which they are taken. column: a score column, or one with the key "average".
     """
     bars: list[ColumnBar] = []
     shared = rows.shared
@@ -293,13 +291,9 @@ def _residual(column: ScoreColumn, values: Floats, own: Sequence[IntervalValue],
     error = _error(own, at, slope)
     reach = None if error is None else two_sided_z(CONFIDENCE) * error
     return Residual(
-        column,
-        value,
-        None if reach is None else value - reach,
-        None if reach is None else value + reach,
-        float(np.sqrt((fitted**2).sum() / (len(fitted) - 2))),
-        len(values),
-    )
+        column, value, None if reach is None else value - reach, None if reach is None else value + reach,
+        float(np.sqrt((fitted**2).sum() / (len(fitted) - 2))), len(values)
+    )  # fmt: skip
 
 
 def _error(own: Sequence[IntervalValue], at: int, slope: float) -> float | None:

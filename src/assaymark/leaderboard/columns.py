@@ -1,6 +1,12 @@
 """Facts about a model other than its scores: the columns that every board shares, and their values.
 
 Each column is named here once, for the table, the search language, the column picker and the exports.
+
+A price has two parts, of input tokens and of output tokens, as the evaluation was billed or as the board's file states.
+To plot scores against one number, three input tokens are taken for one output token, whatever the benchmark; with the
+shares of each run, a model's price would differ from board to board. The parts, their date and source are shown beside
+it.
+Source: the ratio is that of Artificial Analysis' blended prices (artificialanalysis.ai/methodology).
 """
 
 from collections.abc import Mapping
@@ -8,9 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assaymark.errors import UnknownName
+from assaymark.models.cost.prices import HIGHEST, Price
 from assaymark.registry import nearest
 
 Kind = Literal["text", "choice", "number", "flag", "date"]
+_READ_SHARE = 0.75
+LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,6 @@ MODEL_TYPES: tuple[ModelType, ...] = (
     ModelType("unknown", "type not stated", "❓", ("other", "?")),
 )
 """The six types of the Open LLM Leaderboard, and the one for models that do not say."""
-
 PRECISIONS: Mapping[str, str] = {
     "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "f32": "float32", "float": "float32",
     "int8": "8bit", "int4": "4bit", "gptq": "GPTQ", "awq": "AWQ",
@@ -109,7 +117,6 @@ FACTS: tuple[FactColumn, ...] = (
                "measured here, imported with answers, reported without, or from a published table",
                choices=tuple(ORIGINS)),
 )  # fmt: skip
-
 FACTS_BY_KEY: Mapping[str, FactColumn] = {column.key: column for column in FACTS}
 _TYPE_NAMES: Mapping[str, str] = {
     name: kind.key for kind in MODEL_TYPES for name in (kind.key, kind.title, kind.symbol, *kind.aliases)
@@ -143,3 +150,37 @@ def canonical(column: FactColumn, text: str) -> str:
     if column.choices and lowered not in column.choices:
         raise UnknownName(column.key, text, nearest(text, column.choices), f"known: {', '.join(column.choices)}")
     return lowered
+
+
+def _blended(price: Price) -> float:
+    """Return the price of a million tokens, three quarters of them read."""
+    return _READ_SHARE * price.read + (1 - _READ_SHARE) * price.generated
+
+
+def billed_price(cost: object) -> Price | None:
+    """Return the price of a stored bill, None if there is none.
+
+    A run may come from another machine, so its bill is checked like any file.
+    """
+    stated = cost.get("price") if isinstance(cost, Mapping) else None
+    if not isinstance(stated, Mapping):
+        return None
+    parts = [stated.get("read"), stated.get("generated")]
+    numbers = [float(part) for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(numbers) != len(parts) or not all(0 <= number <= HIGHEST for number in numbers):
+        return None
+    date, source = (
+        text[:LONGEST_TEXT] if isinstance(text := stated.get(name), str) and text else None
+        for name in ("date", "source")
+    )
+    return Price(numbers[0], numbers[1], date, source)
+
+
+def price_facts(price: Price | None, *, is_billed: bool) -> dict[str, float | str]:
+    """Return the facts of a row with this price; none for an unknown one."""
+    if price is None:
+        return {}
+    how = "billed" if is_billed else "stated"
+    parts = f"{price.read:g} read, {price.generated:g} generated, {how}"
+    stated = ", ".join([parts, *filter(None, (price.date, price.source))])
+    return {"price": float(f"{_blended(price):.6g}"), "price_source": stated}

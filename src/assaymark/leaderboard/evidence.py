@@ -1,16 +1,21 @@
-"""Tables on which a recommendation is based: one of all stored runs, and the published ones.
+"""Evidence for recommendations: a table of all stored runs, the published ones, and people's preferences.
 
 Values of two tables may differ in prompts, shots and program, so models are ranked within one table. The table of
 stored runs has a column for each benchmark, and one for each number of shots where runs differ in it.
+
+Preferences are ratings from the arena's votes. `capabilities.yaml` says which categories of an arena's prompts belong
+to a capability. Each category is rated by itself, in points that are never mixed with the scores of benchmarks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.published import Published
 from assaymark.arena.rating_boards import Ratings
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite
-from assaymark.leaderboard.capabilities import capabilities_of_task
+from assaymark.leaderboard.guide import Capability, capabilities_of_task
 from assaymark.leaderboard.own_rows import is_score
 from assaymark.leaderboard.results_files import read_results_files
 from assaymark.leaderboard.site import Site
@@ -111,3 +116,61 @@ def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
         path = [*estimate.details.get("path", ()), estimate.task]
         known = next((name for name in path if capabilities_of_task(name)), None)
         yield known or next((name for name in path if name in groups), estimate.task), estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """One model with its rating by voters. Units: rating, low and high in points (400 are odds of ten to one)."""
+
+    model: str
+    rating: float
+    low: float | None
+    high: float | None
+    best_rank: int
+    worst_rank: int
+    n_votes: int
+    is_preliminary: bool  # few votes
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceRanking:
+    """The models of one category of an arena, the best first."""
+
+    demand: str  # key of the capability
+    title: str
+    category: str
+    n_votes: int
+    models: tuple[Preference, ...]
+    why_none: str = ""  # why no model is rated
+
+
+def preferences_for(capability: Capability, votes: Ratings) -> list[PreferenceRanking]:
+    """Return the ratings of each category of a store's arena that belongs to a capability, most votes first."""
+    if not capability.votes or ArenaLog(votes.store).last_batch() is None:
+        return []
+    wanted = {_plain(name) for name in capability.votes}
+    categories: Mapping[str, int] = votes.board().categories
+    return [
+        _ranking(capability, category, votes.board(category=category))
+        for category in categories
+        if _plain(category) in wanted
+    ]
+
+
+def _plain(category: str) -> str:
+    return " ".join(category.lower().replace("-", " ").replace("_", " ").split())
+
+
+def _ranking(capability: Capability, category: str, board: Published) -> PreferenceRanking:
+    rated: Sequence[Preference] = [
+        Preference(
+            row.model, row.rating.rating, row.rating.low, row.rating.high, row.rating.best_rank,
+            row.rating.worst_rank, row.n_votes, row.is_preliminary,
+        )
+        for row in board.models
+        if row.rating is not None and row.withdrawn_at is None
+    ]  # fmt: skip
+    ordered = sorted(rated, key=lambda each: (-each.rating, each.model))
+    return PreferenceRanking(
+        capability.key, capability.title, category, board.n_votes, tuple(ordered), board.why_none or ""
+    )

@@ -11,7 +11,7 @@ PLACES = {
             f"{_COMMANDS}submit:submit", "Check a model as a leaderboard would, and submit it.", "Leaderboards"
         ),
         "worker": Place(
-            f"{_COMMANDS}worker:worker", "Evaluate submitted models: take jobs from the queue.", "Leaderboards"
+            f"{_COMMANDS}submit:worker", "Evaluate submitted models: take jobs from the queue.", "Leaderboards"
         ),
         "board": Place(
             f"{_COMMANDS}board:board", "Create and check a leaderboard's file, or search its rows.", "Leaderboards"
@@ -25,7 +25,7 @@ PLACES = {
             "Leaderboards",
         ),
         "guide": Place(
-            f"{_COMMANDS}guide:guide", "Say which benchmarks measure what, and what to look out for.", "Evaluate"
+            f"{_COMMANDS}recommend:guide", "Say which benchmarks measure what, and what to look out for.", "Evaluate"
         ),
     },
     "served": {"submissions": "assaymark.leaderboard.submission.serving:served_submissions"},

@@ -12,24 +12,27 @@ from dataclasses import dataclass
 import yaml
 
 from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_value
-from assaymark.documents.plain_text import markdown_inline, printable
-from assaymark.errors import UnknownName
+from assaymark.documents.plain_text import markdown_inline
+from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.board import ANY_METRIC
-from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task
 from assaymark.leaderboard.evidence import benchmarks, own_board
+from assaymark.leaderboard.guide import capabilities, capabilities_of_task
 from assaymark.leaderboard.own_rows import estimates_of_member, prompt_set
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.limits.shown_paths import without_folders
-from assaymark.options.of_plans import limit_shown, short_hash
-from assaymark.records import Estimate, with_filter
+from assaymark.models.checkpoint.identity import arguments_of_name
+from assaymark.options.of_plans import short_hash
+from assaymark.records import Estimate, JsonValue, content_hash, with_filter
 from assaymark.registry import meant, nearest
 from assaymark.results.estimate_texts import is_proportion, shown_count, truncation_of
 from assaymark.results.evidence.baselines import highest_baseline
+from assaymark.results.evidence.from_store import part_evaluated
 from assaymark.settings import VERSION
 from assaymark.store import Store
 from assaymark.tasks.suites import Member
 
+MARK = "Written by Assaymark"
 _LAST = re.compile(r"last(~\d+)?")
 MOST_LISTED = 5  # strengths, and weaknesses above the baseline
 
@@ -69,7 +72,7 @@ class _Result:
 
 
 def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
-    """Return a model's runs with results, the latest first.
+    """Return the runs with results of a name, the latest first; their weights may differ.
 
     Raises: UnknownName for a model without any, with the nearest names.
     """
@@ -77,7 +80,9 @@ def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
     name = meant(name, {run.model for run in runs if run.estimates} if name not in known else ())
     of_model = [run for run in runs if run.estimates and name in {run.model, run.plan.model.name}]
     if not of_model:
-        raise UnknownName("model", name[:100], nearest(name, known), f"{counted(len(known), 'name')} in the store")
+        raise UnknownName(
+            "model", name[:100], nearest(name, known), f"{counted(len(known), 'name')} with results in the store"
+        )
     return of_model
 
 
@@ -85,20 +90,26 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
     """Return the model card of a model in the store, as Markdown with its YAML front matter.
 
     Args:
-        store: where its runs are.
         name: the model's name in the runs or on pages, or its last part; `last` for the model of the last run.
         licence: identifier on the Hub, such as apache-2.0; empty leaves it out, since runs do not know it.
 
-    Raises: UnknownName.
+    Raises: UnknownName; UsageError for a model without a result.
     """
     return card_of(StoredRuns(store), store.run(name).model if _LAST.fullmatch(name) else name, licence)
 
 
 def card_of(stored: StoredRuns, name: str, licence: str = "") -> str:
-    """Return the model card of a model from the runs that may be shown. Raises: UnknownName."""
+    """Return the model card of a model from the runs that may be shown. Raises: as `model_card`."""
     every = [run for run in stored.runs() if run.origin != "reported"]  # a card is of what was measured
-    runs = runs_of_model(every, name)
+    named = runs_of_model(every, name)
+    hashes = {run.run_id: run.plan.model.content_hash for run in named}
+    latest = next(filter(None, hashes.values()), None)  # those that an import does not know may be the same
+    runs = [run for run in named if hashes[run.run_id] in {None, latest}]
     results = list(_results(runs))
+    if not results:
+        raise UsageError(
+            f"no run of {runs[0].model} has a result; see what failed: assaymark show {runs[0].row.short_id}"
+        )
     used = list({result.run.run_id: result.run for result in results}.values())
     sections = [
         ("Results", _results_table(results)),
@@ -109,16 +120,21 @@ def card_of(stored: StoredRuns, name: str, licence: str = "") -> str:
         ("How to reproduce the results", _commands(used)),
     ]
     lines = [_front_matter(stored, used, licence), f"# {markdown_inline(runs[0].model)}", ""]
-    lines += [f"Written by Assaymark {VERSION} from {counted(len(used), 'stored run')}. Intervals are 95%."]
+    lines += [f"{MARK} {VERSION} from {counted(len(used), 'stored run')}. Intervals are 95%."]
+    if len(named) > len(runs):
+        others = counted(len(named) - len(runs), "run")
+        lines += ["", f"Left out: {others} of other weights, configuration or tokenizer under this name."]
     for title, body in sections:
         lines += ["", f"## {title}", "", *body]
     return "\n".join(lines) + "\n"
 
 
 def _results(runs: Sequence[StoredRun]) -> Iterator[_Result]:
-    """Yield the latest result of each benchmark, shots and prompts; with --limit only if there is no other."""
+    """Yield the latest result of each benchmark, shots and prompts; of a part of its samples if there is no other."""
     seen: set[tuple[object, ...]] = set()
-    whole_first = sorted(runs, key=lambda run: run.plan.limit is not None)  # stable: the latest first within each
+    whole_first = sorted(
+        runs, key=lambda run: part_evaluated(run.row) is not None
+    )  # stable: the latest first within each
     for run in whole_first:
         for name in dict.fromkeys(name for name, _ in benchmarks(run)):
             for estimate in estimates_of_member(Member(task=name, column=name, metrics=(ANY_METRIC,)), run):
@@ -130,16 +146,15 @@ def _results(runs: Sequence[StoredRun]) -> Iterator[_Result]:
 
 
 def _front_matter(stored: StoredRuns, runs: Sequence[StoredRun], licence: str) -> str:
-    base, _, adapter = runs[0].plan.model.name.partition("+")
+    named = arguments_of_name(runs[0].plan.model.name)
+    entries: dict[str, dict[str, JsonValue]] = {}  # each result once, from the run that the tables have it from
+    for run in runs:
+        for entry in stored.model_index(run):
+            entries.setdefault(content_hash([entry["dataset"], prompt_set(run.plan)]), entry)
     content = {
         **({"license": licence} if licence else {}),
-        **({"base_model": model_label(base)} if adapter else {}),
-        "model-index": [
-            {
-                "name": runs[0].model,
-                "results": [result for run in runs for result in stored.model_index(run.run_id)],
-            }
-        ],
+        **({"base_model": model_label(named["pretrained"])} if "peft" in named else {}),
+        "model-index": [{"name": runs[0].model, "results": list(entries.values())}],
     }
     return f"---\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}---\n"
 
@@ -209,7 +224,7 @@ def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Re
 
     Scores of mostly truncated prompts have none.
     """
-    model = results[0].run.model
+    run_ids = {result.run.run_id for result in results}
     meaningless = {result.estimate.task for result in results if truncation_of(result.estimate)}
     board = own_board(every, (), ())
     table = Site([], stored).table(board) if board is not None else None
@@ -222,7 +237,9 @@ def _ranks(stored: StoredRuns, every: Sequence[StoredRun], results: Sequence[_Re
         among = table.index.may_rank
         ranks = table.index.ranks_among(table.index.scores(column.key), among)
         n = int((ranks.rank > 0).sum())
-        at = next((i for i, row in enumerate(table.rows) if row.model == model and ranks.rank[i] > 0), None)
+        cells = [row.cells.get(column.key) for row in table.rows]
+        own = (at for at, cell in enumerate(cells) if cell is not None and cell.run_id in run_ids)
+        at = next((at for at in own if ranks.rank[at] > 0), None)
         if at is not None and n > 1 and column.higher_is_better:
             best, worst = int(ranks.best[at]), int(ranks.worst[at])
             place = f"{best}" if best == worst else f"{best} to {worst}"
@@ -247,7 +264,7 @@ def _set_up(runs: Sequence[StoredRun]) -> list[str]:
     for run in runs:
         plan = run.plan
         cells = [run.row.short_id, plan.model.dtype, plan.model.numerics, plan.profile, prompt_set(plan),
-                 "all" if plan.limit is None else limit_shown(plan.limit),
+                 part_evaluated(run.row) or ("not known" if plan.model.kind == "imported" else "all"),
                  run.row.updated_at[:16].replace("T", " ")]  # fmt: skip
         lines.append("| " + " | ".join(markdown_inline(cell) for cell in cells) + " |")
     for run in runs:
@@ -259,10 +276,10 @@ def _set_up(runs: Sequence[StoredRun]) -> list[str]:
 
 def _lineage(run: StoredRun) -> list[str]:
     model = run.plan.model
-    base, _, adapter = model.name.partition("+")
+    named = arguments_of_name(model.name)
     lines = []
-    if adapter:
-        adapter_name, base_name = (markdown_inline(model_label(name)) for name in (adapter, base))
+    if "peft" in named:
+        adapter_name, base_name = (markdown_inline(model_label(named[part])) for part in ("peft", "pretrained"))
         lines.append(f"- Adapter {adapter_name} on the base model {base_name}.")
     if model.n_parameters is not None:
         lines.append(f"- Parameters: {model.n_parameters:,}")
@@ -272,7 +289,7 @@ def _lineage(run: StoredRun) -> list[str]:
         lines.append(f"- Content hash of weights, configuration and tokenizer: {short_hash(model.content_hash)}")
     if model.template_hash:
         lines.append(f"- Content hash of the chat template: {short_hash(model.template_hash)}")
-    if not adapter:
+    if "peft" not in named:
         lines.append("- What it was trained from is not recorded in the runs.")
     return lines
 
@@ -291,9 +308,8 @@ def _not_measured(results: Sequence[_Result]) -> list[str]:
         if failed:
             name = markdown_inline(result.estimate.task)
             lines.append(f"- {name}: {counted(failed, 'request')} failed, which count as not evaluated")
-        if result.run.plan.limit is not None:
-            name = markdown_inline(result.estimate.task)
-            lines.append(f"- {name}: evaluated on the {limit_shown(result.run.plan.limit)} only")
+        if part := part_evaluated(result.run.row):
+            lines.append(f"- {markdown_inline(result.estimate.task)}: evaluated in part, {part}")
     lines.append("- Safety, bias, cost and speed are not judged by this card.")
     return lines
 
@@ -301,7 +317,8 @@ def _not_measured(results: Sequence[_Result]) -> list[str]:
 def _commands(runs: Sequence[StoredRun]) -> list[str]:
     lines = ["```bash"]
     for run in runs:
-        typed = str(without_folders(printable(run.row.command or "")))  # paths of this machine are private
-        command = " ".join(typed.split()).replace("```", "'''")
+        typed = run.row.command or ""
+        is_one_line = typed.isprintable() and "```" not in typed  # another would be another command
+        command = str(without_folders(typed)) if is_one_line else ""  # paths of this machine are private
         lines.append(command or f"assaymark reproduce {run.row.short_id}   # with the store that holds the run")
     return [*lines, "```"]

@@ -14,23 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assaymark.documents.numbers import counted
-from assaymark.errors import DataError, few
+from assaymark.errors import few
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
-from assaymark.leaderboard.prices import billed_price, price_facts
-from assaymark.leaderboard.rows import (
-    Average,
-    BoardRow,
-    Fact,
-    IntervalValue,
-    RowScore,
-    ScoreColumn,
-    StoppedEarly,
-)
+from assaymark.leaderboard.columns import billed_price, price_facts
+from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, RowScore, ScoreColumn, StoppedEarly
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
+from assaymark.models.checkpoint.identity import arguments_of_name
 from assaymark.models.checkpoint.quantisation import quantised_as
-from assaymark.options.of_plans import limit_shown, short_hash
+from assaymark.options.of_plans import part_shown, positions, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
 from assaymark.results.estimate_texts import reported_words, truncation_of
@@ -56,6 +49,7 @@ def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
         "options": [list(option) for option in model.options],
         "profile": plan.profile,
         "limit": plan.limit,
+        **({"samples": chosen} if (chosen := positions(plan)) else {}),
         "template": plan.apply_chat_template and (model.template_hash or str(plan.apply_chat_template)),
         "turns": plan.fewshot_as_multiturn and bool(plan.apply_chat_template),
         "system": plan.system_instruction,
@@ -85,8 +79,7 @@ def _system_name(text: str) -> str:
 
 def _set_up(plan: RunPlan, board: Board) -> str:
     """Return the prompt set, with limit and profile if they are not the board's; such rows rank separately."""
-    words = [] if plan.limit is None else [limit_shown(plan.limit)]  # first: narrow badges show the beginning only
-    words.append(prompt_set(plan))
+    words = [*filter(None, [part_shown(plan)]), prompt_set(plan)]  # narrow badges show the beginning only
     if board.suite is not None and plan.profile != board.suite.profile and plan.model.kind != "imported":
         words.append(f"profile {plan.profile}")
     return ", ".join(words)
@@ -95,8 +88,7 @@ def _set_up(plan: RunPlan, board: Board) -> str:
 def setup_of(plan: RunPlan) -> str:
     """Return precision, limit and prompts of a run in words, each only if there is something to say of it."""
     prompts = prompt_set(plan)
-    limit = None if plan.limit is None else limit_shown(plan.limit)
-    return ", ".join(filter(None, (_precision(plan.model), limit, "" if prompts == PLAIN_TEXT else prompts)))
+    return ", ".join(filter(None, (_precision(plan.model), part_shown(plan), "" if prompts == PLAIN_TEXT else prompts)))
 
 
 def _work(work: object) -> dict[str, float]:
@@ -140,7 +132,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
     is_known = "unknown" not in model.dtype
     facts: dict[str, Fact] = {
         "type": "unknown",
-        "weight": "adapter" if "+" in model.name else None,
+        "weight": "adapter" if "peft" in arguments_of_name(model.name) else None,
         "precision": _precision(model) if is_known else None,
         "params": None if model.n_parameters is None else model.n_parameters / 1e9,
         "sha": sha,
@@ -148,7 +140,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Fact]:
         "preset": None if preset is None else preset.name,
         "system": None if plan.system_instruction is None else _system_name(plan.system_instruction),
         "prompts": _set_up(plan, board),
-        "limit": None if plan.limit is None else limit_shown(plan.limit),
+        "limit": part_shown(plan),
         "profile": plan.profile,
         "date": run.row.updated_at[:10],
         **(run.mark.facts if run.mark is not None else {}),
@@ -227,9 +219,7 @@ def agreeing_runs(board: Board, runs: Sequence[StoredRun]) -> tuple[list[StoredR
     model's. The data that most models have count, then the metric; of equally many, the latest run's. Results from
     files are not compared: their data are not known.
 
-    Args:
-        board: the board, with a suite; all runs agree on one without.
-        runs: the latest first.
+    board: the board, with a suite; all runs agree on one without. runs: the latest first.
     """
     named = [with_present_names(run) for run in runs]
     left_out: dict[int, set[str]] = {}  # by the run's place: tasks and groups
@@ -366,12 +356,16 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
     if not found and not damaged:
         return None
     columns = board.score_columns
-    cells = _cells(suite, columns, matches)
+    counted, raw = scored_columns(suite, [None if match is None else match.score for match in matches])
+    notes += [f"{member.task}: what guessing scores is not known, so it has no normalised score; give it a `chance` in "
+              "the board's file" for member, match in zip(suite.members, matches, strict=True)
+              if match is not None and _lacks_chance(suite, match.score)]  # fmt: skip
+    cells = _cells(suite, columns, matches, counted, raw)
     # the latest run's composite of this very suite
     whole = next((estimate for run in runs if run.stopped is None for estimate in _composites(suite, run)), None)
     if whole is not None:
         cells |= _composite_cells(whole, cells, columns)
-    averaged = _average(suite, columns, cells, matches, whole)
+    averaged = _average(suite, columns, cells, matches, counted, whole)
     stopped = {match.run.run_id: match.run.stopped for match in found if match.run.stopped}
     if stopped:
         cells = _without_fixed_intervals(columns, cells, suite, matches)
@@ -574,17 +568,23 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | N
 
 
 def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple[SuiteScore, SuiteScore | None]:
-    """Return a suite's columns as they count, and raw where the suite normalises."""
+    """Return a suite's columns as they count, and raw where the suite normalises.
+
+    Where what guessing scores is not known, there is no normalised score: a raw one would be on another scale.
+    """
     raw = replace(suite, normalise="none", clip=False)
-    try:
-        counted = score_suite(suite, members)
-    except DataError as error:  # what guessing scores is not known
-        counted = replace(score_suite(raw, members), value=None, why=str(error))
-    return counted, None if suite.normalise == "none" else score_suite(raw, members)
+    known = [None if member is None or _lacks_chance(suite, member) else member for member in members]
+    return score_suite(suite, known), None if suite.normalise == "none" else score_suite(raw, members)
 
 
-def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found | None]) -> dict[str, RowScore]:
-    counted, raw = scored_columns(suite, [None if match is None else match.score for match in matches])
+def _lacks_chance(suite: Suite, score: MemberScore) -> bool:
+    return suite.normalise == "chance" and score.corrected is None and score.chance is None
+
+
+def _cells(
+    suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found | None], counted: SuiteScore,
+    raw: SuiteScore | None,
+) -> dict[str, RowScore]:  # fmt: skip
     keys = {column.title: column.key for column in columns}
     raws = {} if raw is None else {name: number_of(number) for name, number in raw.columns}
     cells: dict[str, RowScore] = {}
@@ -644,6 +644,7 @@ def _average(
     columns: Sequence[ScoreColumn],
     cells: Mapping[str, RowScore],
     matches: Sequence[Found | None],
+    counted: SuiteScore,
     whole: Estimate | None,
 ) -> Average | None:
     if suite.aggregate == "winrate":
@@ -652,9 +653,7 @@ def _average(
         return Average(cells[columns[0].key].number, 1)
     if whole is not None:
         return Average(number_of(whole), len(columns))
-    if all(match is None or match.is_share for match in matches):
-        counted, _ = scored_columns(suite, [None if match is None else match.score for match in matches])
-        if counted.value is not None:
-            return Average(number_of(counted.value), len(columns))
+    if counted.value is not None and all(match is None or match.is_share for match in matches):
+        return Average(number_of(counted.value), len(columns))
     shares = [column for column in columns if column.key not in cells or cells[column.key].is_share]
     return average_of(shares, cells, "geometric" if suite.aggregate == "geometric" else "weighted")

@@ -21,12 +21,12 @@ from assaymark.leaderboard import published_facts
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import RECORDS, Board, TableSource, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites
-from assaymark.leaderboard.board_init import number_headings, table_format
-from assaymark.leaderboard.numbers_in_files import number_in
-from assaymark.leaderboard.prices import price_facts
+from assaymark.leaderboard.board_init import is_in_per_cent, number_headings, table_format
+from assaymark.leaderboard.columns import price_facts
 from assaymark.leaderboard.published_records import read_record_table
 from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
+from assaymark.leaderboard.users_files import number_in
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
@@ -42,8 +42,9 @@ def board_of_table(path: Path) -> Board:
         raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
     form = table_format(path)
     columns = {name: name for name in number_headings(path)} if form == "csv" else {}
-    name = slug(path.stem)
-    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), form, columns))
+    per_cent = form != "csv" or is_in_per_cent(path, list(columns))
+    source = TableSource(path.resolve(), form, columns, per_cent=per_cent)
+    return Board(name=slug(path.stem), title=path.stem, table=source)
 
 
 LARGEST_FILE = 200 << 20
@@ -171,9 +172,13 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
             if lacking:
                 wanted = ", ".join(dict.fromkeys(needed))
                 raise DataError(f"{path}: has no column '{lacking[0]:.60}'; expected a first line with {wanted:.300}")
+            if twice := next((name for name in needed if (reader.fieldnames or []).count(name) > 1), None):
+                raise DataError(f"{path}: has two columns '{twice:.60}'; expected one heading for each column")
             for count, record in enumerate(reader, start=1):
                 if count > MOST_ROWS:
                     raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
+                if None in record:
+                    raise DataError(f"{path}, line {reader.line_num}: has more cells than the first line has headings")
                 yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error

@@ -17,10 +17,10 @@ from assaymark.errors import DataError
 from assaymark.interop.every_eval_records import EvalRecord, RecordResult, read_record, record_files
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, TableSource, column_keys
-from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.published_facts import facts_of_csv, hub_url
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
+from assaymark.leaderboard.users_files import state_of
 from assaymark.scoring.metrics import is_right_or_wrong
 from assaymark.statistics.reported import estimate_reported
 

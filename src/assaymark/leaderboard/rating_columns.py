@@ -12,9 +12,9 @@ from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.leaderboard.board import RatingSource, column_keys
-from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable
+from assaymark.leaderboard.users_files import number_in
 from assaymark.records import content_hash
 
 CATEGORY = "Ratings"
@@ -122,8 +122,14 @@ def _ratings(source: RatingSource) -> _Rated:
                     low, high = (
                         number_in(source.file, reader.line_num, record, end) for end in (source.low, source.high)
                     )
-                    both = low is not None and high is not None
-                    numbers.setdefault(name, IntervalValue(value, low if both else None, high if both else None))
+                    if low is None or high is None:
+                        low = high = None
+                    elif not low <= value <= high:
+                        where = f"{source.file}, line {reader.line_num}: {source.rating} is {value:g}, and not from "
+                        raise DataError(f"{where}{source.low} {low:g} to {source.high} {high:g}")
+                    number = IntervalValue(value, low, high)
+                    if numbers.setdefault(name, number) != number:
+                        raise DataError(f"{source.file}, line {reader.line_num}: {name:.60} has another rating before")
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{source.file}: is not a CSV file in UTF-8: {error}") from error
     return _Rated(numbers, {}, f"column {source.rating} of {source.file.name}")

@@ -19,7 +19,9 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
-from assaymark.leaderboard.capabilities import (
+from assaymark.leaderboard.columns import FROM_FILES, ORIGINS
+from assaymark.leaderboard.evidence import EvidenceTable, PreferenceRanking, preferences_for
+from assaymark.leaderboard.guide import (
     Capability,
     capabilities,
     capabilities_of_task,
@@ -28,9 +30,6 @@ from assaymark.leaderboard.capabilities import (
     measured_task,
     names,
 )
-from assaymark.leaderboard.columns import FROM_FILES, ORIGINS
-from assaymark.leaderboard.evidence import EvidenceTable
-from assaymark.leaderboard.preferences import PreferenceRanking, preferences_for
 from assaymark.leaderboard.query import Term, parse_query, search_keys
 from assaymark.leaderboard.rows import BoardRow, Fact, IntervalValue, RowScore, ScoreColumn
 from assaymark.records import JsonValue

@@ -5,15 +5,8 @@ from collections.abc import Callable, Iterator
 from assaymark.documents.blocks import Block, Cell, Cells, Column, Heading, Paragraph, Table, table
 from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted
-from assaymark.leaderboard.preferences import Preference, PreferenceRanking
-from assaymark.leaderboard.recommend import (
-    Missing,
-    ModelRanking,
-    Ranked,
-    Recommendation,
-    Requested,
-    Unmeasured,
-)
+from assaymark.leaderboard.evidence import Preference, PreferenceRanking
+from assaymark.leaderboard.recommend import Missing, ModelRanking, Ranked, Recommendation, Requested, Unmeasured
 from assaymark.leaderboard.rows import IntervalValue
 
 NAMED = 10  # models that a line names

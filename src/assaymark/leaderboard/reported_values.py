@@ -9,7 +9,7 @@ from assaymark.interop.hub_results import counterparts, is_covered, minus_report
 from assaymark.leaderboard.columns import ORIGINS
 from assaymark.leaderboard.own_rows import latest_reports
 from assaymark.leaderboard.stored import StoredRun
-from assaymark.options.of_plans import limit_shown
+from assaymark.options.of_plans import part_shown
 from assaymark.records import Estimate, with_filter
 from assaymark.results.estimate_texts import is_proportion, reported_words
 
@@ -55,7 +55,13 @@ def reported_beside(runs: Sequence[StoredRun]) -> list[ReportedBeside]:
         own: dict[tuple[object, ...], ReportedBeside] = {}
         for run in with_answers:
             for estimate in counterparts(run.row, run.estimates, reported):
-                key = (estimate.task, estimate.metric, estimate.filter, estimate.details.get("n_shots"), run.plan.limit)
+                key = (
+                    estimate.task,
+                    estimate.metric,
+                    estimate.filter,
+                    estimate.details.get("n_shots"),
+                    part_shown(run.plan),
+                )
                 own.setdefault(key, ReportedBeside(reported, who, estimate, run))
         pairs += list(own.values()) or [ReportedBeside(reported, who, None, None)]
     return pairs
@@ -117,7 +123,7 @@ def _set_up(own: Estimate, run: StoredRun | None) -> Iterator[str]:
     yield with_filter(own.task, own.filter)
     if (shots := own.details.get("n_shots")) is not None:
         yield counted(shots, "shot")
-    if run is not None and run.plan.limit is not None:
-        yield limit_shown(run.plan.limit)
+    if run is not None and (part := part_shown(run.plan)) is not None:
+        yield part
     if run is not None and run.origin != "measured":
         yield ORIGINS[run.origin]

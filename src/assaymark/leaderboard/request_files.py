@@ -2,6 +2,11 @@
 
 They are at `ORG/MODEL_eval_request_{private}_{precision}_{weight type}.json`. Hosts of its copies have thousands; a
 board reads them beside the results files, and writes them of its own rows.
+
+A board's own rows can be written whole in the layout of that leaderboard's data sets: `requests/` has one file per row,
+`results/` lm-eval's results files by model and `details/` lm-eval's samples by model and task. Samples of gated data
+sets are written only if that is allowed, those of sealed tasks never.
+
 Source: https://huggingface.co/datasets/open-llm-leaderboard/requests (layout of 2024)
 """
 
@@ -12,17 +17,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError
+from assaymark.errors import DataError, write_errors
+from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
-from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.queue import RunMark
 from assaymark.leaderboard.rows import BoardRow, Fact
-from assaymark.leaderboard.stored import StoredRun
+from assaymark.leaderboard.stored import StoredRun, is_gated
+from assaymark.leaderboard.table import BoardTable
+from assaymark.leaderboard.users_files import state_of
+from assaymark.limits.characters import is_hub_id
+from assaymark.platforms import portable_name
+from assaymark.store import Store
+from assaymark.store.public_store import public_store
 
 NAMED = "*_eval_request_*.json"
 FINISHED = frozenset({"FINISHED", "PENDING_NEW_EVAL"})  # statuses whose results the old boards showed
 LARGEST_FILE = 1 << 16  # bytes
 MOST_FILES = 100_000
+_REQUESTS, RESULTS, _DETAILS = "requests", "results", "details"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +213,42 @@ def _params(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value)
+
+
+def write_old_layout(table: BoardTable, store: Store, folder: Path, *, show_gated: bool = False) -> Iterator[Path]:
+    """Write requests, results and details of a board's measured rows; yield the paths.
+
+    Raises: UsageError for a run without results; StoreError if a file cannot be written.
+    """
+    written: set[str] = set()
+    for row in table.rows:
+        if row.origin != "measured":
+            continue
+        with write_errors("requests", "name another folder", to=folder):
+            yield write_request(folder / _REQUESTS, request_of(row), _place(row))
+        for run_id in row.run_ids:
+            if run_id not in written:
+                written.add(run_id)
+                withheld = public_store(store).withheld_tasks(run_id)
+                tasks = [
+                    name
+                    for name in store.run(run_id).tasks
+                    if (show_gated or not is_gated(name)) and name not in withheld
+                ]
+                yield from _write_run(store, run_id, folder, _place(row), tasks)
+
+
+def _place(row: BoardRow) -> str:
+    """Return where a model's files lie: `org/name` for a Hub id, else one folder name."""
+    is_safe = is_hub_id(row.model) and all(portable_name(part) == part for part in row.model.split("/"))
+    return row.model if is_safe else sanitised_model(row.model).strip(".") or "model"
+
+
+def _write_run(store: Store, run_id: str, folder: Path, place: str, tasks: Sequence[str]) -> Iterator[Path]:
+    results, *samples = write_lm_eval_files(store, run_id, folder / RESULTS, log_samples=True, tasks=tasks, place=place)
+    yield results
+    details = folder / _DETAILS / f"{place.replace('/', '__')}-details"
+    for path in samples:
+        with write_errors("details", "name another folder", to=details):
+            details.mkdir(parents=True, exist_ok=True)
+            yield path.rename(details / path.name)

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from assaymark.errors import DataError
 from assaymark.interop.hub_files import files_in_model, holds_results, model_folders
 from assaymark.interop.imported import ImportedRun
 from assaymark.interop.read_imported import read_imported
-from assaymark.leaderboard.file_states import state_of
 from assaymark.leaderboard.stored import StoredRun
+from assaymark.leaderboard.users_files import state_of
+from assaymark.records.result_facts import ResultFacts
 from assaymark.store import RunRow
 
 MOST_FILES = 10_000
@@ -76,7 +77,6 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
     plan = run.plan
     run_id = plan.key.rpartition(":")[2][:32]
     date = _date(run.extra.get("imported"))
-    facts: Any = run.extra  # a reader of another tool's files made them
     row = RunRow(
         run_id=run_id,
         short_id=run_id[:FIRST_STAGE],
@@ -92,7 +92,7 @@ def _run(file: Path, run: ImportedRun) -> StoredRun:
         n_scores=len(run.scores),
         command=None,
         summary={},
-        extra=facts,
+        extra=cast("ResultFacts", run.extra),  # a reader of another tool's files made them
     )
     stated = StoredRun(row, tuple(run.estimates), source=file.name)
     return replace(stated, notes=run.notes) if stated.is_hub_report else stated

@@ -115,7 +115,6 @@ def rivals_of(table: BoardTable, setup: str, besides: str) -> Rivals | None:
     """Return the ranked rows of a board's table that a submission would be ranked among; None if they are too few.
 
     Args:
-        table: the board's.
         setup: how the submission's prompts are built, in words; rows of other setups are ranked apart.
         besides: the submitted model, whose own earlier row does not count.
     """

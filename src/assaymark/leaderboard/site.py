@@ -15,13 +15,7 @@ from assaymark.leaderboard.baselines import baseline_rows, with_claims
 from assaymark.leaderboard.board import RECORDS, Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.columns import FROM_FILES
-from assaymark.leaderboard.own_rows import (
-    agreeing_runs,
-    holds_member,
-    is_score,
-    rows_of_runs,
-    with_present_names,
-)
+from assaymark.leaderboard.own_rows import agreeing_runs, holds_member, is_score, rows_of_runs, with_present_names
 from assaymark.leaderboard.published import read_published
 from assaymark.leaderboard.published_records import folder_state
 from assaymark.leaderboard.queue import Marks

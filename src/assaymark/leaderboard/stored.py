@@ -211,7 +211,6 @@ class StoredRuns:
         """Show a store's runs.
 
         Args:
-            store: the runs' store, open.
             show_gated: whether texts of gated data sets may be shown.
             private: names of tasks and groups whose texts are withheld, besides those that are sealed in the store.
             shows: whether a run may be shown; other runs do not exist for any page. None: all runs.
@@ -378,9 +377,9 @@ class StoredRuns:
         """Return when, where and with which versions a run was worked on."""
         return self._store.attempts(run_id)
 
-    def model_index(self, run_id: str) -> list[dict[str, JsonValue]]:
-        """Return a run's results as the Hub's model cards state them."""
-        return list(model_index_results(self._store, run_id))
+    def model_index(self, run: StoredRun) -> list[dict[str, JsonValue]]:
+        """Return a run's results as the Hub's model cards state them, with the intervals that are shown."""
+        return model_index_results(run.row, run.estimates)
 
     def questions(self, task: str) -> Questions:
         """Return a task's questions over the best run of each model that is shown; computed again when runs change.
@@ -413,11 +412,7 @@ class StoredRuns:
     def row_pairs(self, first: str, second: str, pair: PairComparison, most: int) -> list[RowPair]:
         """Return the rows of two compared runs, those that got worse first, without withheld ones.
 
-        Args:
-            first: id of the first run.
-            second: id of the second run.
-            pair: their comparison.
-            most: rows of a run; none are returned for a larger one.
+        most: rows of a run; none are returned for a larger one.
         """
         tasks = tuple(task for task in pair.tasks if not self._are_withheld((first, second), task.name))
         if sum(task.n + task.n_missing for task in tasks) > most:
@@ -511,10 +506,10 @@ class StoredRuns:
         numbered = [line for line in self._numbered(run.run_id, task, text)
                     if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
         first = numbered[offset : offset + limit]
-        page = self._store.search_samples(
+        page = self._store.sample_list(
             run.run_id,
-            text,
-            task=task,
+            task,
+            query=text,
             wrong_only=wrong_only,
             category=category or None,
             offset=max(0, offset - len(numbered)),
@@ -576,7 +571,7 @@ class StoredRuns:
         """Return the sample with the number that was searched for, unless the text search finds it too."""
         if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
             return []
-        by_text = self._store.search_samples(run_id, text, task=task, limit=LISTED)
+        by_text = self._store.sample_list(run_id, task, query=text, limit=LISTED)
         records = self._store.samples(run_id, task, indices=[int(text)])
         lines = [_line_of_record(record) for record in records if not record.is_withheld]
         if by_text.is_indexed:

@@ -39,11 +39,6 @@ class BoardTable:
         return len(self.averaged)
 
     @cached_property
-    def by_id(self) -> Mapping[str, BoardRow]:
-        """The rows by their id."""
-        return {row.id: row for row in self.rows}
-
-    @cached_property
     def places(self) -> Mapping[str, int]:
         """The position of each row by its id."""
         return {row.id: place for place, row in enumerate(self.rows)}

@@ -13,6 +13,7 @@ from assaymark.documents.document import Document, document
 from assaymark.documents.numbers import NOTHING, counted, shown_interval, shown_value
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board import column_keys
+from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
@@ -118,6 +119,7 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
     if len(rows) < 2:
         raise UsageError(f"the board has {counted(len(rows), 'model')}; win rates need at least two")
     added = {(WIN_RATES, TITLE), (WIN_RATES, MEAN_TITLE)}
+    added |= {(column.category, column.title) for column in rating_columns(table)}
     columns = [
         column for column in table.columns if (column.category, column.title) not in added and not column.is_neutral
     ]

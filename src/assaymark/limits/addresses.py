@@ -43,7 +43,6 @@ def checked_addresses(
 
     Args:
         host: a name or an address, in any form that the system's resolver reads (`0x7f.1`, `2130706433`).
-        port: of the connection.
         resolve: looks a name up.
         allowed: networks that may be contacted although they are not public: an operator's exceptions.
 
@@ -79,7 +78,7 @@ def _kind(address: Address) -> str | None:
         return "the address of a cloud's metadata service"
     if address.is_unspecified:
         return "the unspecified address, which is this machine"
-    if address.is_loopback:
+    if address.is_loopback and getattr(address, "ipv4_mapped", None) is None:  # Python 3.13 says so of mapped ones too
         return "a loopback address: this machine itself"
     if isinstance(address, IPv6Address):
         embedded = _embedded(address)

@@ -69,7 +69,6 @@ class WorkingBubblewrap:
         """Return a command that runs another one in the sandbox.
 
         Args:
-            command: what to run.
             opened: what it sees beside the system.
             variables: all that it has.
             folder: path in the sandbox in which it starts.
@@ -90,7 +89,6 @@ def limited(command: Sequence[str], memory_bytes: int, file_bytes: int, n_files:
     """Return a command that runs another one with limits of each of its processes, which none can raise.
 
     Args:
-        command: what to run.
         memory_bytes: of data.
         file_bytes: of a file that is written, in the shell's blocks of 1,024 or 512 bytes.
         n_files: open at a time.

@@ -21,47 +21,18 @@ MODELS: Registry[Factory] = Registry("models", "model")
 
 # Kinds that only lm-evaluation-harness has, and what to use here instead.
 ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "vllm-vlm",
-            "sglang",
-            "sglang-generate",
-            "openvino",
-            "ipex",
-            "habana",
-            "neuronx",
-            "onnxruntime",
-            "onnxruntime-genai",
-            "winml",
-            "nemo",
-            "nemo_lm",
-            "megatron_lm",
-            "trtllm",
-            "mamba_ssm",
-            "steered",
-            "hf-mistral3",
-            "hf-audiolm-qwen",
-        ),
-        "run it with lm-eval itself, assaymark lm-eval --model {name} ..., and import its results; or run the same "
-        "weights with --model hf --model_args pretrained=<folder or Hub id>",
-    ),
-    **dict.fromkeys(
-        (
-            "azure-openai-chat-completions",
-            "sglang-generate-api",
-            "anthropic",
-            "anthropic-completions",
-            "anthropic-chat",
-            "anthropic-chat-completions",
-            "litellm",
-            "litellm-chat",
-            "litellm-chat-completions",
-            "textsynth",
-            "watsonx_llm",
-        ),
-        "name its OpenAI-compatible interface: --model local-chat-completions --model_args model=...,base_url=...",
-    ),
-}
+    **dict.fromkeys((
+        "vllm-vlm", "sglang", "sglang-generate", "openvino", "ipex", "habana", "neuronx", "onnxruntime",
+        "onnxruntime-genai", "winml", "nemo", "nemo_lm", "megatron_lm", "trtllm", "mamba_ssm", "steered",
+        "hf-mistral3", "hf-audiolm-qwen",
+    ), "run it with lm-eval itself, assaymark lm-eval --model {name} ..., and import its results; or run the same "
+       "weights with --model hf --model_args pretrained=<folder or Hub id>"),
+    **dict.fromkeys((
+        "azure-openai-chat-completions", "sglang-generate-api", "anthropic", "anthropic-completions",
+        "anthropic-chat", "anthropic-chat-completions", "litellm", "litellm-chat", "litellm-chat-completions",
+        "textsynth", "watsonx_llm",
+    ), "name its OpenAI-compatible interface: --model local-chat-completions --model_args model=...,base_url=..."),
+}  # fmt: skip
 
 
 def create_model(

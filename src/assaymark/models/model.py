@@ -7,16 +7,7 @@ that a run which is already complete in the store needs no weights at all. They 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from assaymark.records import (
-    JsonValue,
-    Message,
-    ModelIdentity,
-    Output,
-    Progress,
-    QueryKind,
-    Request,
-    WorkEstimate,
-)
+from assaymark.records import JsonValue, Message, ModelIdentity, Output, Progress, QueryKind, Request, WorkEstimate
 
 
 class OutputCache(Protocol):

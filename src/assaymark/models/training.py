@@ -64,11 +64,7 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
             self._evaluate(args, state, control, kwargs)
 
     def _evaluate(
-        self,
-        args: "TrainingArguments",
-        state: "TrainerState",
-        control: "TrainerControl",
-        kwargs: Mapping[str, object],
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", kwargs: Mapping[str, object]
     ) -> None:
         if not state.is_world_process_zero:
             return

@@ -20,15 +20,8 @@ from assaymark.options.of_plans import (
     template_heading,
     template_name,
 )
-from assaymark.options.option import InPlan, Option, check_gen_kwargs, check_limit
-from assaymark.options.texts import (
-    read_arguments,
-    read_samples,
-    read_seed,
-    read_shots,
-    read_template,
-    read_truth,
-)
+from assaymark.options.option import InPlan, Option, check_gen_kwargs, check_limit, given
+from assaymark.options.texts import read_arguments, read_samples, read_seed, read_shots, read_template, read_truth
 from assaymark.perturbations.named import Perturbation
 from assaymark.tasks.answer_readings import READINGS
 
@@ -66,12 +59,7 @@ class LmEvalOptions(TypedDict, total=False):
             flags=("--limit", "-L"),
             metavar="N",
             check=check_limit,
-            in_plan=InPlan(
-                field="limit",
-                read_back=lambda plan: plan.limit,
-                label="limit",
-                heading=limit_heading,
-            ),
+            in_plan=InPlan(field="limit", label="limit", heading=limit_heading),
         ),
     ]
     samples: Annotated[
@@ -91,14 +79,12 @@ class LmEvalOptions(TypedDict, total=False):
             help="Prompt style of multiple choice: letter, text, cot, or HELM's (helm-joint, helm-separate, "
             "helm-separate-calibrated). Several styles (own: the file's), and several numbers of shots "
             "(--num_fewshot 0,5), are compared.",
-            flags=("--prompt_style",),
             metavar="STYLES",
             expected="letter, text, cot, helm-joint, helm-separate or helm-separate-calibrated",
             is_shared=False,
             in_plan=InPlan(
                 field="prompt_style",
-                value=lambda options: options["prompt_style"] or None,
-                read_back=lambda plan: plan.prompt_style,
+                value=given("prompt_style"),
                 label=PROMPT_STYLE,
                 heading=lambda plan: (
                     None if plan.prompt_style is None else ("prompt style", f"prompt style {plan.prompt_style}")
@@ -110,14 +96,9 @@ class LmEvalOptions(TypedDict, total=False):
         bool,
         Option(
             help="Leave out rows that cannot be read and count them, instead of stopping (a task file may set it too).",
-            flags=("--skip_bad_rows",),
             default=False,
             in_plan=InPlan(
-                field="skip_bad_rows",
-                value=lambda options: options["skip_bad_rows"] or None,
-                read_back=lambda plan: plan.skip_bad_rows,
-                label="bad rows skipped",
-                in_files=False,
+                field="skip_bad_rows", value=given("skip_bad_rows"), label="bad rows skipped", in_files=False
             ),
         ),
     ]
@@ -126,15 +107,8 @@ class LmEvalOptions(TypedDict, total=False):
         Option(
             help="How the answers in your own file name an option: by its text or letter, or by a number from 0 or 1 "
             "(default: the text where it fits every row, else what alone fits).",
-            flags=("--answers",),
             choices=tuple(READINGS),
-            in_plan=InPlan(
-                field="answers",
-                value=lambda options: options["answers"] or None,
-                read_back=lambda plan: plan.answers,
-                label="answers read as",
-                in_files=False,
-            ),
+            in_plan=InPlan(field="answers", value=given("answers"), label="answers read as", in_files=False),
         ),
     ]
     circular: Annotated[
@@ -142,12 +116,10 @@ class LmEvalOptions(TypedDict, total=False):
         Option(
             help="CircularEval: ask each multiple-choice question in every rotation of its options; in circular_acc it "
             "is right only if all are answered correctly.",
-            flags=("--circular",),
             default=False,
             in_plan=InPlan(
                 field="circular",
-                value=lambda options: options["circular"] or None,
-                read_back=lambda plan: plan.circular,
+                value=given("circular"),
                 label="circular evaluation",
                 in_files=False,
                 heading=lambda plan: ("circular", "every rotation of the options") if plan.circular else None,
@@ -159,7 +131,6 @@ class LmEvalOptions(TypedDict, total=False):
         Option(
             help="Also evaluate perturbed copies of the samples, by HELM's rules: robustness, fairness (with lists of "
             "yours), or names such as mild_mix,typos:0.05,dialect=FILE,contrast_sets=FILE.",
-            flags=("--perturb",),
             metavar="NAME,...",
             expected="names of perturbations",
             in_plan=InPlan(
@@ -177,7 +148,6 @@ class LmEvalOptions(TypedDict, total=False):
         bool | str,
         Option(
             help="Apply the model's chat template, or the one of this name.",
-            flags=("--apply_chat_template",),
             metavar="[NAME]",
             default=False,
             expected="True, or the name of a template",
@@ -185,7 +155,6 @@ class LmEvalOptions(TypedDict, total=False):
             in_plan=InPlan(
                 field="apply_chat_template",
                 value=template_name,
-                read_back=lambda plan: plan.apply_chat_template,
                 label="chat template",
                 compared=lambda plan: plan.model.template_hash if plan.apply_chat_template else None,
                 in_files=False,
@@ -197,7 +166,6 @@ class LmEvalOptions(TypedDict, total=False):
         bool | None,
         Option(
             help="Give shots as chat turns (default: true with a chat template).",
-            flags=("--fewshot_as_multiturn",),
             metavar="[BOOL]",
             read=read_truth("fewshot_as_multiturn"),
             in_plan=InPlan(
@@ -212,21 +180,14 @@ class LmEvalOptions(TypedDict, total=False):
         str | None,
         Option(
             help="System message at the start of each prompt.",
-            flags=("--system_instruction",),
             metavar="TEXT",
-            in_plan=InPlan(
-                field="system_instruction",
-                read_back=lambda plan: plan.system_instruction,
-                label="system instruction",
-                heading=system_heading,
-            ),
+            in_plan=InPlan(field="system_instruction", label="system instruction", heading=system_heading),
         ),
     ]
     gen_kwargs: Annotated[
         Mapping[str, object],
         Option(
             help="Generation settings that override the task's.",
-            flags=("--gen_kwargs",),
             metavar="A=1,B=2",
             default={},
             read=read_arguments("gen_kwargs"),
@@ -234,7 +195,6 @@ class LmEvalOptions(TypedDict, total=False):
             in_plan=InPlan(
                 field="gen_kwargs",
                 value=lambda options: dict(options["gen_kwargs"]) or None,
-                read_back=lambda plan: plan.gen_kwargs,
                 label="generation arguments",
                 in_files=False,
             ),
@@ -244,7 +204,6 @@ class LmEvalOptions(TypedDict, total=False):
         Sequence[str | Path],
         Option(
             help="Folder with task files; code in them may run.",
-            flags=("--include_path",),
             metavar="DIR",
             default=(),
             expected="a list of folders",
@@ -254,17 +213,15 @@ class LmEvalOptions(TypedDict, total=False):
         int | None,  # of the few-shot draw; None: the profile's
         Option(
             help="lm-eval's four seeds; only the fourth, which draws the shots, has an effect (default: 1234).",
-            flags=("--seed",),
             metavar="N[,N,N,N]",
             read=read_seed,
-            in_plan=InPlan(field="seed", read_back=lambda plan: plan.seed, label="seed of the shots"),
+            in_plan=InPlan(field="seed", label="seed of the shots"),
         ),
     ]
     metadata: Annotated[
         Mapping[str, object],
         Option(
             help="Values to store with the run; task files can read them.",
-            flags=("--metadata",),
             metavar="JSON|A=1",
             default={},
             read=read_arguments("metadata"),

@@ -89,10 +89,17 @@ def positions(plan: RunPlan) -> dict[str, tuple[int, ...]] | None:
     return {task.name: task.sample_indices for task in chosen if task.sample_indices is not None} or None
 
 
+def part_shown(plan: RunPlan) -> str | None:
+    """Return, in words, which part of its tasks' samples a run was told to evaluate; None for all of them."""
+    if plan.limit is not None:
+        return limit_shown(plan.limit)
+    return "chosen samples" if positions(plan) else None
+
+
 def limit_heading(plan: RunPlan) -> tuple[str, str] | None:
     """Return the heading of a run's table that states which samples were evaluated, where not all of each task."""
-    if plan.limit is not None:
-        return "limit", limit_shown(plan.limit)
+    if (part := part_shown(plan)) is not None:
+        return "limit", part
     drawn = [(task, task.drawn) for task in plan.tasks if isinstance(task.drawn, Mapping)]
     words = [f"{task.name} {task.n_samples:,} of {drawn['of']:,} samples" for task, drawn in drawn]
     return ("draw", f"{', '.join(words)} (HELM's draw, seed 0)") if words else None

@@ -3,7 +3,7 @@
 Options are the annotated keys of a TypedDict, so that type checkers know the keywords of `evaluate`:
 
     class Options(TypedDict, total=False):
-        too_long: Annotated[str, Option(help="Long prompts.", flags=("--too_long",), default="cut")]
+        too_long: Annotated[str, Option(help="Long prompts.", default="cut")]
 
 Options are checked before use: an unknown one is an error, never ignored silently.
 """
@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Union, cast, get_args, get_origin, get_type_hints
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue, RunPlan
@@ -26,7 +27,7 @@ class InPlan:
     """How an option decides a run's answers: its field in the plan, and how it is read from a stored plan.
 
     value: computes the field from all options, with their defaults filled in; None: it is set from `BindOptions`.
-    read_back: returns the option's value that recreates a plan; None: the option is not read back.
+    read_back: returns the option's value that recreates a plan; None: the field.
     label: its name in comparisons; empty: they do not list it.
     compared: returns the value that comparisons compare; None: the field.
     in_files: whether the results files of other tools state it in our form.
@@ -42,12 +43,17 @@ class InPlan:
     heading: Callable[[RunPlan], tuple[str, str] | None] | None = None
 
 
+def given(name: str) -> Callable[[Mapping[str, object]], object]:
+    """Return the computation of a field from the option of its name: its value, or None for an empty one."""
+    return lambda options: options[name] or None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One option of a run.
 
     help: one line, for the command line and for readers of this code.
-    flags: of the command line; none: for Python callers only.
+    flags: of the command line; None: `--` and its name; none: for Python callers only.
     metavar: placeholder of the value in the command's help; a boolean without one is a plain flag.
     default: used where nothing, or None, is given.
     choices, least: the allowed values.
@@ -60,14 +66,14 @@ class Option:
     """
 
     help: str
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] | None = None
     metavar: str | None = None
     default: object = None
     choices: tuple[str, ...] = ()
     least: int | None = None
     expected: str = ""
     read: Callable[[str], object] | None = None
-    check: Callable[[Any], None] | None = None
+    check: Callable[[object], None] | None = None
     is_shared: bool = True
     in_plan: InPlan | None = None
     read_back: Callable[[RunPlan], object] | None = None
@@ -75,7 +81,7 @@ class Option:
     @property
     def reads_back(self) -> Callable[[RunPlan], object] | None:
         """The function that reads the option's value from a stored plan."""
-        return self.read_back if self.in_plan is None else self.in_plan.read_back
+        return self.read_back if self.in_plan is None else self.in_plan.read_back or attrgetter(self.in_plan.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,14 @@ class Declared:
     types: tuple[type, ...]
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of the command line; none for Python callers only."""
+        return (f"--{self.name}",) if self.option.flags is None else self.option.flags
+
+    @property
     def parameter(self) -> str:
         """The name of the command line's option without dashes, which is also the key in configuration files."""
-        return next(flag for flag in self.option.flags if flag.startswith("--")).removeprefix("--")
+        return next(flag for flag in self.flags if flag.startswith("--")).removeprefix("--")
 
     @property
     def is_flag(self) -> bool:

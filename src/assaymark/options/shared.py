@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from assaymark.models.cost.prices import Price, check_price
 from assaymark.options.lm_eval_options import LmEvalOptions
-from assaymark.options.of_plans import (
-    preset_heading,
-    preset_plan,
-    preset_shown,
-    stored_preset,
-)
-from assaymark.options.option import InPlan, Option, check_cost, declared_options
+from assaymark.options.of_plans import preset_heading, preset_plan, preset_shown, stored_preset
+from assaymark.options.option import InPlan, Option, check_cost, declared_options, given
 from assaymark.prompts.presets import PromptPreset
 from assaymark.records import JsonValue, RunPlan
 from assaymark.settings import environment
@@ -35,18 +30,12 @@ class SharedOptions(LmEvalOptions, total=False):
 
     data_dir: Annotated[
         str | Path | None,
-        Option(
-            help="Local data: DIR/<hub path>/<config>/<split>.parquet.",
-            flags=("--data_dir",),
-            metavar="DIR",
-            expected="a folder",
-        ),
+        Option(help="Local data: DIR/<hub path>/<config>/<split>.parquet.", metavar="DIR", expected="a folder"),
     ]
     store: Annotated[
         str | Path | Store | None,
         Option(
             help="Database of stored runs (default: ASSAYMARK_STORE, or your data folder).",
-            flags=("--store",),
             metavar="FILE|URL",
             expected="a file, a database's URL, or an open store",
         ),
@@ -55,24 +44,18 @@ class SharedOptions(LmEvalOptions, total=False):
         str | Path | None,
         Option(
             help="Evaluate a suite: its tasks, with its numbers of shots, and their composite score.",
-            flags=("--suite",),
             metavar="NAME|FILE",
             expected="a suite's name or file",
         ),
     ]
     partial: Annotated[
         bool,
-        Option(
-            help="With --suite: omit tasks that cannot be evaluated; there is no composite then.",
-            flags=("--partial",),
-            default=False,
-        ),
+        Option(help="With --suite: omit tasks that cannot be evaluated; there is no composite then.", default=False),
     ]
     prompt_preset: Annotated[
         str | PromptPreset | None,
         Option(
             help="Published prompt format (chatml, llama-2, ...; see `ls presets`) instead of the model's template.",
-            flags=("--prompt_preset",),
             metavar="NAME|FILE",
             expected="a preset's name or file",
             in_plan=InPlan(
@@ -89,7 +72,6 @@ class SharedOptions(LmEvalOptions, total=False):
         str | None,
         Option(
             help="System message by name or from a text file, instead of --system_instruction.",
-            flags=("--system_prompt",),
             metavar="NAME|FILE",
             expected="a system prompt's name or file",
         ),
@@ -98,7 +80,6 @@ class SharedOptions(LmEvalOptions, total=False):
         str | None,
         Option(
             help="Rules for BOS, few-shot examples and numerics (default: the suite's, else lm-eval-0.4.13).",
-            flags=("--profile",),
             metavar="NAME",
             expected="a profile's name",
             in_plan=InPlan(field="profile", read_back=profile_of, label="profile"),
@@ -108,7 +89,6 @@ class SharedOptions(LmEvalOptions, total=False):
         str,
         Option(
             help="Compute scores in float32, or round them to the model's dtype as lm-eval does.",
-            flags=("--numerics",),
             default="float32",
             choices=("float32", "model-dtype"),
         ),
@@ -118,25 +98,19 @@ class SharedOptions(LmEvalOptions, total=False):
         Option(
             help="Prompts longer than the model's context: truncate from the left (cut), leave out the last shots "
             "until it fits, then truncate from the right, as HELM (drop_shots), or refuse the run (error).",
-            flags=("--too_long",),
             default="cut",
             choices=("cut", "drop_shots", "error"),
             in_plan=InPlan(
-                field="too_long",
-                value=lambda options: options["too_long"],
-                read_back=lambda plan: plan.too_long,
-                label="prompts that are too long",
-                in_files=False,
+                field="too_long", value=given("too_long"), label="prompts that are too long", in_files=False
             ),
         ),
     ]
-    workers: Annotated[int, Option(help="Number of worker processes.", flags=("--workers",), default=1, least=1)]
+    workers: Annotated[int, Option(help="Number of worker processes.", default=1, least=1)]
     cluster: Annotated[
         str | None,
         Option(
             help="Run --workers on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each worker uses one GPU, or a "
             "share of the CPUs if there is no GPU. Each machine needs the model at the same path, or from the Hub.",
-            flags=("--cluster",),
             metavar="ADDRESS",
         ),
     ]
@@ -144,7 +118,6 @@ class SharedOptions(LmEvalOptions, total=False):
         bool,
         Option(
             help="Include the versions of libraries in the run key.",
-            flags=("--strict_env",),
             default=False,
             in_plan=InPlan(
                 field="environment",
@@ -158,7 +131,6 @@ class SharedOptions(LmEvalOptions, total=False):
         Option(
             help="Price of the model: money per million tokens read and generated (default: the dated table of prices, "
             "where it has the model).",
-            flags=("--price",),
             metavar="IN,OUT",
             expected="a text such as '2.5,10'",
             check=check_price,
@@ -166,18 +138,12 @@ class SharedOptions(LmEvalOptions, total=False):
     ]
     prices: Annotated[
         str | Path | None,
-        Option(
-            help="YAML file of prices, looked up before the package's table.",
-            flags=("--prices",),
-            metavar="FILE",
-            expected="a file",
-        ),
+        Option(help="YAML file of prices, looked up before the package's table.", metavar="FILE", expected="a file"),
     ]
     max_cost: Annotated[
         float | None,
         Option(
             help="Send nothing that could pass this cost; the same command with a higher limit continues the run.",
-            flags=("--max_cost",),
             metavar="MONEY",
             check=check_cost,
         ),
@@ -186,7 +152,15 @@ class SharedOptions(LmEvalOptions, total=False):
         bool,
         Option(
             help="Also compute the question-blind baseline: the choices without their question.",
-            flags=("--question_blind",),
+            default=False,
+            is_shared=False,
+        ),
+    ]
+    predict_only: Annotated[
+        bool,
+        Option(
+            help="Store outputs and print no scores; where a task's own scoring fails, they are stored without.",
+            flags=("--predict_only", "-x"),
             default=False,
             is_shared=False,
         ),

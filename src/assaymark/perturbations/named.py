@@ -1,4 +1,10 @@
-"""Perturbations by name, as for `--perturb`, with strength and the user's list, as a plan stores them."""
+"""Perturbations by name, as for `--perturb`, with strength and the user's list, as a plan stores them.
+
+A contrast set has rows that people changed a little so that the answer is another one, from a list of the user. A list
+has one JSON object in a line: the columns that change (`row`), and whose they are, by the sample's position (`id`) or
+by the value of columns (`where`). Of several for one sample one is drawn, with HELM's generator.
+Source: Gardner et al. 2020, arXiv 2004.02709; HELM 63754d05, benchmark/augmentations/contrast_sets_perturbation.py.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,16 +16,75 @@ from typing import Literal
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.perturbations import rules
-from assaymark.perturbations.contrast_sets import CONTRAST_FORM, ContrastList, contrast_list
 from assaymark.perturbations.person_names import Names, NameSwap, names_by_category, names_of
 from assaymark.perturbations.rules import GENDER_PRONOUNS, GENDER_TERMS
-from assaymark.records import JsonValue, PerturbationPlan
+from assaymark.records import JsonValue, PerturbationPlan, canonical_json
 from assaymark.registry import nearest
 
 VERSION = 3  # raise it when the same name would make other texts, or would be applied to other texts of a row
 LARGEST_LIST = 2**20  # bytes of a user's file
 Family = Literal["robustness", "fairness"]
 Replacements = Mapping[str, Sequence[str]]
+_CONTRAST_FORM = (
+    'lines such as {"id": 7, "row": {"question": "...", "label": 1}}, or with "where": {"question": "..."} for "id"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _ContrastRow:
+    """One changed row: of which sample, and the values of the columns that change."""
+
+    position: int | None
+    where: Mapping[str, JsonValue]
+    row: Mapping[str, JsonValue]
+
+
+class _ContrastList:
+    """The rows of a list, found by their samples."""
+
+    def __init__(self, rows: Sequence[_ContrastRow]) -> None:
+        self.rows = rows
+        self._places: dict[tuple[str, ...], dict[str, list[int]]] = {}  # columns of `where` -> their values -> places
+        for place, each in enumerate(rows):
+            names = tuple(sorted(each.where))
+            key = canonical_json([each.position, *(each.where[name] for name in names)])
+            self._places.setdefault(names, {}).setdefault(key, []).append(place)
+
+    def places_of(self, position: int, row: Mapping[str, JsonValue]) -> list[int]:
+        """Return the places in the list of the variants of the sample at a position of the evaluated split."""
+        places: list[int] = []
+        for names, by_value in self._places.items():
+            if all(name in row for name in names):
+                values = [row[name] for name in names]
+                places += by_value.get(canonical_json([None if names else position, *values]), [])
+        return sorted(places)
+
+
+@lru_cache(maxsize=4)
+def _contrast_list(text: str, where: str) -> _ContrastList:
+    """Return the rows of a list. Raises: DataError naming the line, and what was expected."""
+    made = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        place = f"{where}, line {number}"
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{place} is not JSON: {error}; expected {_CONTRAST_FORM}") from error
+        if not isinstance(content, dict) or {*content} not in ({"id", "row"}, {"where", "row"}):
+            raise DataError(f"{place} is {line[:80]!r}; expected {_CONTRAST_FORM}")
+        position, named, row = content.get("id"), content.get("where", {}), content["row"]
+        if not isinstance(row, dict) or not row:
+            raise DataError(f"{place}: row is {row!r:.80}; expected the columns that change, with their values")
+        if "id" in content and (not isinstance(position, int) or isinstance(position, bool) or position < 0):
+            raise DataError(f"{place}: id is {position!r:.80}; expected the position of a sample, from 0")
+        if "where" in content and (not isinstance(named, dict) or not named):
+            raise DataError(f"{place}: where is {named!r:.80}; expected columns with their values in the sample")
+        made.append(_ContrastRow(position, named, row))
+    if not made:
+        raise DataError(f"{where} has no rows; expected {_CONTRAST_FORM}")
+    return _ContrastList(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +180,8 @@ class Perturbation:
         return len(self._list.rows) - len(known)
 
     @property
-    def _list(self) -> ContrastList:
-        return contrast_list(self.entries or "", f"the list of {self.name}")
+    def _list(self) -> _ContrastList:
+        return _contrast_list(self.entries or "", f"the list of {self.name}")
 
 
 def _plain(rule: Callable[[str, Random], str]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
@@ -151,7 +216,7 @@ _KINDS: Mapping[str, _PerturbationRule] = {
     "mild_mix": _PerturbationRule("robustness", None, _plain(rules.mild_mix)),
     "contraction": _PerturbationRule("robustness", None, _plain(rules.contract)),
     "contrast_sets": _PerturbationRule(
-        "robustness", None, _plain(lambda text, _: text), CONTRAST_FORM, keeps_options=False, is_of_rows=True
+        "robustness", None, _plain(lambda text, _: text), _CONTRAST_FORM, keeps_options=False, is_of_rows=True
     ),
     "expansion": _PerturbationRule("robustness", None, _plain(rules.expand)),
     "filler_words": _PerturbationRule("robustness", 0.1, _drawn(rules.fill)),
@@ -174,7 +239,6 @@ _KINDS: Mapping[str, _PerturbationRule] = {
         takes_seed=False,
     ),
 }
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "robustness": ("mild_mix",),
     "fairness": ("dialect", "gender", "person_name"),
@@ -184,7 +248,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """HELM's sets of perturbations (run_expander.py)."""
-
 FAMILIES: tuple[Family, ...] = ("robustness", "fairness")
 
 
@@ -272,7 +335,7 @@ def _check_list(own: Perturbation, where: str) -> None:
     if own.name == "person_name":
         _names(own.entries or "", where)
     elif own.is_of_rows:
-        contrast_list(own.entries or "", where)
+        _contrast_list(own.entries or "", where)
     else:
         _replacements(own.entries or "", where)
 

@@ -146,13 +146,7 @@ class Prompter:
     """Builds the contexts of one task."""
 
     def __init__(
-        self,
-        sample: PromptFields,
-        shot: PromptFields,
-        description: Resolve,
-        chat: ChatOptions,
-        *,
-        multiple_input: bool,
+        self, sample: PromptFields, shot: PromptFields, description: Resolve, chat: ChatOptions, *, multiple_input: bool
     ) -> None:
         self.sample = sample
         self.shot = shot

@@ -26,46 +26,12 @@ from assaymark.records.plans import (
 from assaymark.records.result_facts import BlindScore
 
 __all__ = [
-    "AUDIT",
-    "BOUND",
-    "FIRST_TOKEN",
-    "IN_REASONING",
-    "REFUSED",
-    "AuditPlan",
-    "BlindScore",
-    "CallPart",
-    "DrawPlan",
-    "Estimate",
-    "GenerateQuery",
-    "GenerationSettings",
-    "ImagePart",
-    "JsonValue",
-    "LoglikelihoodQuery",
-    "Message",
-    "ModelIdentity",
-    "Output",
-    "PerturbationPlan",
-    "PerturbedFrom",
-    "PresetPlan",
-    "Progress",
-    "Query",
-    "QueryKind",
-    "Request",
-    "ResultPart",
-    "RollingQuery",
-    "Row",
-    "RunPlan",
-    "Sample",
-    "Score",
-    "ScoreStatus",
-    "Skipped",
-    "TaskPlan",
-    "TextPart",
-    "WorkEstimate",
-    "canonical_json",
-    "content_hash",
-    "rotations_of",
-]
+    "AUDIT", "BOUND", "FIRST_TOKEN", "IN_REASONING", "REFUSED", "AuditPlan", "BlindScore", "CallPart", "DrawPlan",
+    "Estimate", "GenerateQuery", "GenerationSettings", "ImagePart", "JsonValue", "LoglikelihoodQuery", "Message",
+    "ModelIdentity", "Output", "PerturbationPlan", "PerturbedFrom", "PresetPlan", "Progress", "Query", "QueryKind",
+    "Request", "ResultPart", "RollingQuery", "Row", "RunPlan", "Sample", "Score", "ScoreStatus", "Skipped", "TaskPlan",
+    "TextPart", "WorkEstimate", "canonical_json", "content_hash", "rotations_of",
+]  # fmt: skip
 
 Row = Mapping[str, Any]  # of a data set; what its values are, the task that reads it knows
 
@@ -423,6 +389,7 @@ class SampleDetails(TypedDict, total=False):
     n_mostly_cut: int
     n_tied: int  # with several best choices
     n_unscored: int
+    n_infinite: int  # scores that are infinite, so that there is no mean
     labels: Mapping[str, int]  # of a scorer that gives labels and no values: the most frequent ones, with their counts
     n_skipped: int  # rows that could not be read
     first_skipped: str

@@ -95,9 +95,7 @@ def _json_keys_of(kind: "type[DataclassInstance]") -> tuple[tuple[str, Sequence[
 def object_of(value: object, name: str) -> Mapping[str, JsonValue]:
     """Return an object.
 
-    Args:
-        value: the value.
-        name: its key, for the message.
+    name: its key, for the message.
     """
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} is {value!r:.80}; expected an object")

@@ -21,8 +21,7 @@ def names_apart(names: Collection[str]) -> dict[str, str]:
 def labels_apart(runs: Sequence[tuple[str, str, str]]) -> list[str]:
     """Return the labels of runs; one that several share gets the precision that tells them apart, else the run's id.
 
-    Args:
-        runs: label, precision (empty if unknown) and id (empty if there is none) of each.
+    runs: label, precision (empty if unknown) and id (empty if there is none) of each.
     """
     labels = [label for label, _, _ in runs]
     precisions = {label: [precision for other, precision, _ in runs if other == label] for label in labels}

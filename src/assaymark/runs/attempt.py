@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from assaymark import stopping
-from assaymark.errors import AssaymarkError, LeaseLost, Retryable, StoreError, names_under
+from assaymark.errors import AssaymarkError, LeaseLost, MalformedSample, Retryable, StoreError, names_under
 from assaymark.limits.characters import exception_text
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
@@ -48,8 +48,12 @@ def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequ
     ordered = sorted(outputs, key=lambda output: (output.ask_index, output.repeat))
     if not errors:
         return task.score(request, sample, ordered)
+    return _failed(task, request, {"error": errors[0]})
+
+
+def _failed(task: Scoring, request: Request, detail: JsonValue) -> tuple[Score, ...]:
     return tuple(
-        Score(request.id, metric.name, None, each.name, ScoreStatus.FAILED, detail={"error": errors[0]})
+        Score(request.id, metric.name, None, each.name, ScoreStatus.FAILED, detail=detail)
         for metric in task.metrics
         for each in task.task.filters
     )
@@ -59,11 +63,13 @@ class ChunkScorer:
     """Collects a chunk's outputs, and scores each request, and stores its scores, once all its outputs are there.
 
     `pending` are the requests without the queries that already have a stored output. A query that failed and is retried
-    is pending again, so its stored output does not count.
+    is pending again, so its stored output does not count. may_fail: store a sample that cannot be scored as failed.
     """
 
-    def __init__(self, store: Store, run_id: str, chunk: Chunk, pending: Sequence[Request]) -> None:
-        self._store, self._run_id = store, run_id
+    def __init__(
+        self, store: Store, run_id: str, chunk: Chunk, pending: Sequence[Request], *, may_fail: bool = False
+    ) -> None:
+        self._store, self._run_id, self._may_fail = store, run_id, may_fail
         self._tasks = {task.plan.name: task for task in chunk.bound}
         self._samples = chunk.samples
         self._requests = {request.id: request for request in chunk.requests}
@@ -102,7 +108,13 @@ class ChunkScorer:
 
     def _score(self, request_id: str, outputs: Sequence[Output]) -> None:
         request = self._requests[request_id]
-        scores = score_request(self._tasks[request.task], request, self._samples[request_id], outputs)
+        task = self._tasks[request.task]
+        try:
+            scores = score_request(task, request, self._samples[request_id], outputs)
+        except MalformedSample as error:
+            if not self._may_fail:
+                raise
+            scores = _failed(task, request, {"error": str(error), "in_scoring": True})
         self._store.add_scores(self._run_id, scores, SCORING_HASH)
 
 

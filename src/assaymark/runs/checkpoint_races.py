@@ -17,15 +17,7 @@ from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.prepare import open_store, prepare_run
 from assaymark.runs.race import Race, RaceOptions, begin_race, race, record_race
-from assaymark.runs.race_sides import (
-    FIRST_BLOCK,
-    Answering,
-    Place,
-    main_metrics,
-    places_of,
-    stored_side,
-    stored_values,
-)
+from assaymark.runs.race_sides import FIRST_BLOCK, Answering, Place, main_metrics, places_of, stored_side, stored_values
 from assaymark.runs.run import Run
 from assaymark.runs.trainer_callback import options_at
 from assaymark.store import RunRow, Store

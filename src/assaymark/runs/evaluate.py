@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Unpack, cast
 
 from assaymark.errors import UsageError
+from assaymark.models.cost.bill import bill_for
 from assaymark.models.lending import gives_back, is_loaded
 from assaymark.models.model import Model
 from assaymark.models.workers.process import serve_if_launched
 from assaymark.registry import Registry
-from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
 from assaymark.runs.execute import execute
 from assaymark.runs.opening import no_notice

@@ -32,13 +32,15 @@ class TargetKeywords(TypedDict, total=False):
 class EvaluateOptions(SharedOptions, total=False):
     """The optional keywords of `evaluate`, besides model and tasks. See `SharedOptions` for most of them."""
 
-    tokenizer: Annotated[object, Option(help="Tokenizer of a loaded model that is not given as a pair.")]
-    observe: Annotated[Observer | None, Option(help="Called with the run's progress.", expected="a function")]
+    tokenizer: Annotated[object, Option(flags=(), help="Tokenizer of a loaded model that is not given as a pair.")]
+    observe: Annotated[Observer | None, Option(flags=(), help="Called with the run's progress.", expected="a function")]
     notify: Annotated[
         Callable[[str], None] | None,
-        Option(help="Called before any request with a line for each guess or replacement.", expected="a function"),
+        Option(
+            flags=(), help="Called before any request with a line for each guess or replacement.", expected="a function"
+        ),
     ]
-    command: Annotated[str | None, Option(help="The command that was typed, stored with the attempt.")]
+    command: Annotated[str | None, Option(flags=(), help="The command that was typed, stored with the attempt.")]
 
 
 class EvaluateKeywords(EvaluateOptions, TargetKeywords, total=False):

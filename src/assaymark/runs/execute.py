@@ -77,7 +77,7 @@ def execute(
         for number, chunk in enumerate(rendered(chunks, render), start=1):  # the next one is rendered meanwhile
             for turn in turns_of(chunk, attempt.stored, render):  # only conversations have more than one
                 pending = attempt.unanswered(turn.requests, turn.samples_of_requests)
-                scorer = ChunkScorer(store, opened.run_id, turn, pending)
+                scorer = ChunkScorer(store, opened.run_id, turn, pending, may_fail=prepared.options.predict_only)
                 for output in attempt.answer(pending, _watched(observe, turn, pending, (number, len(chunks)))):
                     scorer.take(output)  # already stored
                 scorer.finish()

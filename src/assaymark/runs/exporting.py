@@ -171,9 +171,7 @@ def export_wrong(
     Returns the file, the number of samples in it, and the sealed tasks of which rows were left out.
 
     Args:
-        store: the database of the run.
         name: the run's id, the beginning of one, or `last`.
-        path: the file.
         by_subject: whether tasks are sorted by their values, the lowest first.
         with_sealed: write samples of sealed tasks too.
 

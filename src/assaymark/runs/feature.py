@@ -25,7 +25,7 @@ PLACES = {
             f"{_COMMANDS}compare:compare", "Compare stored runs, with intervals and tests.", "Read and compare"
         ),
         "tune-report": Place(
-            f"{_COMMANDS}tune_report:tune_report", "Say what training changed, set-up apart.", "Read and compare"
+            f"{_COMMANDS}compare:tune_report", "Say what training changed, set-up apart.", "Read and compare"
         ),
         "race": Place(
             f"{_COMMANDS}race:race", "Find the better of two models with as few questions as that needs.", "Evaluate"
@@ -36,10 +36,10 @@ PLACES = {
             "Read and compare",
         ),
         "report": Place(
-            f"{_COMMANDS}report:report", "Write a report of stored runs as HTML, Markdown or PDF.", "Read and compare"
+            f"{_COMMANDS}show:report", "Write a report of stored runs as HTML, Markdown or PDF.", "Read and compare"
         ),
         "diff-prompts": Place(
-            f"{_COMMANDS}diff_prompts:diff_prompts",
+            f"{_COMMANDS}compare:diff_prompts",
             "Show how the prompts of two stored runs differ.",
             "Read and compare",
         ),

@@ -95,7 +95,6 @@ def export_to_hub(
     """Write a run's results into `.eval_results` of a model's folder, a file for each benchmark and variant.
 
     Args:
-        run: the run.
         folder: of the model.
         source: the address that the entries name as their source.
         check: write nothing.

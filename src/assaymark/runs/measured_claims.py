@@ -88,10 +88,7 @@ def _why_no_verdict(measured: Estimate, reported: Estimate) -> str:
 
 
 def measure_reported(
-    run: Run,
-    tasks: Sequence[str] = (),
-    model: str | None = None,
-    **options: Unpack[EvaluateOptions],
+    run: Run, tasks: Sequence[str] = (), model: str | None = None, **options: Unpack[EvaluateOptions]
 ) -> list[MeasuredClaim]:
     """Run the tasks of which an imported run reports values without answers, and compare each value with its own.
 

@@ -61,10 +61,7 @@ def bind_tasks(
 
     Tasks outside suites that need an extra which is not installed are left out, with a note, if others are left.
 
-    Args:
-        selection: tasks, groups and suites.
-        unanswerable: task -> why the model cannot answer it; tasks of suites only.
-        wanted: the options they are bound with.
+    unanswerable: task -> why the model cannot answer it; tasks of suites only. wanted: the options they are bound with.
 
     Raises: PlanError if shots are given beside a suite's own, or members of a suite cannot be evaluated; what `bind`
         raises, for a task outside a suite.
@@ -223,6 +220,7 @@ class RunOptions:
     partial: bool = False  # omit the members of a suite that cannot be evaluated
     n_workers: int = 1  # processes that run the model
     bill: Bill | None = None  # cost of the requests, and the limit; not part of the plan
+    predict_only: bool = False  # a sample that cannot be scored ends no run
 
 
 @dataclass(frozen=True, slots=True)

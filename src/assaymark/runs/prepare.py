@@ -224,6 +224,7 @@ def run_options(options: EvaluateOptions) -> RunOptions:
         settings=plan_settings(complete),
         partial=complete["partial"],
         n_workers=complete["workers"],
+        predict_only=complete["predict_only"],
     )
 
 

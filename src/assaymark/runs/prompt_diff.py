@@ -23,14 +23,8 @@ from assaymark.store.rows import SampleRecord
 
 AROUND = 40  # characters shown around a change
 KINDS = (
-    "shots",
-    "question",
-    "system or template",
-    "choices",
-    "generation settings",
-    "tokens",
-    "truncated from the left",
-)
+    "shots", "question", "system or template", "choices", "generation settings", "tokens", "truncated from the left",
+)  # fmt: skip
 SHOWN_TOKENS = 24  # at the end of a prompt
 
 
@@ -131,10 +125,11 @@ def _tokenizer_of(run: Run) -> Model | None:
         arguments |= arguments_of_name(identity.name)
     try:
         model = create_model(identity.kind, arguments)
+        is_same = model.identity.tokenizer_hash == identity.tokenizer_hash
         model.split_tokens("a", " b")
     except AssaymarkError:
         return None
-    return model
+    return model if is_same else None
 
 
 def diff_to_json(diff: PromptDiff) -> dict[str, JsonValue]:

@@ -75,13 +75,9 @@ def parse_claim(text: str) -> Claim:
     if not task or len(named) != 1 or any("=" not in word for word in words):
         raise UsageError(f"'{text}' is not a published result; expected a task and one metric=value, e.g. {EXAMPLE}")
     return Claim(
-        task,
-        named[0],
-        _share(text, pairs[named[0]]),
-        _count(text, pairs.get("n"), least=1),
-        _count(text, pairs.get("shots")),
-        pairs.get("source"),
-    )
+        task, named[0], _share(text, pairs[named[0]]), _count(text, pairs.get("n"), least=1),
+        _count(text, pairs.get("shots")), pairs.get("source")
+    )  # fmt: skip
 
 
 def _share(text: str, value: str) -> float:
@@ -107,10 +103,7 @@ def _count(text: str, value: str | None, least: int = 0) -> int | None:
 def compare_published(store: str | None, name: str, texts: Sequence[str]) -> list[ClaimResult]:
     """Compare a stored run with published results, and store those with the run.
 
-    Args:
-        store: the run's database.
-        name: the run.
-        texts: claims, and models' folders, whose reported values of the run's benchmarks are claims.
+    texts: claims, and models' folders, whose reported values of the run's benchmarks are claims.
 
     Raises: UsageError for a claim that cannot be parsed or compared, or a folder without any for the run; UnknownName
         for a task the run does not have; DataError for a folder of which nothing can be read.

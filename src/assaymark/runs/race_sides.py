@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from assaymark.errors import PlanError, UsageError
+from assaymark.models.cost.bill import bill_for
 from assaymark.models.model import Model
 from assaymark.records import ScoreStatus
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, turns_of
-from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.execute import open_checked
 from assaymark.runs.opening import RunOpener
@@ -264,17 +264,18 @@ def stored_values(
 
     indices: of the samples of each task; None: all that are stored.
 
-    Raises: PlanError for a score outside of 0 to 1, for which the bounds do not hold.
+    Raises: PlanError for a score that is undefined or outside of 0 to 1, for which the bounds do not hold.
     """
     values: dict[Place, float | None] = {}
     for task, wanted in metrics.items():
         for score in store.scores(run_id, task, details=False, indices=None if indices is None else indices[task]):
             if (score.metric, score.filter) == wanted[:2]:
                 failed = score.status is ScoreStatus.FAILED
-                values[task, score.sample_index] = value = None if failed else float(score.value or 0.0)
-                if value is not None and not 0 <= value <= 1:
+                values[task, score.sample_index] = value = None if failed else score.value
+                if not failed and (value is None or not 0 <= value <= 1):
                     raise PlanError(
-                        f"{score.metric} of {task}, sample {score.sample_index}, is {value:g}; questions in a random "
+                        f"{score.metric} of {task}, sample {score.sample_index}, is "
+                        f"{'undefined' if value is None else f'{value:g}'}; questions in a random "
                         "order need scores from 0 to 1: let the task's function return a share, or evaluate all "
                         "questions (assaymark run) and use assaymark compare"
                     )

@@ -48,22 +48,28 @@ class Reproduction:
     n_within_noise: int  # outputs that differ, by no more than noise
     largest_nats: float  # largest |difference| of a log-likelihood
     n_scores: int  # that differ
+    n_failed: int = 0  # samples that were answered neither before nor now
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether all samples, outputs and scores are equal within noise."""
-        return not (self.n_missing or self.n_prompts or self.n_tokens or self.n_answers or self.n_scores)
+        """Whether all samples, outputs and scores are equal within noise, and there are any."""
+        differ = self.n_missing or self.n_prompts or self.n_tokens or self.n_answers or self.n_scores
+        return not differ and self.n_failed < self.n_samples
 
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
+        failed = f"; {self.n_failed:,} were not answered, before or now" if self.n_failed else ""
+        n_answered = self.n_samples - self.n_failed
         if self.is_reproduced and not self.n_within_noise:
-            return f"reproduced: all {self.n_samples:,} samples are identical"
+            return f"reproduced: all {n_answered:,} samples are identical{failed}"
         if self.is_reproduced:
             return (
                 f"reproduced within numerical noise: {self.n_within_noise:,} output(s) differ by at most "
-                f"{self.largest_nats:.2g} nats, no score changed over {self.n_samples:,} samples"
+                f"{self.largest_nats:.2g} nats, no score changed over {n_answered:,} samples{failed}"
             )
+        if not n_answered:
+            return f"not reproduced: no sample was answered before and now ({self.n_samples:,} failed)"
         return f"not reproduced: {self.n_scores:,} score(s) differ over {self.n_samples:,} samples"
 
 
@@ -93,7 +99,6 @@ def stored_call(
     """Return the model, tasks and options of `evaluate` that gave a stored run.
 
     Args:
-        run: the stored run.
         tasks: the files of the run's tasks, if they have moved.
         options: those that are no part of a plan.
         what: what cannot be done with a run whose model is not known, for messages.
@@ -218,6 +223,7 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
         n_within_noise=tally.n_within_noise,
         largest_nats=tally.largest_nats,
         n_scores=tally.n_scores,
+        n_failed=tally.n_failed,
     )
 
 
@@ -227,11 +233,13 @@ class _DifferenceTally:
     def __init__(self, relative_noise: float) -> None:
         self.relative_noise = relative_noise
         self.n_prompts = self.n_tokens = self.n_answers = self.n_within_noise = self.n_scores = 0
+        self.n_failed = 0
         self.largest_nats = 0.0
 
     def add(self, first: SampleRecord, second: SampleRecord) -> None:
         """Count one pair's differences."""
         self.n_prompts += first.request != second.request
+        self.n_failed += all(any(each.error is not None for each in record.outputs) for record in (first, second))
         outputs = {(output.ask_index, output.repeat): output for output in second.outputs}
         noise = 0.0
         for output in first.outputs:

@@ -389,13 +389,13 @@ class Run:
             only_wrong: only those answered wrongly or not at all.
             only_broken: only perturbed copies whose score is lower than that of the sample as it is.
             limit: how many samples at most.
-            search: only those in which all these words and "quoted phrases" occur (`Store.search_samples`).
+            search: only those in which all these words and "quoted phrases" occur (`Store.sample_list`).
 
         Raises: UnknownName for a task this run does not have; UsageError for `only_broken` where it has no copies.
         """
         from assaymark.registry import meant
-        from assaymark.results.evidence.broken_samples import broken_samples
         from assaymark.results.evidence.from_store import is_wrong, wrong_samples
+        from assaymark.results.views.samples import broken_samples
 
         if (name := meant(task, self.row.tasks)) not in self.row.tasks:
             self.check_tasks([task])
@@ -418,7 +418,7 @@ class Run:
     def _matching_samples(self, task: str, search: str) -> Iterator[SampleRecord]:
         """Yield the samples that a search finds."""
         at_once, offset = 500, 0
-        while (page := self.store.search_samples(self.id, search, task=task, offset=offset, limit=at_once)).samples:
+        while (page := self.store.sample_list(self.id, task, query=search, offset=offset, limit=at_once)).samples:
             places = {(sample.sample_index, sample.turn) for sample in page.samples}
             for record in self.store.samples(self.id, task, indices=[index for index, _ in places]):
                 if (record.request.sample_index, record.request.turn) in places:
@@ -435,8 +435,7 @@ class Run:
     def samples_document(self, records: Sequence[SampleRecord]) -> "Document":
         """Return each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
         from assaymark.documents.document import document
-        from assaymark.results.evidence.broken_samples import original_of
-        from assaymark.results.views.samples import conversations, sample_example
+        from assaymark.results.views.samples import conversations, original_of, sample_example
 
         plan = self.row.plan
         return document(
@@ -445,8 +444,7 @@ class Run:
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""
-        from assaymark.results.evidence.broken_samples import original_of
-        from assaymark.results.views.samples import sample_to_json
+        from assaymark.results.views.samples import original_of, sample_to_json
 
         plan = self.row.plan
         return [sample_to_json(record, original_of(self.store, self.id, plan, record)) for record in records]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
-from assaymark.cli.help import OptionDecorator, with_options
+from assaymark.cli.output import OptionDecorator, with_options
 from assaymark.errors import DataError, UsageError
 from assaymark.options.option import Declared, declared_options
 from assaymark.options.shared import SharedOptions
@@ -78,7 +78,8 @@ _AFTER: Mapping[str, tuple[OptionDecorator, ...]] = {  # declared option -> opti
         click.option("--use_cache", "-c", metavar="PATH",
                      help="Accepted without effect: stored responses are always used."),
         click.option("--cache_requests", metavar="[MODE]",
-                     help="Accepted without effect: prompts are rendered again."),
+                     type=click.Choice(["true", "refresh", "delete"], case_sensitive=False),
+                     help="Accepted without effect (true, refresh, delete): prompts are rendered again."),
         click.option("--check_integrity", is_flag=True, help="Verify the hashes of the stored run at the end."),
         click.option("--verbosity", "-v", type=click.Choice(LEVELS, case_sensitive=False), metavar="LEVEL",
                      callback=_show_log, expose_value=False,
@@ -132,7 +133,7 @@ def _click_option(declared: Declared, **changes: object) -> OptionDecorator:
         attributes |= {"default": option.default, "show_default": option.default != ""}
     if option.read is not None:
         attributes["callback"] = _reader(option.read)
-    return click.option(*option.flags, declared.parameter, **{**attributes, **changes})
+    return click.option(*declared.flags, declared.parameter, **{**attributes, **changes})
 
 
 def _reader(read: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], object]:
@@ -155,7 +156,7 @@ def evaluate_options(parameters: Mapping[str, object]) -> "EvaluateOptions":
             f"--num_fewshot {shots} needs several runs; give one number, or use `assaymark run`, which compares them"
         )
     declared = declared_options(SharedOptions).values()
-    given = (entry for entry in declared if entry.option.flags and entry.parameter in parameters)
+    given = (entry for entry in declared if entry.flags and entry.parameter in parameters)
     return cast("EvaluateOptions", {entry.name: parameters[entry.parameter] for entry in given})
 
 

@@ -13,21 +13,13 @@ from assaymark.drafts import open_whole, whole_file, write_whole
 from assaymark.errors import DataError, UsageError, write_errors
 from assaymark.platforms import portable_name
 from assaymark.records import Sample
-from assaymark.records.previews import is_in_preview
 from assaymark.runs.prepare import split_names
 from assaymark.settings import data_folder
 from assaymark.store import Store
-from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.sealed_tasks import SealedTask, is_in_preview
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.commitments import (
-    Commitment,
-    Secret,
-    commit,
-    open_rows,
-    read_commitment,
-    read_secret,
-)
+from assaymark.tasks.commitments import Commitment, Secret, commit, open_rows, read_commitment, read_secret
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import Sealing

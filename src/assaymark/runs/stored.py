@@ -62,10 +62,7 @@ class ShownAudit:
 def list_audits(store: str | None, words: Sequence[str] = (), *, with_runs: bool = False) -> list[RunRow]:
     """Return the stored audits whose id, model, status or tasks match every word, newest first.
 
-    Args:
-        store: the database.
-        words: to match.
-        with_runs: return only the kinds that are listed with the runs, such as judgings, instead of the other kinds.
+    with_runs: return only the kinds that are listed with the runs, such as judgings, instead of the other kinds.
     """
     opened = _listed_store(store)
     rows = [] if opened is None else opened.audits(words)

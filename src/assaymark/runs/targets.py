@@ -9,7 +9,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import Registry
 
 if TYPE_CHECKING:
-    from assaymark.cli.help import OptionDecorator
+    from assaymark.cli.output import OptionDecorator
     from assaymark.runs.run import Run
     from assaymark.store import RunRow
 
@@ -79,7 +79,7 @@ def refuse_target(row: "RunRow", what: str) -> None:
 
 def target_options() -> "OptionDecorator":
     """Return the decorator that adds the options of every kind of target to a command."""
-    from assaymark.cli.help import with_options
+    from assaymark.cli.output import with_options
 
     return with_options(*(option for kind in reversed(list(_kinds())) for option in kind.options))
 

@@ -128,10 +128,7 @@ def _refuse_sealed(bound: BoundTask, store: str) -> None:
 def exported(bound: object, identifier: str, description: str = "") -> Exported:
     """Return the files of a benchmark for a bound task of one's own.
 
-    Args:
-        bound: the task with its rows.
-        identifier: of the benchmark's only task.
-        description: of the benchmark.
+    bound: the task with its rows. identifier: of the benchmark's only task.
 
     Raises: UsageError for a task that an eval.yaml cannot describe; MalformedSample for rows that it cannot ask.
     """

@@ -57,7 +57,7 @@ class InitOptions:
     like: str = ""  # a task or group whose prompt and settings it gets
     fewshot: Path | None = None  # a file with the examples of the prompt
     output: Path | None = None  # None: NAME.yaml beside a file of rows, else in the current folder
-    data_dir: Path | None = None
+    data_dir: str | Path | None = None
     skip_bad_rows: bool = False
     answers: str | None = None  # how answers name an option; None: guessed
     include_path: Sequence[str | Path] = ()  # folders with further tasks that it may be like
@@ -135,10 +135,8 @@ def new_task(
     """Return a task file for a file of rows, a folder of them, or a data set of the Hub.
 
     Args:
-        source: the file, folder or Hub id.
         own: how it is read.
         folder: where the task file will be, for the paths in it.
-        catalog: the known tasks.
         name: of the task; empty: after the source.
         like: a task or group whose prompt and settings it gets; with a group it joins a new group of that and itself.
         fewshot: a file with the examples of the prompt, in the columns of the source; None: they are drawn from it.

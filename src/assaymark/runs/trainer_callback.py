@@ -44,11 +44,7 @@ class EvaluationCallback(TrainingCallback):
     """
 
     def __init__(
-        self,
-        tasks: str | Sequence[str],
-        *,
-        every: int | None = None,
-        **options: Unpack[EvaluateOptions],
+        self, tasks: str | Sequence[str], *, every: int | None = None, **options: Unpack[EvaluateOptions]
     ) -> None:
         super().__init__(every)
         self.tasks = tasks

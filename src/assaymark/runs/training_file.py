@@ -107,11 +107,7 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
 
     Each has `messages` (of TRL, torchtune and OpenAI), `task` and `subject`. Failed requests are not wrong answers.
 
-    Args:
-        store: the database of the run.
-        name: the run's id, the beginning of one, or `last`.
-        path: the file, .jsonl.
-        options: selection of rows.
+    name: the run's id, the beginning of one, or `last`. path: the file, .jsonl.
 
     Raises: UsageError where evaluated rows would be written unasked, no row would be, or a task has no answers of text;
         UnknownName for an unknown run or task; DataError for rows that cannot be read; StoreError if the file cannot be

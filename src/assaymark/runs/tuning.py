@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from assaymark.documents.blocks import Block, Heading, Paragraph, table
 from assaymark.documents.document import Document, document
 from assaymark.errors import UsageError
+from assaymark.options.of_plans import positions
 from assaymark.records import JsonValue, RunPlan
 from assaymark.results.comparison.records import Difference, PairComparison
 from assaymark.results.evidence.from_store import precision_shown
@@ -134,11 +135,15 @@ def _of_base(base: Run, wanted: Mapping[str, object]) -> Run | None:
             plan.model.content_hash == own.model.content_hash if own.model.content_hash is not None
             else plan.model.name == own.model.name
         )  # fmt: skip
-        if is_same and row.status == "finished" and plan.audit is None and plan.limit == own.limit:
+        if is_same and row.status == "finished" and plan.audit is None and _samples(plan) == _samples(own):
             set_up = _set_up(plan)
             if all(set_up[name] == wanted[name] for name in wanted):
                 return Run(base.store, row.run_id)
     return None
+
+
+def _samples(plan: RunPlan) -> tuple[object, object]:
+    return plan.limit, positions(plan)
 
 
 def tune_document(models: Sequence[TunedModel]) -> Document:

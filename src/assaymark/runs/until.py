@@ -14,9 +14,9 @@ from typing import Literal, Unpack
 import numpy as np
 
 from assaymark.errors import UsageError
+from assaymark.models.cost.bill import bill_for
 from assaymark.records.json_values import json_fields
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
-from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun

@@ -23,11 +23,10 @@ from typing import Literal
 from assaymark.errors import MalformedSample
 from assaymark.records import ScoreStatus
 from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_value, javascript_value
-from assaymark.scoring.metric import ANY_CALL, CALL_MATCH, TOOL_CALLS, metric
+from assaymark.scoring.metric import ANY_CALL, CALL_MATCH, TOOL_CALLS, ScoreValue, metric
 from assaymark.scoring.metrics import computations
 from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, TaggedText, UnreadableAnswer, read_calls
 from assaymark.scoring.typography import folded
-from assaymark.scoring.values import ScoreValue
 
 Reason = Literal[
     "no_call", "not_parsed", "unwanted_call", "wrong_count", "wrong_function", "missing_parameter",
@@ -429,12 +428,7 @@ def call_match(answer: CallAnswer) -> ScoreValue:
     return _scored(answer.calls, fault)
 
 
-@metric(
-    of=TOOL_CALLS,
-    name=ANY_CALL,
-    formula="1 if the answer has any function call, else 0",
-    scale="right or wrong",
-)
+@metric(of=TOOL_CALLS, name=ANY_CALL, formula="1 if the answer has any function call, else 0", scale="right or wrong")
 def any_call(answer: CallAnswer) -> ScoreValue:
     """Return whether there is a call."""
     fault = None if answer.calls else CallFault("no_call", "the answer has no call; expected any")

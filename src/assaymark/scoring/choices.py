@@ -29,10 +29,10 @@ from assaymark.scoring.metric import (
     TIES,
     Need,
     RareFacts,
+    ScoreValue,
     metric,
 )
 from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
-from assaymark.scoring.values import ScoreValue
 
 Gold = int | str | Sequence[int]
 
@@ -281,7 +281,10 @@ def mcc(answer: ChoiceAnswer) -> ScoreValue:
 
 
 def _label_pair(answer: ChoiceAnswer) -> ScoreValue:
-    return ScoreValue(None, parts=(answer.gold_label, int(np.argmax(answer.nats))))
+    gold = answer.gold_label
+    return ScoreValue(
+        None, parts=(gold[0] if isinstance(gold, list) and len(gold) == 1 else gold, int(np.argmax(answer.nats)))
+    )
 
 
 def _acc_per_length(answer: ChoiceAnswer, lengths: Iterable[int]) -> ScoreValue:
@@ -420,10 +423,7 @@ def _credit_of(accuracy: ScoreValue) -> ScoreValue:
 
 
 @metric(
-    of=BESIDE_CHOICES,
-    name=TIES,
-    formula="as acc, equally probable best choices sharing the credit",
-    picks_choice=True,
+    of=BESIDE_CHOICES, name=TIES, formula="as acc, equally probable best choices sharing the credit", picks_choice=True
 )
 def acc_ties(answer: ChoiceAnswer) -> ScoreValue:
     """Return the expected accuracy where ties are broken by a fair draw."""
@@ -442,11 +442,7 @@ def brier(answer: ChoiceAnswer) -> ScoreValue:
     return ScoreValue(_brier(answer))
 
 
-@metric(
-    of=BESIDE_CHOICES,
-    formula="the share of the choices' probability on the best one",
-    needs=("every choice",),
-)
+@metric(of=BESIDE_CHOICES, formula="the share of the choices' probability on the best one", needs=("every choice",))
 def confidence(answer: ChoiceAnswer) -> ScoreValue:
     """Return the best choice's probability, with the credit that it earned."""
     best = float(answer.probabilities.max())
@@ -454,10 +450,7 @@ def confidence(answer: ChoiceAnswer) -> ScoreValue:
 
 
 @metric(
-    of=BESIDE_CHOICES,
-    formula="the number of equally probable best choices",
-    higher_is_better=False,
-    scale="number",
+    of=BESIDE_CHOICES, formula="the number of equally probable best choices", higher_is_better=False, scale="number"
 )
 def n_tied(answer: ChoiceAnswer) -> ScoreValue:
     """Return how many choices are the best one."""

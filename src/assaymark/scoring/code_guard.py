@@ -35,69 +35,15 @@ _NEW_USER_NAMESPACE = 0x10000000
 # process_vm_readv process_vm_writev pidfd_getfd: memory and files of other processes
 # memfd_create memfd_secret shmget shmat msgget mq_open: memory that belongs to no process, so that no limit counts it
 _CALLS = {
-    "x86_64": (
-        0xC000003E,
-        (
-            272,
-            308,
-            165,
-            101,
-            250,
-            321,
-            323,
-            298,
-            425,
-            62,
-            200,
-            234,
-            129,
-            297,
-            424,
-            310,
-            311,
-            438,
-            319,
-            447,
-            29,
-            30,
-            68,
-            240,
-        ),
-        56,
-        9,
-    ),
-    "aarch64": (
-        0xC00000B7,
-        (
-            97,
-            268,
-            40,
-            117,
-            219,
-            280,
-            282,
-            241,
-            425,
-            129,
-            130,
-            131,
-            138,
-            240,
-            424,
-            270,
-            271,
-            438,
-            279,
-            447,
-            194,
-            196,
-            186,
-            180,
-        ),
-        220,
-        222,
-    ),
-}
+    "x86_64": (0xC000003E, (
+        272, 308, 165, 101, 250, 321, 323, 298, 425, 62, 200, 234, 129, 297, 424, 310, 311, 438, 319, 447, 29, 30, 68,
+        240,
+    ), 56, 9),
+    "aarch64": (0xC00000B7, (
+        97, 268, 40, 117, 219, 280, 282, 241, 425, 129, 130, 131, 138, 240, 424, 270, 271, 438, 279, 447, 194, 196, 186,
+        180,
+    ), 220, 222),
+}  # fmt: skip
 _EXECVE = {"x86_64": (59, 322), "aarch64": (221, 281)}  # machine -> the numbers of execve and execveat
 _CLONE3 = 435
 _MAP_SHARED = 1  # also a bit of MAP_SHARED_VALIDATE, and none of MAP_PRIVATE

@@ -98,30 +98,30 @@ class RegexPosFilter(EachResponse[str | Iterable[tuple[str, str]]]):
 
 
 @dataclass(frozen=True)
-class RemoveWhitespaceFilter(EachResponse[str]):
+class RemoveWhitespaceFilter(EachResponse[object]):
     """Strip both ends."""
 
-    def one(self, text: str) -> str:
+    def one(self, text: object) -> object:
         """Return the response stripped."""
-        return text.strip()
+        return text.strip() if isinstance(text, str) else text
 
 
 @dataclass(frozen=True)
-class LowercaseFilter(EachResponse[str]):
+class LowercaseFilter(EachResponse[object]):
     """Convert to lower case."""
 
-    def one(self, text: str) -> str:
+    def one(self, text: object) -> object:
         """Return the response in lower case."""
-        return text.lower()
+        return text.lower() if isinstance(text, str) else text
 
 
 @dataclass(frozen=True)
-class UppercaseFilter(EachResponse[str]):
+class UppercaseFilter(EachResponse[object]):
     """Convert to upper case."""
 
-    def one(self, text: str) -> str:
+    def one(self, text: object) -> object:
         """Return the response in upper case."""
-        return text.upper()
+        return text.upper() if isinstance(text, str) else text
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,18 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import SupportsFloat, TypeVar, cast
+from typing import SupportsFloat, cast
 
 from assaymark.errors import DataError, MalformedSample, UnknownName
 from assaymark.limits.regexes import sub
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
-from assaymark.scoring.metric import GENERATE, PASSED_ON, facts_of, metric
+from assaymark.scoring.filters import INVALID
+from assaymark.scoring.metric import GENERATE, PASSED_ON, ScoreValue, facts_of, metric
 from assaymark.scoring.metrics import computations, split_reduced
 from assaymark.scoring.typography import EqualBy, equal_by, near_miss
-from assaymark.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., object]
-F = TypeVar("F", bound=MetricFunction)
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_DIGITS = str.maketrans("", "", string.digits)
@@ -50,13 +49,7 @@ class ExactMatchOptions:
         listed = [regexes] if isinstance(regexes, str) else regexes
         if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
             raise DataError(f"regexes_to_ignore of exact_match is {regexes!r:.80}; expected a list of patterns")
-        return cls(
-            regexes_to_ignore=tuple(listed),
-            ignore_case=bool(options.get("ignore_case", False)),
-            ignore_punctuation=bool(options.get("ignore_punctuation", False)),
-            ignore_numbers=bool(options.get("ignore_numbers", False)),
-            ignore_typography=bool(options.get("ignore_typography", False)),
-        )
+        return cls(tuple(listed), **{key: bool(options.get(key, False)) for key in known[1:]})
 
 
 def normalise(text: str, options: ExactMatchOptions) -> str:
@@ -112,6 +105,8 @@ def score_generation(
     unknown = next((name for name, (base, _) in parts.items() if base not in known), None)
     if unknown is not None:
         raise UnknownName("generation metric", unknown, nearest(unknown, computations(GENERATE)))
+    if prediction is None and not functions:  # as of the filter `map`; lm-eval stops
+        prediction = INVALID
     is_compared = not any((facts := facts_of(known[base])) and facts.compares_nothing for base, _ in parts.values())
     gold = _cast_gold(gold, prediction, multiple_targets=multiple_targets, is_compared=is_compared)
     result: dict[str, ScoreValue] = {}
@@ -230,9 +225,10 @@ def matches_reference(references: Sequence[object], predictions: Sequence[object
     return ScoreValue(float(by is not None), detail=detail)
 
 
-def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Callable[[F], F]:
-    """Declare a corpus metric of sacrebleu, whose aggregation has its name."""
-    return metric(
+def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Callable[..., ScoreValue]:
+    """Return a corpus metric of sacrebleu, whose aggregation has its name; a sample gives its references and answer."""
+
+    @metric(
         name=name,
         formula=formula,
         aggregation=name,
@@ -243,36 +239,18 @@ def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Cal
         collects_texts=True,
         in_lm_eval=True,
     )
+    def pair(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
+        return ScoreValue(None, parts=(references[0], predictions[0]))
+
+    return pair
 
 
-@_of_corpus("bleu", "corpus BLEU of all answers and references")
-def bleu(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
-    """Return the reference, or the list of them, and the answer."""
-    return _pair(references, predictions)
-
-
-@_of_corpus("chrf", "corpus chrF of all answers and references")
-def chrf(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
-    """Return the reference, or the list of them, and the answer."""
-    return _pair(references, predictions)
-
-
-@_of_corpus("chrf++", "corpus chrF++ of all answers and references: chrF with word bigrams")
-def chrf_with_words(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
-    """Return the reference, or the list of them, and the answer."""
-    return _pair(references, predictions)
-
-
-@_of_corpus("ter", "translation edit rate of all answers and references", higher_is_better=False)
-def ter(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
-    """Return the reference, or the list of them, and the answer."""
-    return _pair(references, predictions)
+bleu = _of_corpus("bleu", "corpus BLEU of all answers and references")
+chrf = _of_corpus("chrf", "corpus chrF of all answers and references")
+chrf_with_words = _of_corpus("chrf++", "corpus chrF++ of all answers and references: chrF with word bigrams")
+ter = _of_corpus("ter", "translation edit rate of all answers and references", higher_is_better=False)
 
 
 def _passed_on(references: Sequence[object], predictions: Sequence[object], **_options: object) -> list[object]:
     """Return the reference and the answer, which an aggregation of the task's own file scores."""
     return [references[0], predictions[0]]
-
-
-def _pair(references: Sequence[object], predictions: Sequence[object]) -> ScoreValue:
-    return ScoreValue(None, parts=(references[0], predictions[0]))

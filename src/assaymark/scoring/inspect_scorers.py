@@ -20,8 +20,7 @@ from assaymark.errors import DataError, UnknownName
 from assaymark.limits.regexes import search
 from assaymark.registry import nearest
 from assaymark.scoring.mathematics import is_equal_mathematics, last_boxed
-from assaymark.scoring.metric import Scale, metric
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import Scale, ScoreValue, metric
 
 REDUCER = re.compile(r"(?:pass_at|at_least)_([1-9]\d*)|max|mode|median|mean")
 LOCATIONS = ("begin", "end", "any", "exact")

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.registry import nearest
-from assaymark.scoring.metric import LOGLIKELIHOOD, ROLLING, metric
+from assaymark.scoring.metric import LOGLIKELIHOOD, ROLLING, ScoreValue, metric
 from assaymark.scoring.metrics import computations, defaults_for
-from assaymark.scoring.values import ScoreValue
 
 _FROM_ZERO = (0.0, math.inf)
 

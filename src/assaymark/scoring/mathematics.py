@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from assaymark.errors import MissingExtra
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import ScoreValue
 
 INVALID_ANSWER = "[invalidanswer]"
 _FINAL = re.compile(r"Final Answer: The final answer is(.*?). I hope it is correct\.")

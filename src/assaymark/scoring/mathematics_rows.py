@@ -44,10 +44,7 @@ def process_results_hard(doc: Row, results: Sequence[str]) -> dict[str, float]:
     same = final != INVALID_ANSWER and (
         final.strip() == gold.strip() or is_equal_mathematics(f"${gold}$", f"${final}$", timeout_seconds=1)
     )
-    return {
-        "exact_match": float(is_equal_to_latex(doc["solution"], results[0])),
-        "exact_match_original": float(same),
-    }
+    return {"exact_match": float(is_equal_to_latex(doc["solution"], results[0])), "exact_match_original": float(same)}
 
 
 def _boxed(solution: str) -> str:

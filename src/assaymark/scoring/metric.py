@@ -14,7 +14,7 @@ the tasks that use it, so that an edited metric is another scoring.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 MULTIPLE_CHOICE: Literal["multiple_choice"] = "multiple_choice"
 LOGLIKELIHOOD: Literal["loglikelihood"] = "loglikelihood"
@@ -35,16 +35,9 @@ CALIBRATION = (BRIER, CONFIDENCE)
 
 Scale = Literal["right or wrong", "share", "number"]
 Answered = Literal[
-    "multiple_choice",
-    "loglikelihood",
-    "loglikelihood_rolling",
-    "generate_until",
-    "tool_calls",
-    "simulated conversation",
-    "beside choices",
-    "rotations",
-    "application call",
-]
+    "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until", "tool_calls",
+    "simulated conversation", "beside choices", "rotations", "application call",
+]  # fmt: skip
 Need = Literal["unconditional", "token counts", "every choice"]
 
 
@@ -133,7 +126,7 @@ def metric(
     A metric of generated answers is called as lm-eval calls its own: `function(references=[reference],
     predictions=[answer], **options)` with the options of the task file. A metric of multiple choice is called with a
     `scoring.choices.ChoiceAnswer` and those options. Both return a number, None for an answer without a score, a
-    tuple that the aggregation takes, or a `scoring.values.ScoreValue`.
+    tuple that the aggregation takes, or a `scoring.metric.ScoreValue`.
 
     Args:
         misplaced: nothing; a function is here where the decorator is written without parentheses.
@@ -202,3 +195,17 @@ def filter_step(cls: type) -> type:
     if not callable(getattr(cls, "apply", None)):
         raise TypeError(f"{cls.__name__} has no method apply(resps, docs), which a step of filters needs")
     return cls
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreValue:
+    """One metric of one answer."""
+
+    value: float | None  # None: defined only over many samples (then `parts` is aggregated), or undefined
+    parts: tuple[Any, ...] | None = None  # what a corpus metric aggregates, e.g. (gold, predicted) or (nats, weight)
+    detail: Any = None  # for display: picked choice, ties, extracted answer
+
+    def __post_init__(self) -> None:
+        """Take NaN, as tasks of lm-eval with `nanmean` return it, as undefined."""
+        if self.value is not None and math.isnan(self.value):
+            object.__setattr__(self, "value", None)

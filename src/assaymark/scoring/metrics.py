@@ -14,25 +14,14 @@ from math import inf
 from typing import Any
 
 from assaymark.registry import Registry
-from assaymark.scoring.metric import (
-    CALIBRATED,
-    OUTPUT_TYPES,
-    Metric,
-    facts_of,
-)
+from assaymark.scoring.metric import CALIBRATED, OUTPUT_TYPES, Metric, facts_of
 from assaymark.scoring.uncomputed import UNCOMPUTED
 
 REGISTERED: Registry[object] = Registry("metrics", "metric")  # of installed packages
 _MODULES = (
-    "generation",
-    "choices",
-    "loglikelihood",
-    "call_match",
-    "simulated_calls",
-    "application_calls",
-    "inspect_scorers",
+    "generation", "choices", "loglikelihood", "call_match", "simulated_calls", "application_calls", "inspect_scorers",
     "uncomputed",
-)
+)  # fmt: skip
 """The modules of `scoring` with declared metrics. Of two declarations of a name the first module's is the main one."""
 _PASS_AT = re.compile(r"pass@\d+")
 _REDUCED = re.compile(r"(inspect_\w+?)_(max|mode|median|(?:pass_at|at_least)_\d+)")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from assaymark.records import Row
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import ScoreValue
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

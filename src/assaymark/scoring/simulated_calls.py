@@ -27,9 +27,8 @@ from assaymark.errors import PlanError
 from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, limited
 from assaymark.platforms import end_group
 from assaymark.records import JsonValue, content_hash
-from assaymark.scoring.metric import SIMULATED, metric
+from assaymark.scoring.metric import SIMULATED, ScoreValue, metric
 from assaymark.scoring.run_code import Bubblewrap, Container, Limits, Sandbox
-from assaymark.scoring.values import ScoreValue
 
 PROGRAM = Path(__file__).with_name("bfcl_simulator.py")
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0"

@@ -5,8 +5,7 @@ The functions of the library's task files are in hashes of runs, so that nothing
 
 from dataclasses import replace
 
-from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, ROLLING, Metric, metric
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, ROLLING, Metric, ScoreValue, metric
 
 _PER_CENT = (0.0, 100.0)
 

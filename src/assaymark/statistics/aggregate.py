@@ -125,6 +125,11 @@ def brier_score(items: Items) -> float:
             "lm-eval's brier_score needs the same number of choices in every sample; average `brier` instead"
         )
     table = np.asarray(predictions, dtype=np.float64)  # [samples, choices]
+    if np.min(golds, initial=0) < -table.shape[1]:
+        raise DataError(
+            "lm-eval's brier_score needs each correct answer among the choices; correct the rows where it is none of "
+            "them, or average `brier` instead"
+        )
     truth = np.eye(table.shape[1])[list(golds)]
     return float(np.mean(np.sum((table - truth) ** 2, axis=1)))
 

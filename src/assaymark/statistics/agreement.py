@@ -47,7 +47,6 @@ def krippendorff_alpha(
     Args:
         ratings: [raters][units]; None for a unit without a rating. Names for nominal, numbers otherwise.
         level: of measurement; it defines the distance of two values.
-        confidence: of the interval.
         draws: resamples of units; 0: no interval.
 
     Raises: DataError if no unit has two ratings.
@@ -128,7 +127,6 @@ def stratified_kappa(
         second: the ratings of the other.
         strata: the stratum of each unit.
         clusters: the cluster of each unit.
-        confidence: of the interval.
 
     Source: Cohen 1960; Barlow, Lai and Azen 1991 (kappa over strata); Efron 1982 (jackknife).
     """

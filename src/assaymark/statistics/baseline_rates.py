@@ -37,7 +37,6 @@ def bradley_terry_rate(
         outcomes: 1 for a win, 0 for a loss, in between for ties and for the mean of several battles.
         weights: battles that each outcome stands for, above 0.
         questions: a label for each outcome.
-        confidence: of the interval.
         draws: resamples of questions.
 
     Source: Arena-Hard v0.1 (arena-hard-auto 196f6b82), which draws single battles, 100 times; Bradley and Terry 1952.

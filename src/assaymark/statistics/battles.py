@@ -36,8 +36,7 @@ class Strengths:
 def penalised_strengths(wins: Floats) -> Strengths:
     """Return strengths under a normal prior of mean 0; defined for any counts, also none at all.
 
-    Args:
-        wins: wins of the row's model over the column's, a tie half for each. Shapes: [models, models].
+    wins: wins of the row's model over the column's, a tie half for each. Shapes: [models, models].
     """
     n = len(wins)
     battles = wins + wins.T

@@ -74,16 +74,8 @@ class Part:
         return None if self.deviations is None else math.sqrt(sum(d * d for d in self.deviations.values()))
 
 
-def mean_part(values: Sequence[float], questions: Sequence[Hashable], bounds: Bounds | None = SHARES) -> Part:
-    """Return the mean of one score per question. Bounds that the mean exceeds are dropped."""
-    return ratio_part(values, [1.0] * len(values), questions, bounds)
-
-
 def ratio_part(
-    amounts: Sequence[float],
-    weights: Sequence[float],
-    questions: Sequence[Hashable],
-    bounds: Bounds | None = SHARES,
+    amounts: Sequence[float], weights: Sequence[float], questions: Sequence[Hashable], bounds: Bounds | None = SHARES
 ) -> Part:
     """Return Σ amounts / Σ weights: a mean over instructions, or over samples with individual chance levels.
 
@@ -187,7 +179,8 @@ def rescaled(part: Part, zero: float, one: float = 1.0) -> Part:
     """Return (score - zero) / (one - zero): chance becomes 0, scores below chance are negative."""
     if not zero < one:
         raise DataError(f"rescaling maps {zero} to 0 and {one} to 1; expected the first below the second")
-    return weighted_sum([part], [1.0 / (one - zero)], -zero / (one - zero))
+    whole = weighted_sum([part], [1.0 / (one - zero)], -zero / (one - zero))
+    return replace(whole, value=(part.value - zero) / (one - zero))  # 0 where the score is chance, not -6e-17
 
 
 def clipped(part: Part) -> Part:
@@ -302,10 +295,7 @@ def _recovered_ends(part: Part, confidence: float) -> Bounds:
         else:
             below += (power * math.log(factor.value / own.low)) ** 2
         above += (power * math.log((own.high or factor.value) / factor.value)) ** 2
-    return (
-        part.value * math.exp(-dependence * math.sqrt(below)),
-        part.value * math.exp(dependence * math.sqrt(above)),
-    )
+    return (part.value * math.exp(-dependence * math.sqrt(below)), part.value * math.exp(dependence * math.sqrt(above)))
 
 
 def clipped_interval(part: Part, unclipped: Part, name: str, confidence: float = 0.95) -> IntervalEstimate:

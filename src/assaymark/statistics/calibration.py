@@ -100,13 +100,9 @@ def calibration_error(
     value = sum(b.n * abs(b.accuracy - b.confidence) for b in bins) / len(confidence)
     null = _null_errors(sorted_confidence, groups, edges, draws)
     return CalibrationError(
-        value,
-        float(null.mean()),
-        float(np.quantile(null, 0.95)),
-        float((1 + (null >= value - 1e-12).sum()) / (draws + 1)),
-        len(confidence),
-        bins,
-    )
+        value, float(null.mean()), float(np.quantile(null, 0.95)),
+        float((1 + (null >= value - 1e-12).sum()) / (draws + 1)), len(confidence), bins
+    )  # fmt: skip
 
 
 def brier_split(confidences: Scores, credits_: Scores, *, n_bins: int | None = None) -> BrierSplit:
@@ -169,10 +165,7 @@ def selective_curve(confidences: Scores, credits_: Scores) -> SelectiveCurve:
     best = np.cumsum(np.sort(credit)[::-1]) / counts
     aurc = float((1.0 - accuracy).mean())
     return SelectiveCurve(
-        tuple((counts / len(credit)).tolist()),
-        tuple(accuracy.tolist()),
-        aurc,
-        aurc - float((1.0 - best).mean()),
+        tuple((counts / len(credit)).tolist()), tuple(accuracy.tolist()), aurc, aurc - float((1.0 - best).mean())
     )
 
 

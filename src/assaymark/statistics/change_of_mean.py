@@ -55,12 +55,6 @@ class MeanChangeDetector:
         return math.exp(min(float(self._peaks.min()), 700.0))
 
     @property
-    def surviving(self) -> tuple[float, float] | None:
-        """The ends of the means that are not refuted; None when all are."""
-        (cells,) = np.nonzero(self._peaks < math.log(self.threshold))
-        return (float(GRID[cells[0]]), float(GRID[cells[-1] + 1])) if len(cells) else None
-
-    @property
     def state(self) -> Floats:
         """The state from which `resume` continues. Shape: [cells + 2 x cells x bets]."""
         return np.concatenate([self._peaks, self._logs.ravel()])
@@ -96,28 +90,10 @@ class MeanChangeDetector:
         return None
 
 
-def evidence_of_cells(values: Sequence[float]) -> list[float]:
-    """Return the evidence after each value, as the formulas have it: the plain twin of `MeanChangeDetector`."""
-    evidence, peaks = [], [0.0] * CELLS
-    below = [[0.0] * len(BETS) for _ in range(CELLS)]
-    above = [[0.0] * len(BETS) for _ in range(CELLS)]
-    for value in values:
-        for cell in range(CELLS):
-            low, high = float(GRID[cell]), float(GRID[cell + 1])
-            for at, bet in enumerate(BETS):
-                below[cell][at] = (1 + bet / (1 - low) * (low - value)) * (below[cell][at] + 1)
-                above[cell][at] = (1 + bet / high * (value - high)) * (above[cell][at] + 1)
-            peaks[cell] = max(peaks[cell], (sum(below[cell]) + sum(above[cell])) / (2 * len(BETS)))
-        evidence.append(min(peaks))
-    return evidence
-
-
 def change_point(values: Sequence[float] | Floats, evidence: float) -> Change:
     """Return where values most likely change, given that they do: the split with the largest squared difference.
 
-    Args:
-        values: up to the one that raised the alarm, at least two. Shape: [t].
-        evidence: at the alarm.
+    values: up to the one that raised the alarm, at least two. Shape: [t]. evidence: at the alarm.
 
     Raises: UsageError for fewer values.
     Source: the maximum of k (n - k) / n (mean after - mean before)² over k, that of least squares (Hinkley 1970).

@@ -116,16 +116,6 @@ def log_evidence(values: Floats, m0: float | Floats, before: Floats | None = Non
     return np.asarray(capital + np.logaddexp.accumulate(inverse, axis=-2))
 
 
-def evidence_of(values: Sequence[float], m0: float) -> list[float]:
-    """Return M after each value, as the formula has it: the plain twin of `log_evidence`."""
-    totals = [0.0] * len(BETS)
-    evidence = []
-    for value in values:
-        totals = [(1 + bet / (1 - m0) * (m0 - value)) * (total + 1) for bet, total in zip(BETS, totals, strict=True)]
-        evidence.append(sum(totals) / len(totals))
-    return evidence
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """An alarm. since: position among all values since the last restart at which the change most likely began."""

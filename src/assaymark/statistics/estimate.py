@@ -55,7 +55,6 @@ def estimate_mean(
         binary: whether all scores are 0 or 1; None: determined from the scores.
         clusters: a label per sample; samples with the same label are dependent (one passage, one original question).
             None: samples are independent.
-        confidence: of the interval.
         bounds: smallest and largest possible score; None: (0, 1) if these scores are within it, else none;
             (-inf, inf): none.
 
@@ -73,10 +72,10 @@ def estimate_mean(
     mean = float(scores.mean())
     if is_binary:
         interval = wilson(float(scores.sum()), n, confidence)
-        return IntervalEstimate(mean, interval.low, interval.high, _stderr(scores), "wilson", n, confidence)
+        return IntervalEstimate(mean, interval.low, interval.high, stderr_of_mean(scores), "wilson", n, confidence)
     if n == 1 or scores.min() == scores.max():
         return _without_spread(mean, n, n, limits, confidence)
-    stderr = _stderr(scores) or 0.0
+    stderr = stderr_of_mean(scores) or 0.0
     interval, method = _graded(scores, mean, stderr, limits, confidence)
     low, high = _clip(interval, limits)
     return IntervalEstimate(mean, low, high, stderr, method, n, confidence, df=n - 1)
@@ -158,7 +157,8 @@ def _clustered(
     return IntervalEstimate(mean, low, high, stderr, method, n, confidence, n_clusters=count, df=count - 1)
 
 
-def _stderr(scores: Floats) -> float | None:
+def stderr_of_mean(scores: Floats) -> float | None:
+    """Return the standard error of the mean of independent scores; None for fewer than two."""
     return float(scores.std(ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else None
 
 

@@ -67,7 +67,6 @@ def grade_agreement(
         second: grades of the other one, of the same answers.
         questions: a label for each pair; pairs with the same label are dependent.
         symmetric: whether the raters of a pair have no order (two people), so that each pair counts in both.
-        confidence: of the intervals.
 
     Source: Kendall 1945 (tau-b); Cohen 1968 (kappa; with quadratic weights 1 - E(x - y)² / E over independent x, y);
     Efron and Tibshirani 1993 (percentiles).

@@ -46,8 +46,7 @@ def helm_win_rates(values: Floats, higher_is_better: Sequence[bool]) -> Floats:
 def helm_mean_scores(values: Floats) -> Floats:
     """Return each model's mean over the columns in which it has a value.
 
-    Args:
-        values: [..., models, columns], columns of one direction; NaN where a model has no value.
+    values: [..., models, columns], columns of one direction; NaN where a model has no value.
 
     Returns: [..., models]; NaN for a model without values.
     """
@@ -59,9 +58,7 @@ def helm_mean_scores(values: Floats) -> Floats:
 def resampled_values(columns: Sequence[NDArray[np.float64]], *, draws: int = DRAWS) -> Floats:
     """Return the table's values for resampled samples; each column's samples are drawn alike for all models.
 
-    Args:
-        columns: [samples, models] of each column; NaN throughout for a model without the column.
-        draws: how many.
+    columns: [samples, models] of each column; NaN throughout for a model without the column. draws: how many.
 
     Returns: [draws, models, columns].
     """

@@ -88,7 +88,6 @@ def score_interval(values: Floats, sizes: Floats, weights: Floats, confidence: f
         values: the observed proportions v_t.
         sizes: the n_t; effective, fractional numbers, at most 1e12.
         weights: the w_t, not negative.
-        confidence: of the interval.
 
     Source: Miettinen and Nurminen 1985 (two proportions), Martin Andres, Alvarez Hernandez and Herranz Tejedor 2011;
         one degree of freedom and collapsed strata: Cochran 1977, 5.4 and 5A.12.
@@ -165,11 +164,7 @@ def unseen_share(n: int, confidence: float = 0.95) -> float:
 
 
 def bootstrap(
-    values: Floats,
-    statistic: Callable[[Floats], Floats],
-    *,
-    draws: int = 10_000,
-    name: Sequence[object] = (),
+    values: Floats, statistic: Callable[[Floats], Floats], *, draws: int = 10_000, name: Sequence[object] = ()
 ) -> Floats:
     """Return the statistic of `draws` resamples of the rows of `values`.
 

@@ -28,8 +28,7 @@ class ItemStatistics:
 def item_statistics(right: Floats) -> list[ItemStatistics]:
     """Return the statistics of each question.
 
-    Args:
-        right: whether a model is right, 0 or 1; shape [models, questions].
+    right: whether a model is right, 0 or 1; shape [models, questions].
 
     Raises: ValueError for fewer than FEWEST_MODELS models.
     """

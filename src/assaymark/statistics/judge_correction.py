@@ -20,12 +20,7 @@ Scores = Sequence[float] | NDArray[np.number | np.bool_]
 
 
 def rogan_gladen(
-    judged_right: int,
-    judged: int,
-    on_wrong: tuple[int, int],
-    on_right: tuple[int, int],
-    *,
-    confidence: float = 0.95,
+    judged_right: int, judged: int, on_wrong: tuple[int, int], on_right: tuple[int, int], *, confidence: float = 0.95
 ) -> IntervalEstimate:
     """Estimate the true share of correct answers from a judge's verdicts.
 
@@ -37,7 +32,6 @@ def rogan_gladen(
         judged: number of answers without human verdict.
         on_wrong: (called wrong by the judge, all) of answers that humans call wrong: specificity.
         on_right: (called right by the judge, all) of answers that humans call right: sensitivity.
-        confidence: of the interval.
 
     Raises: DataError for a judge no better than chance. Source: Rogan and Gladen 1978; variance Lee 2025 (2511.21140).
     """
@@ -60,12 +54,7 @@ def rogan_gladen(
 
 
 def ppi_mean(
-    judged_only: Scores,
-    judged_labelled: Scores,
-    labels: Scores,
-    *,
-    tune: bool = True,
-    confidence: float = 0.95,
+    judged_only: Scores, judged_labelled: Scores, labels: Scores, *, tune: bool = True, confidence: float = 0.95
 ) -> IntervalEstimate:
     """Return the prediction-powered mean: λ mean_N(f) + mean_n(y - λ f).
 
@@ -74,7 +63,6 @@ def ppi_mean(
         judged_labelled: the judge's scores of the answers with a human label.
         labels: human scores, in the order of `judged_labelled`.
         tune: choose λ for the least variance (PPI++); else λ = 1.
-        confidence: of the interval.
 
     λ = cov(y, f) / ((1 + n/N) var f), clipped to [0, 1].
     Source: Angelopoulos et al. 2023 (Science 382); PPI++ (arXiv 2311.01453), example 6.1.

@@ -47,7 +47,8 @@ def stderr(aggregation: str, items: aggregate.Items, bootstrap_iters: int = 100_
 def mean_stderr(values: Sequence[float] | Floats) -> float:
     """Return the sample standard deviation over the root of n."""
     array = np.asarray(values, dtype=np.float64)
-    return float(array.std(ddof=1) / math.sqrt(len(array)))
+    with np.errstate(invalid="ignore"):  # of infinite values it is NaN, as in lm-eval
+        return float(array.std(ddof=1) / math.sqrt(len(array)))
 
 
 def bootstrap_replicates(statistic: Statistic, n: int, iters: int) -> Floats:

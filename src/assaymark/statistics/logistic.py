@@ -87,11 +87,7 @@ class Slope:
 
 
 def logistic_slope(
-    x: Sequence[float],
-    wins: Sequence[float],
-    clusters: Sequence[Hashable] | None = None,
-    *,
-    confidence: float = 0.95,
+    x: Sequence[float], wins: Sequence[float], clusters: Sequence[Hashable] | None = None, *, confidence: float = 0.95
 ) -> Slope:
     """Fit a logistic regression with intercept, and return the slope with its interval.
 

@@ -65,18 +65,10 @@ def pair_matrices(battles: Battles, fit: BradleyTerry, covariates: Floats | None
     chi_square = float(squares.sum()) / 2.0
     freedom = int((met > 0).sum()) // 2 - (n - 1) - (0 if covariates is None else covariates.shape[1])
     return PairMatrices(
-        met.astype(np.int64),
-        decisive.astype(np.int64),
-        _share(wins_only, decisive),
-        _share(won, met),
-        np.where(met > 0, _share(predicted_wins, met), alone),
-        z,
-        _adjusted(z),
-        dispersion,
-        chi_square,
-        freedom,
-        chi_square_sf(chi_square, freedom) if freedom > 0 else None,
-    )
+        met.astype(np.int64), decisive.astype(np.int64), _share(wins_only, decisive), _share(won, met),
+        np.where(met > 0, _share(predicted_wins, met), alone), z, _adjusted(z), dispersion, chi_square, freedom,
+        chi_square_sf(chi_square, freedom) if freedom > 0 else None
+    )  # fmt: skip
 
 
 def _summed(battles: Battles, own: Floats, others: Floats | None = None) -> Floats:

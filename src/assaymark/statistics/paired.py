@@ -1,12 +1,10 @@
 """Paired comparison of two models, A and B, on the same samples.
 
 Binary scores are compared by the exact McNemar test and Tango's interval; graded scores by sign-flip permutation and
-an interval of the mean difference; clustered scores by flips and errors of whole clusters. The functions return
-numbers, not verdicts; the difference is always B minus A.
+an interval of the mean difference. The functions return numbers, not verdicts; the difference is always B minus A.
 
 The sign-flip permutation test assumes only that, if A and B are equivalent, each difference is equally likely to have
-either sign. With few differences every assignment of signs is counted, with many a
-seeded sample of them. All differences of a cluster flip together.
+either sign. With few differences every assignment of signs is counted, with many a seeded sample of them.
 
 Of n questions with binary scores, b are answered correctly by B only and c by A only. McNemar's test conditions on b +
 c (McNemar 1947); the interval of the difference (b - c)/n inverts a score test, so that it has positive width if b = c
@@ -14,7 +12,7 @@ c (McNemar 1947); the interval of the difference (b - c)/n inverts a score test,
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +22,7 @@ from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import binomial_sf, bisect, t_sf, two_sided_z
-from assaymark.statistics.estimate import cluster_sums, estimate_mean
+from assaymark.statistics.estimate import estimate_mean, stderr_of_mean
 from assaymark.statistics.intervals import Interval, as_floats, check_confidence
 
 
@@ -132,7 +130,6 @@ _SIGNS_AT_ONCE = 4_000_000
 def sign_flip_p(
     differences: Sequence[float] | NDArray[np.number | np.bool_],
     *,
-    clusters: Sequence[Hashable] | NDArray[np.generic] | None = None,
     draws: int = 10_000,
     name: Sequence[object] = (),
 ) -> float:
@@ -143,8 +140,7 @@ def sign_flip_p(
 
     Source: Fisher 1935; the +1 after Phipson and Smyth 2010, so that p is never 0.
     """
-    values = as_floats(differences, "differences")
-    units = values if clusters is None else cluster_sums(values, clusters)
+    units = as_floats(differences, "differences")
     units = units[units != 0.0]
     if len(units) == 0:
         return 1.0
@@ -175,7 +171,6 @@ def _count_extreme(units: Floats, limit: float, draws: int, name: Sequence[objec
 
 
 Scores = Sequence[float] | NDArray[np.number | np.bool_]
-Clusters = Sequence[Hashable] | NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,37 +187,26 @@ class PairedComparison:
     method: str
     confidence: float = 0.95
     stderr: float | None = None
-    n_clusters: int | None = None
 
 
-def compare_paired(
-    a: Scores,
-    b: Scores,
-    clusters: Clusters | None = None,
-    *,
-    confidence: float = 0.95,
-    is_share: bool | None = None,
-) -> PairedComparison:
+def compare_paired(a: Scores, b: Scores, *, confidence: float = 0.95, is_share: bool | None = None) -> PairedComparison:
     """Compare two models' scores of the same samples, in the same order.
 
     Args:
         a: the first model's scores.
         b: the second's.
-        clusters: a label per sample; those with the same label are dependent. None: none are.
-        confidence: of the interval.
         is_share: whether only scores in [0, 1] are possible, as the metric declares; None: whether these are.
 
     Raises: DataError for lengths that differ, no samples, or values that are not finite numbers.
-    Source: McNemar 1947, Tango 1998 (binary); Fisher 1935, Student or Efron 1987 (graded); Miller 2024 (clusters).
+    Source: McNemar 1947, Tango 1998 (binary); Fisher 1935, Student or Efron 1987 (graded).
     """
     first, second = _pair(a, b)
     bounds = _bounds(first, second, is_share)
-    if clusters is None and _is_binary(first, second, bounds):
+    if _is_binary(first, second, bounds):
         return _compare_binary(second - first, confidence)
     differences = second - first
-    p = sign_flip_p(differences, clusters=clusters, name=("compare_paired", len(differences)))
-    estimate = estimate_mean(differences, binary=False, clusters=clusters, confidence=confidence, bounds=bounds)
-    flips = "sign-flip permutation" if clusters is None else "sign-flip permutation by cluster"
+    p = sign_flip_p(differences, name=("compare_paired", len(differences)))
+    estimate = estimate_mean(differences, binary=False, confidence=confidence, bounds=bounds)
     return PairedComparison(
         float(differences.mean()),
         estimate.low,
@@ -231,10 +215,9 @@ def compare_paired(
         len(differences),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
-        f"{flips}, {estimate.method} interval",
+        f"sign-flip permutation, {estimate.method} interval",
         confidence,
         stderr=estimate.stderr,
-        n_clusters=estimate.n_clusters,
     )
 
 
@@ -268,7 +251,7 @@ def _compare_binary(differences: Floats, confidence: float) -> PairedComparison:
         a_only,
         "exact McNemar, Tango interval",
         confidence,
-        stderr=_stderr(differences),
+        stderr=stderr_of_mean(differences),
     )
 
 
@@ -287,7 +270,3 @@ def _bounds(first: Floats, second: Floats, is_share: bool | None) -> tuple[float
     if is_share is None:
         is_share = min(first.min(), second.min()) >= 0 and max(first.max(), second.max()) <= 1
     return (-1.0, 1.0) if is_share else (-math.inf, math.inf)
-
-
-def _stderr(values: Floats) -> float | None:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None

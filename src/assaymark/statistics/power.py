@@ -36,7 +36,6 @@ def mde_of_weighted(
     Args:
         tasks: with their weights.
         disagreement: share of samples on which the models differ; None: different samples, unpaired.
-        confidence: of the two-sided test.
         power: probability of detecting the difference.
 
     Raises: DataError without tasks or samples.

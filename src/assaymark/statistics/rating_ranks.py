@@ -41,7 +41,7 @@ def rating_rank_sets(fit: BradleyTerry, errors: RatingErrors, confidence: float 
 
 
 def chances_of_best(fit: BradleyTerry, errors: RatingErrors, replicates: Floats | None = None) -> Floats | None:
-    """Return each model's probability to have the highest strength; None with fewer than two clusters.
+    """Return each model's probability to have the highest strength; None where a model's error cannot be estimated.
 
     Without replicates, the share of 20,000 draws from a multivariate t distribution around the fit, with the clustered
     covariance (times C/(C-1)) and C - 1 degrees of freedom, C being the number of clusters; seeded by the size of the
@@ -55,11 +55,11 @@ def chances_of_best(fit: BradleyTerry, errors: RatingErrors, replicates: Floats 
     Shapes: result [models], sums to 1.
     """
     n = len(fit.strengths)
+    if any(errors.stderr(model) is None for model in range(n)):  # else a strength would count as known exactly
+        return None
     if replicates is not None:
         return _first_places(replicates[:, :n])
     freedom = errors.n_clusters - 1
-    if freedom < 1:
-        return None
     generator = generator_for("probability of the best", n, errors.n_clusters, errors.n_clusters_of.tolist())
     values, vectors = np.linalg.eigh(errors.covariance[:n, :n] * errors.n_clusters / freedom)
     normal = generator.standard_normal((DRAWS, n)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T

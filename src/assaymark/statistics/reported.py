@@ -37,7 +37,6 @@ def estimate_reported(
         n: number of samples; 0 if it is not reported.
         is_proportion: whether the value is a share in [0, 1].
         is_binary: whether it is known that no score is graded, or that the value is an average of several means.
-        confidence: of the interval.
 
     Raises: DataError for a confidence outside of (0, 1).
     Source: Korn and Graubard 1998, applied to the score interval (Wilson 1927).

@@ -19,14 +19,7 @@ from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
 
 Verdict = Literal["first", "second", "equivalent", "undecided"]
-PORTFOLIO = (
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-)  # their capitals are averaged, where no difference was named
+PORTFOLIO = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # their capitals are averaged, where no difference was named
 SHARE_AT_RISK = 0.9  # of the capital, in one bet
 GRID = 401  # means from -1 to 1
 MEAN_GRID = 1001  # means from 0 to 1: an interval is wider by a tenth of a point at either end at most

@@ -169,13 +169,9 @@ def _davidson(score: Floats, outcome: Floats, log_nu: float) -> _Derivatives:
     total = np.logaddexp(np.logaddexp(half, -half), log_nu)
     gap = win - loss
     return _Derivatives(
-        (2.0 * outcome - 1.0) * half + tied * log_nu - total,
-        outcome - (win + 0.5 * tie),
-        tied - tie,
-        0.25 * (win + loss - gap * gap),
-        -0.5 * gap * tie,
-        tie * (1.0 - tie),
-    )
+        (2.0 * outcome - 1.0) * half + tied * log_nu - total, outcome - (win + 0.5 * tie), tied - tie,
+        0.25 * (win + loss - gap * gap), -0.5 * gap * tie, tie * (1.0 - tie)
+    )  # fmt: skip
 
 
 def _rao_kupper(score: Floats, outcome: Floats, eta: float) -> _Derivatives:

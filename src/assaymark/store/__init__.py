@@ -26,21 +26,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AttemptRow",
-    "CategoryCount",
-    "EstimateRow",
-    "OpenRun",
-    "Problem",
-    "RemovedCounts",
-    "RunEstimates",
-    "RunFacts",
-    "RunRow",
-    "SampleFacts",
-    "SamplePage",
-    "SampleRecord",
-    "SampleScoreRow",
-    "Store",
-]
+    "AttemptRow", "CategoryCount", "EstimateRow", "OpenRun", "Problem", "RemovedCounts", "RunEstimates", "RunFacts",
+    "RunRow", "SampleFacts", "SamplePage", "SampleRecord", "SampleScoreRow", "Store",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

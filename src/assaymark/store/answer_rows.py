@@ -52,24 +52,11 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
 def output_of(row: Sequence[Any], request_id: str, *, from_cache: bool = False) -> Output:
     """Return the output of a row of `outputs`, in the table's order."""
     return Output(
-        request_id,
-        row[1],
-        row[2],
-        row[4],
-        None if row[5] is None else bool(row[5]),
-        unpack_optional(row[6]),
-        unpack_optional(row[7]),
-        unpack_optional(row[8]),
-        row[9],
-        row[10],
-        row[11],
-        row[12],
-        None if row[13] is None else unpack_hash(row[13]),
-        from_cache or bool(row[14]),
-        unpack_optional(row[15]),
-        row[16],
-        unpack_optional(row[17]),
-    )
+        request_id, row[1], row[2], row[4], None if row[5] is None else bool(row[5]), unpack_optional(row[6]),
+        unpack_optional(row[7]), unpack_optional(row[8]), row[9], row[10], row[11], row[12],
+        None if row[13] is None else unpack_hash(row[13]), from_cache or bool(row[14]), unpack_optional(row[15]),
+        row[16], unpack_optional(row[17])
+    )  # fmt: skip
 
 
 def score_row(score: Score, request: int, scoring: int) -> dict[str, object]:

@@ -30,9 +30,7 @@ class Copied:
 def backup(url: str, path: Path) -> Copied:
     """Copy a store into a file, which becomes visible when it is whole and checked.
 
-    Args:
-        url: the store's path or URL.
-        path: of the new file.
+    url: the store's path or URL.
 
     Raises: UsageError for a PostgreSQL store, with the command to use, and for a file that exists; StoreError where the
         store is not there or the copy fails.
@@ -47,7 +45,6 @@ def restore(path: Path, url: str, *, replace: bool = False) -> Copied:
     """Copy a backup to a store's place.
 
     Args:
-        path: of the backup.
         url: the store's path or URL.
         replace: whether a store that is there already is replaced, after it was copied to `NAME.before-restore`.
 

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Dialect, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import LRUCache
 
 from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
@@ -32,6 +33,7 @@ from assaymark.store.schema import SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL
 _ACTIVE_WORDS = re.compile(r"\b(VIRTUAL|GENERATED|AS|CHECK|DEFAULT|COLLATE|SELECT)\b", re.IGNORECASE)
 _PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+\)( WHERE [\w" ]+)?', re.IGNORECASE)
 FileId = tuple[int, int]  # device and inode
+_NOWHERE: FileId = (-1, -1)  # of no file
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer
 _LIMITS = text(
@@ -96,8 +98,11 @@ def _close_all() -> None:
 class Database:
     """An open database with a current schema."""
 
-    def __init__(self, url: URL, *, read_only: bool = False, hidden_for: str | None = None) -> None:
+    def __init__(
+        self, url: URL, *, read_only: bool = False, hidden_for: str | None = None, follows: bool = False
+    ) -> None:
         self.url = url
+        self._follows = follows
         self.hidden_for = hidden_for  # the reason to read hidden runs; None: they are not read
         self.read_only = read_only
         self.is_sqlite = url.get_backend_name() == "sqlite"
@@ -111,14 +116,15 @@ class Database:
         _OPEN.add(self)
 
     @classmethod
-    def open(cls, url: str, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
+    def open(cls, url: str, *, read_only: bool = False, hidden_for: str | None = None, follows: bool = False) -> Self:
         """Open the database and bring its schema up to date.
 
-        With `hidden_for`, the reason, hidden runs are read and written as public ones are.
+        With `hidden_for`, the reason, hidden runs are read and written as public ones are. With `follows`, as servers
+        need it, which hold nothing of the file between two requests, a file that replaces this one is opened in turn.
 
         Raises: StoreError, SchemaTooNew, MissingExtra.
         """
-        database = cls(parsed_url(url), read_only=read_only, hidden_for=hidden_for)
+        database = cls(parsed_url(url), read_only=read_only, hidden_for=hidden_for, follows=follows)
         try:
             with translated(database.shown_url):
                 database._prepare()
@@ -167,6 +173,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that sees one state of the database throughout."""
+        self._follow()
         with translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(assaymark_sees_hidden=self.hidden_for is not None)
             if not self.is_sqlite:
@@ -175,11 +182,13 @@ class Database:
                 yield connection
 
     @contextmanager
-    def writing(self, *, durable: bool = False, wait_seconds: float | None = None) -> Iterator[Connection]:
+    def writing(
+        self, *, durable: bool = False, locked: bool = False, wait_seconds: float | None = None
+    ) -> Iterator[Connection]:
         """Open the writing transaction; all of it is stored, or nothing.
 
         With `durable` it is on the disk when the block ends, also if the machine loses its power: SQLite otherwise
-        guarantees that only if the process is killed. (PostgreSQL always does.)
+        guarantees that only if the process is killed. (PostgreSQL always does.) `locked`: as after `lock_structure`.
 
         Raises: StoreBusy where other writers hold the database for longer than `wait_seconds` (None: `BUSY_SECONDS`);
         StoreError, also if the store was opened read-only, or its file was removed.
@@ -188,6 +197,7 @@ class Database:
             raise StoreError(f"store {self.shown_url} is read-only; check its permissions, or name another store")
         if wait_seconds is None:
             wait_seconds = BUSY_SECONDS
+        self._follow()
         with self._writer_of_process(wait_seconds), translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(
                 assaymark_writes=True, assaymark_sees_hidden=self.hidden_for is not None
@@ -195,6 +205,8 @@ class Database:
             with self._waiting(plain, wait_seconds), self._flushed(plain, durable), connection.begin():
                 if not self.is_sqlite:
                     connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{wait_seconds}s"})
+                if locked:
+                    self.lock_structure(connection)
                 yield connection
             self._refuse_lost_file(plain)
 
@@ -251,6 +263,38 @@ class Database:
             )
         raise self._lost
 
+    def _follow(self) -> None:
+        """Go on with the file that is at the path now, if this database is to follow it.
+
+        Raises: StoreError while there is none, and once where it was replaced, with where the old content is saved.
+        """
+        if not self._follows or self.is_in_place():
+            return
+        with self._lock, translated(self.shown_url):
+            if self.is_in_place():
+                return
+            path = Path(self.url.database or "").absolute()
+            if self._lost is None:
+                pooled = self._engine.raw_connection()
+                try:
+                    if pooled.info.get("file") == self._file:  # else it is one that was opened just now
+                        old = cast("sqlite3.Connection", pooled.driver_connection)
+                        self._lost = _rescue(old, path, "the server goes on with what is put at its path")
+                finally:
+                    pooled.close()
+            if not path.is_file() or not path.stat().st_size:
+                raise self._lost or StoreError(f"the store {path} was removed; put it back at its path")
+            self._engine.dispose()
+            self._file = None
+            try:
+                self._prepare()
+            except BaseException:
+                self._file = _NOWHERE  # looked at again by the next request; another file may get the former inode
+                raise
+            self._file, lost, self._lost = _file_id(path), self._lost, None
+            if lost is not None:
+                raise lost
+
     def lock_structure(self, connection: Connection) -> None:
         """Keep others from assigning ids or removing texts until this transaction ends.
 
@@ -300,7 +344,8 @@ class Database:
             uri += "&immutable=1"  # nobody is writing, and SQLite cannot create its files beside it
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
-    def _set_up_connection(self, connection: sqlite3.Connection, _record: object) -> None:
+    def _set_up_connection(self, connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+        record.info["file"] = _file_id(Path(self.url.database or ""))
         connection.isolation_level = None  # transactions are begun by us, not implicitly by the driver
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -324,8 +369,7 @@ class Database:
         with self.reading() as connection:
             if migrate.is_current(connection, self.shown_url):
                 return
-        with self.writing() as connection:
-            self.lock_structure(connection)
+        with self.writing(locked=True) as connection:
             migrate.upgrade(connection, self.shown_url)
 
     def _prepare_file(self, path: Path) -> None:
@@ -405,7 +449,10 @@ def _file_id(path: Path) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-def _rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
+_MOVE_BACK = "move that file back, or name it with --store, and run the same command again"
+
+
+def _rescue(connection: sqlite3.Connection, path: Path, remedy: str = _MOVE_BACK) -> StoreError:
     """Copy the content of an open connection into a new file beside `path`; return the error to raise."""
     what = f"store {path} was removed or replaced while it was written"
     number, target = 1, path.with_name(f"{path.name}.rescued")
@@ -418,10 +465,7 @@ def _rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
             connection.backup(copy)
     except (OSError, sqlite3.Error) as error:
         return StoreError(f"{what}, and its content cannot be saved ({error}); run the same command again")
-    return StoreError(
-        f"{what}; its content is saved in {target}: move that file back, or name it with --store, and run the same "
-        "command again"
-    )
+    return StoreError(f"{what}; its content is saved in {target}: {remedy}")
 
 
 def _refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:

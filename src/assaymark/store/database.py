@@ -27,17 +27,27 @@ class Store(StoredResults):
     """Runs, attempts, requests, outputs, scores and the cache across runs."""
 
     @classmethod
-    def open(cls, url: str | None = None, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        read_only: bool = False,
+        hidden_for: str | None = None,
+        follows: bool = False,
+    ) -> Self:
         """Open the store at `settings.store_location(url)`; create its folder and tables if there are none.
 
         A store of an earlier version is migrated. With `read_only` nothing is created or migrated.
 
         Hidden runs (`set_visibility`) do not exist for a store opened without `hidden_for`, the reason to read them.
+        With `follows`, as servers need it, a file that replaces this one (a backup, say) is opened in turn; whoever
+        writes runs must not go on in another file.
 
         Raises: SchemaTooNew; StoreError if it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
-        return cls(Database.open(settings.store_location(url), read_only=read_only, hidden_for=hidden_for))
+        where = settings.store_location(url)
+        return cls(Database.open(where, read_only=read_only, hidden_for=hidden_for, follows=follows))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
@@ -291,7 +301,7 @@ class Store(StoredResults):
             return
 
     def index_samples(self, run_id: str) -> int:
-        """Build the full-text index of a run (`search_samples`); return the number of requests in it.
+        """Build the full-text index of a run (`sample_list`); return the number of requests in it.
 
         Raises: RunBusy if the run is being written; StoreError if the database has no full-text search.
         """

@@ -23,11 +23,7 @@ _SQLITE_REMEDIES = (
     ("SQLITE_PERM", "the file may not be opened", "check its permissions, or name another store"),
     ("SQLITE_AUTH", "the file may not be opened", "check its permissions, or name another store"),
     ("SQLITE_NOTADB", "the file is not a SQLite database", "name another file, or move this one away"),
-    (
-        "SQLITE_CORRUPT",
-        "the file is damaged",
-        _DAMAGED,
-    ),
+    ("SQLITE_CORRUPT", "the file is damaged", _DAMAGED),
     ("SQLITE_CONSTRAINT", "a row contradicts stored ones", "was the run removed while it was written?"),
 )
 

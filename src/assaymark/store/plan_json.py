@@ -64,10 +64,7 @@ def _audit(value: JsonValue) -> AuditPlan:
     raise ValueError(f"{value!r} is not the settings of an audit")
 
 
-_READ: Mapping[str, Callable[[JsonValue], PresetPlan | AuditPlan]] = {
-    "prompt_preset": _preset,
-    "audit": _audit,
-}
+_READ: Mapping[str, Callable[[JsonValue], PresetPlan | AuditPlan]] = {"prompt_preset": _preset, "audit": _audit}
 
 
 def _known(record: type, content: Mapping[str, JsonValue]) -> dict[str, Any]:

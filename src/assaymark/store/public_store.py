@@ -34,7 +34,6 @@ from assaymark.records import (
     TaskPlan,
     canonical_json,
 )
-from assaymark.records.previews import is_in_preview
 from assaymark.records.result_facts import ResultFacts, TaskFact
 from assaymark.store.connection import Database
 from assaymark.store.database import Store
@@ -47,18 +46,19 @@ from assaymark.store.rows import (
     SampleRecord,
     SampleScoreRow,
 )
-from assaymark.store.sample_facts import category_field, category_of
+from assaymark.store.sample_facts import CATEGORY_FIELDS, category_field, category_of
 from assaymark.store.sample_list import Page
-from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.sealed_tasks import SealedTask, is_in_preview, stored_samples
 from assaymark.store.write import split_request_id
 
 SEALED = "the task is sealed"
 WITHHELD = f"(withheld: {SEALED})"
-TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_constant_text")  # of an estimate
+TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_constant_text", "labels")  # of an estimate
 SHOWN_OF_SPEC = ("task", "dataset_path", "dataset_name", "training_split", "validation_split", "test_split",
                  "fewshot_split", "output_type", "num_fewshot", "metric_list", "repeats")  # fmt: skip
 SHOWN_OF_DETAIL = ("is_share",)
 SHOWN_CATEGORY_FIELDS = frozenset({"category", "subject"})  # columns of a sealed row whose values are shown
+SUBJECTS = frozenset({*SHOWN_CATEGORY_FIELDS, "topic"})  # columns each of whose values has a score of its own
 LONGEST_SHOWN_CATEGORY = 40  # characters
 FEWEST_OF_CATEGORY = 2  # samples: a category of a single sample reveals something about its row
 LOOKED_AT = 50  # samples that show from which columns the categories of a task are
@@ -135,7 +135,9 @@ class PublicStore(Store):
         super().__init__(database)
         self._private, self._why_private = private, why_private
         self._run_tasks: dict[str, _RunTasks] = {}
+        self._shared: dict[tuple[str, str], bool] = {}  # by hashes of a revealed and a sealed data set
         self._categories: dict[tuple[str, str], frozenset[str]] = {}  # shown ones of withheld tasks
+        self._plain: dict[tuple[str, str], bool] = {}  # whether categories are no answers
 
     def open_again(self) -> Self:
         """Return the public view of the store that is at this one's path now."""
@@ -197,17 +199,27 @@ class PublicStore(Store):
         if seal is not None and seal.is_closed:
             return WhyWithheld(seal.key, seal.public_fraction, seal.commitment)
         original = own.originals.get(task, task)
-        if seal is None and (
-            related := next(
-                (each for each in seals if each.is_closed and (each.task == original or each.dataset_hash in copied)),
-                None,
-            )
-        ):
-            return WhyWithheld(related.key)
+        for each in seals:
+            # the next version of a revealed data set has its name, and may have its rows
+            is_named = seal is None and each.task == original
+            is_copied = each.dataset_hash in copied and (seal is None or not self._share_rows(seal, each))
+            if each.is_closed and (is_named or is_copied):
+                return WhyWithheld(each.key)
         is_named = bool(({task, original} | own.groups.get(original, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
             return WhyWithheld()
         return WhyWithheld(why=why) if (why := self._why_private(original)) else None
+
+    def _share_rows(self, revealed: SealedTask, closed: SealedTask) -> bool:
+        """Return whether a revealed data set has rows of a sealed one, which are then no secret."""
+        key = (revealed.dataset_hash, closed.dataset_hash)
+        if key not in self._shared:
+            known = self.seals.recogniser()
+            rows = stored_samples(self.database, revealed.dataset_hash)
+            self._shared[key] = known is not None and any(
+                closed.dataset_hash in known.sources_of_row(sample.row) for sample in rows
+            )
+        return self._shared[key]
 
     def _tasks_of(self, run_id: str) -> _RunTasks:
         known = self._run_tasks.get(run_id)
@@ -265,18 +277,30 @@ class PublicStore(Store):
         else:  # the run is not read, since tables read the estimates of all runs
             names = {estimate.task for estimate in estimates}
             withheld = {name: WhyWithheld(why=why) for name in names if (why := self._why_private(name))}
-        return [_public_estimate(estimate, withheld) for estimate in estimates]
+        shown = (estimate for estimate in estimates if self._shows_subject(run_id, estimate, withheld))
+        return [_public_estimate(estimate, withheld) for estimate in shown]
+
+    def _shows_subject(self, run_id: str, estimate: Estimate, withheld: Mapping[str, WhyWithheld]) -> bool:
+        """Return whether an estimate may be named: of a withheld task's subjects those whose names are no rows."""
+        details = estimate.details
+        task = details["path"][-1] if details.get("kind") == "subject" and details.get("path") else None
+        if task is None or task not in withheld:
+            return True
+        is_short = len(details.get("alias", estimate.task)) <= LONGEST_SHOWN_CATEGORY
+        is_several = estimate.n + estimate.n_failed >= FEWEST_OF_CATEGORY
+        return is_short and is_several and self._has_plain_categories(run_id, task)
+
+    def _has_plain_categories(self, run_id: str, task: str) -> bool:
+        """Return whether the categories of a task are no answers, as they are where texts are classified."""
+        if (run_id, task) not in self._plain:
+            some = super().samples(run_id, task, limit=LOOKED_AT)
+            self._plain[run_id, task] = not any(map(_asks_for_category, some))
+        return self._plain[run_id, task]
 
     # ---------------------------------------------------------------------------------- samples
 
     def samples(
-        self,
-        run_id: str,
-        task: str,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        indices: Sequence[int] | None = None,
+        self, run_id: str, task: str, *, offset: int = 0, limit: int | None = None, indices: Sequence[int] | None = None
     ) -> Iterator[SampleRecord]:
         """As `Store.samples`; withheld records say so (`is_withheld`)."""
         records = super().samples(run_id, task, offset=offset, limit=limit, indices=indices)
@@ -337,12 +361,12 @@ class PublicStore(Store):
         return {}
 
     def _shown_categories(self, run_id: str, task: str) -> frozenset[str]:
-        """Return the categories of a withheld task that are shown: short ones, of several samples."""
+        """Return the categories of a withheld task that are shown: short ones, of several samples, and no answers."""
         if (known := self._categories.get((run_id, task))) is not None:
             return known
         some = super().samples(run_id, task, limit=LOOKED_AT)
         fields = {category_field(record.sample.row) for record in some if record.sample is not None}
-        is_promised = fields - {None} <= SHOWN_CATEGORY_FIELDS
+        is_promised = fields - {None} <= SHOWN_CATEGORY_FIELDS and self._has_plain_categories(run_id, task)
         categories = frozenset(
             count.category
             for count in (super().categories(run_id, task) if is_promised else ())
@@ -378,9 +402,9 @@ class PublicStore(Store):
         run_id: str,
         task: str | None = None,
         *,
+        query: str = "",
         wrong_only: bool = False,
         category: str | None = None,
-        text: str | None = None,
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
@@ -388,27 +412,7 @@ class PublicStore(Store):
 
         def read(at: int, most: int) -> SamplePage:
             return super(PublicStore, self).sample_list(
-                run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
-            )
-
-        return self._public_page(run_id, task, read, Page(offset, limit), category, is_search=bool(text))
-
-    def search_samples(
-        self,
-        run_id: str,
-        query: str,
-        *,
-        task: str | None = None,
-        wrong_only: bool = False,
-        category: str | None = None,
-        offset: int = 0,
-        limit: int = 50,
-    ) -> SamplePage:
-        """As `Store.search_samples`; withheld samples have no snippet, and no search finds them."""
-
-        def read(at: int, most: int) -> SamplePage:
-            return super(PublicStore, self).search_samples(
-                run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
+                run_id, task, query=query, wrong_only=wrong_only, category=category, offset=at, limit=most
             )
 
         return self._public_page(run_id, task, read, Page(offset, limit), category, is_search=bool(query.strip()))
@@ -474,6 +478,22 @@ class PublicStore(Store):
             for facts in matching[page.offset : page.offset + page.limit]
         )
         return replace(part, samples=some, total=len(matching), offset=page.offset, limit=page.limit)
+
+
+def _asks_for_category(record: SampleRecord) -> bool:
+    """Return whether a sample's category, subject or topic is an answer to it, or another of its columns."""
+    row = {} if record.sample is None else record.sample.row
+    parts = [part for part in (row, row.get("inputs"), row.get("metadata")) if isinstance(part, Mapping)]
+    named = [(str(name).strip().lower(), value) for part in parts for name, value in part.items()]
+    choices = [query.continuation for query in record.request.queries if isinstance(query, LoglikelihoodQuery)]
+    others = [record.request.target, *choices, *(value for name, value in named if name not in CATEGORY_FIELDS)]
+    categories = [value for name, value in named if name in SUBJECTS]
+    plain, answers = ({_folded(text) for text in texts if isinstance(text, str)} for texts in (categories, others))
+    return not plain.isdisjoint(answers)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _run_tasks(row: RunRow) -> _RunTasks:

@@ -36,8 +36,7 @@ _outputs_at = (
     select(outputs, requests.c.sample_index, requests.c.turn)
     .join(requests, requests.c.id == outputs.c.request)
     .where(
-        requests.c.run_task == bindparam("run_task"),
-        requests.c.sample_index.in_(bindparam("indices", expanding=True)),
+        requests.c.run_task == bindparam("run_task"), requests.c.sample_index.in_(bindparam("indices", expanding=True))
     )
     .order_by(outputs.c.request, outputs.c.ask_index, outputs.c.repeat)
 )
@@ -218,13 +217,7 @@ class StoredResults:
         return results.has_cut_prompts(self._current(), run_id)
 
     def samples(
-        self,
-        run_id: str,
-        task: str,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        indices: Sequence[int] | None = None,
+        self, run_id: str, task: str, *, offset: int = 0, limit: int | None = None, indices: Sequence[int] | None = None
     ) -> Iterator[SampleRecord]:
         """Yield a task's requests with their samples, outputs and scores, by sample index and turn.
 
@@ -259,50 +252,27 @@ class StoredResults:
         run_id: str,
         task: str | None = None,
         *,
+        query: str = "",
         wrong_only: bool = False,
         category: str | None = None,
-        text: str | None = None,
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
         """Return a page of the list of a run's samples, by task (as in the plan), sample index and turn.
 
+        If the run is indexed (`index_samples`), a query is looked for in the texts of each sample's row and in the
+        generated texts; otherwise the snippets are searched for it as one text, ignoring the case of ASCII letters.
+
         Args:
-            run_id: the run.
-            task: list only the samples of this task.
-            wrong_only: list only those with `SampleFacts.is_wrong`.
-            category: list only those of this category.
-            text: list only those whose snippet contains this, ignoring the case of ASCII letters.
+            query: list only those in which all of its words and "quoted phrases" occur.
             offset: number of samples before the page.
             limit: largest number of samples on the page, up to 10,000.
 
-        Raises: UnknownName for a task that the run does not have; UsageError for an invalid page.
+        Raises: UnknownName for a task that the run does not have; UsageError for an invalid page, or a query of more
+            than 1,000 characters.
         """
-        return sample_list.sample_list(
-            self._current(), run_id, SampleFilter(task, wrong_only, category, text), Page(offset, limit)
-        )
-
-    def search_samples(
-        self,
-        run_id: str,
-        query: str,
-        *,
-        task: str | None = None,
-        wrong_only: bool = False,
-        category: str | None = None,
-        offset: int = 0,
-        limit: int = 50,
-    ) -> SamplePage:
-        """Return a page of the list of samples in which all words and "quoted phrases" of a query occur.
-
-        If the run is indexed (`index_samples`), the texts of each sample's row and the generated texts are searched;
-        otherwise the snippets are searched for the query as one text. The filters are those of `sample_list`.
-
-        Raises: as `sample_list`; UsageError for a query of more than 1,000 characters.
-        """
-        return search.search_samples(
-            self._current(), run_id, query, SampleFilter(task, wrong_only, category), Page(offset, limit)
-        )
+        wanted = SampleFilter(task, wrong_only, category)
+        return search.sample_list(self._current(), run_id, query, wanted, Page(offset, limit))
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
         """Return the categories of a run's samples, by name, with their numbers of samples.
@@ -312,7 +282,7 @@ class StoredResults:
         return sample_list.categories(self._current(), run_id, task)
 
     def is_indexed(self, run_id: str) -> bool:
-        """Return whether `search_samples` uses a full-text index for this run."""
+        """Return whether `sample_list` uses a full-text index for this run."""
         self._writer.flush()
         with self._database.reading() as connection:
             return search.is_indexed(connection, run_number(connection, run_id))

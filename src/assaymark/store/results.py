@@ -91,16 +91,9 @@ def scores_of(
         for scoring, rows in by_scoring:
             for row in rows:
                 yield SampleScoreRow(
-                    name,
-                    row[7],
-                    row[8],
-                    scoring.filter,
-                    scoring.metric,
-                    row[2],
-                    _STATUS[row[3]],
-                    parts_of(row[4]),
-                    unpack_json(row[5]) if details else None,
-                )
+                    name, row[7], row[8], scoring.filter, scoring.metric, row[2], _STATUS[row[3]], parts_of(row[4]),
+                    unpack_json(row[5]) if details else None
+                )  # fmt: skip
 
 
 def sample_hashes(database: Database, run_id: str, task: str) -> dict[tuple[int, int], str]:

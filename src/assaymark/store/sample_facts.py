@@ -171,12 +171,7 @@ def _facts_of(connection: Connection, task: FactTask, rows: Sequence[StoredRow])
 
 
 def _facts(
-    task: FactTask,
-    row: StoredRow,
-    ends: _Ends | None,
-    shots: tuple[int, int],
-    category: str | None,
-    snippet: str,
+    task: FactTask, row: StoredRow, ends: _Ends | None, shots: tuple[int, int], category: str | None, snippet: str
 ) -> SampleFacts:
     status = row.score_status
     if status is None and ends is not None and ends.n_failed:

@@ -35,7 +35,6 @@ class SampleFilter:
     task: str | None = None  # None: every task
     wrong_only: bool = False
     category: str | None = None  # None: every category
-    text: str | None = None  # a part of the snippet, ignoring the case of ASCII letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +64,18 @@ def searched(text: str) -> str:
     return " ".join(shown_text(text).split())
 
 
-def sample_list(database: Database, run_id: str, wanted: SampleFilter, page: Page) -> SamplePage:
-    """Return a page of the list of a run's samples, by task, sample index and turn.
-
-    Raises: UnknownName for a task that the run does not have; UsageError for a text that is too long.
-    """
-    with database.reading() as connection:
-        return list_samples(connection, run_number(connection, run_id), wanted, page)
-
-
 def list_samples(
-    connection: Connection, run: int, wanted: SampleFilter, page: Page, matches: "Select[int, int, int] | None" = None
+    connection: Connection,
+    run: int,
+    wanted: SampleFilter,
+    page: Page,
+    text: str = "",
+    matches: "Select[int, int, int] | None" = None,
 ) -> SamplePage:
-    """Return a page of the list of samples, limited to those in `matches` if given."""
-    text = searched(wanted.text) if wanted.text is not None else None
+    """Return a page of the list of samples: those whose snippet contains a text, limited to `matches` if given.
+
+    Raises: UnknownName for a task that the run does not have.
+    """
     tasks = _tasks(connection, run, wanted.task)
     current = current_tasks(connection, tasks)
     if current is None:
@@ -115,7 +112,7 @@ def _conditions(
     connection: Connection,
     tasks: Sequence[FactTask],
     wanted: SampleFilter,
-    text: str | None,
+    text: str,
     matches: "Select[int, int, int] | None",
 ) -> Iterator[ColumnElement[bool]]:
     yield _facts.run_task.in_([task.id for task in tasks])
@@ -124,9 +121,8 @@ def _conditions(
     if wanted.category is not None:
         yield _facts.category == shown_text(wanted.category)
     if text:
-        snippet: ColumnElement[str] = (
-            _facts.snippet
-        )  # SQLite's LIKE and lower() know ASCII only; elsewhere "C" makes them so
+        # SQLite's LIKE and lower() know ASCII only; elsewhere "C" makes them so
+        snippet: ColumnElement[str] = _facts.snippet
         if connection.dialect.name != "sqlite":
             snippet = collate(_facts.snippet, "C")
         yield func.lower(snippet).contains(text.translate(_LOWER), autoescape=True)
@@ -148,14 +144,14 @@ def _derived(
     connection: Connection,
     tasks: Sequence[FactTask],
     wanted: SampleFilter,
-    text: str | None,
+    text: str,
     matches: "Select[int, int, int] | None",
 ) -> Iterator[SampleFacts]:
     """Yield the same samples from facts derived while reading."""
     among: Collection[tuple[int, int, int]] | None = None
     if matches is not None:
         among = {(row[0], row[1], row[2]) for row in connection.execute(matches)}
-    part = None if text is None else text.translate(_LOWER)
+    part = text.translate(_LOWER)
     category = None if wanted.category is None else shown_text(wanted.category)
     for task in tasks:
         for facts in derive(connection, task):
@@ -163,7 +159,7 @@ def _derived(
                 continue
             if category is not None and facts.category != category:
                 continue
-            if part is not None and part not in facts.snippet.translate(_LOWER):
+            if part not in facts.snippet.translate(_LOWER):
                 continue
             if among is not None and (task.id, facts.sample_index, facts.turn) not in among:
                 continue

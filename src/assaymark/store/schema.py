@@ -41,7 +41,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.settings import FORMER_NAME
 
-HEAD = "0016"  # the newest migration; stated here so that opening a current store needs no Alembic
+HEAD = "0017"  # the newest migration; stated here so that opening a current store needs no Alembic
 VERSION_TABLE = "assaymark_schema"  # Alembic's table, under a name of our own: a database may have another one
 FORMER_VERSION_TABLE = f"{FORMER_NAME}_schema"  # in stores written before the program was renamed
 
@@ -117,15 +117,9 @@ attempts = Table(
 )
 
 run_tasks = Table(
-    "run_tasks",
-    metadata,
-    row_key(),
-    parent_key("run", "runs.id"),
-    Column("position", Integer, nullable=False),
-    Column("name", String(255), nullable=False),
-    checksum_column(),
-    UniqueConstraint("run", "name"),
-)
+    "run_tasks", metadata, row_key(), parent_key("run", "runs.id"), Column("position", Integer, nullable=False),
+    Column("name", String(255), nullable=False), checksum_column(), UniqueConstraint("run", "name")
+)  # fmt: skip
 
 requests = Table(
     "requests",
@@ -170,12 +164,7 @@ outputs = Table(
 )
 
 _answered_by_key = outputs.c.cache_key.isnot(None) & outputs.c.error.is_(None)
-Index(
-    "outputs_by_cache_key",
-    outputs.c.cache_key,
-    sqlite_where=_answered_by_key,
-    postgresql_where=_answered_by_key,
-)
+Index("outputs_by_cache_key", outputs.c.cache_key, sqlite_where=_answered_by_key, postgresql_where=_answered_by_key)
 
 scorings = Table(
     "scorings",

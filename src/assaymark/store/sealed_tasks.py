@@ -8,6 +8,8 @@ The rows of a sealed data set are learnt from its samples and looked for in stor
 they are written (`request_rows`).
 """
 
+import hashlib
+import hmac
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -17,7 +19,6 @@ from sqlalchemy import Column, Connection, String, Table, Text, insert, select
 
 from assaymark.errors import HashMismatch
 from assaymark.records import Sample
-from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_hash, unpack_json, unpack_text
 from assaymark.store.plan_json import plan_from_json
@@ -101,8 +102,7 @@ class SealLog:
 
         Raises: StoreError if the store cannot be written.
         """
-        with self._database.writing(durable=True) as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(durable=True, locked=True) as connection:
             connection.execute(upsert(connection.dialect.name, sealed_tasks), _row_of(seal))
             if not seal.is_closed:
                 drop_rows(connection, seal.dataset_hash)
@@ -114,8 +114,7 @@ class SealLog:
         """
         if self.of_dataset(seal.dataset_hash) is not None:
             return
-        with self._database.writing(durable=True) as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(durable=True, locked=True) as connection:
             here = select(sealed_tasks.c.task).where(sealed_tasks.c.dataset_hash == seal.dataset_hash)
             if connection.execute(here).one_or_none() is None:
                 connection.execute(insert(sealed_tasks), _row_of(seal))
@@ -127,7 +126,6 @@ class SealLog:
 
         Args:
             dataset_hash: of a sealed data set; nothing is stored for one without a seal, or a revealed one.
-            samples: its rows.
             all_rows: `samples` are all rows, so earlier digests are replaced, and all runs are searched again.
 
         Raises: StoreError if the store cannot be written.
@@ -188,8 +186,6 @@ def learn(
     """Store digests of the rows of a sealed data set; return whether stored runs have to be searched for them.
 
     Args:
-        database: of the store.
-        dataset_hash: of the sealed data set.
         samples: its rows, or some of them.
         is_public: whether a row belongs to the preview, by the hash of its sample.
         anew: replace earlier digests; otherwise both are kept.
@@ -207,8 +203,7 @@ def learn(
         learnt |= known
     if known is not None and (learnt.texts, learnt.rows) == (known.texts, known.rows):
         return not known.is_searched
-    with database.writing(durable=True) as connection:
-        database.lock_structure(connection)
+    with database.writing(durable=True, locked=True) as connection:
         write_digests(connection, dataset_hash, learnt)
     return True
 
@@ -227,8 +222,7 @@ def find_copies(database: Database) -> int:
         digests = stored_digests(connection)
         sources = _sources_of_texts(connection, known)
         copies = _copies(connection, sources) if sources else set()
-    with database.writing() as connection:
-        database.lock_structure(connection)
+    with database.writing(locked=True) as connection:
         here = set(connection.execute(select(run_tasks.c.id)).scalars())
         mark(connection, (copy for copy in copies if copy[0] in here))  # a run may have been removed meanwhile
         now = stored_digests(connection)
@@ -299,3 +293,18 @@ def stored_samples(database: Database, dataset_hash: str) -> list[Sample]:
                     content = json.loads(loaded[row.sample_row])
                     samples[sha256] = Sample(row.name, row.sample_index, content, sha256)
     return list(samples.values())
+
+
+def is_in_preview(key: str, sample_sha256: str, fraction: float) -> bool:
+    """Return whether a row belongs to the preview: a share of the rows, drawn by a keyed hash of each.
+
+    The draw depends on the key and on the row alone: not on its position, the other rows, `--limit` or the machine. A
+    larger share has all rows of a smaller one, and equal rows are on the same side.
+
+    Args:
+        key: hexadecimal; without it nobody can say which rows will be shown.
+        sample_sha256: of the row, as `Sample.sha256`.
+        fraction: of the rows, in [0, 1].
+    """
+    digest = hmac.new(bytes.fromhex(key), b"preview\0" + sample_sha256.encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:8], "big") < fraction * 2**64

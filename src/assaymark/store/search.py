@@ -11,7 +11,6 @@ which must occur, and each is passed as a quoted phrase.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from sqlalchemy import (
     BigInteger,
@@ -87,10 +86,10 @@ def phrases_of(query: str) -> list[str]:
 # ------------------------------------------------------------------------------------------ searching
 
 
-def search_samples(database: Database, run_id: str, query: str, wanted: SampleFilter, page: Page) -> SamplePage:
+def sample_list(database: Database, run_id: str, query: str, wanted: SampleFilter, page: Page) -> SamplePage:
     """Return a page of the list of samples in which all words and quoted phrases of a query occur.
 
-    Without a current index, and for a query of punctuation alone, list the samples whose snippet contains it.
+    Without a current index, and for a query without words, list the samples whose snippet contains it.
 
     Raises: UnknownName for a task that the run does not have; UsageError for a query that is too long.
     """
@@ -99,8 +98,8 @@ def search_samples(database: Database, run_id: str, query: str, wanted: SampleFi
     with database.reading() as connection:
         run = run_number(connection, run_id)
         if phrases and is_indexed(connection, run):
-            return list_samples(connection, run, wanted, page, _matches(connection, run, phrases))
-        return list_samples(connection, run, replace(wanted, text=typed), page)
+            return list_samples(connection, run, wanted, page, matches=_matches(connection, run, phrases))
+        return list_samples(connection, run, wanted, page, typed)
 
 
 def _matches(connection: Connection, run: int, phrases: Sequence[str]) -> "Select[int, int, int]":

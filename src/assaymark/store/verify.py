@@ -51,16 +51,9 @@ from assaymark.store.search import count_rows, n_indexed
 
 READ_AT_ONCE = 500
 UNREADABLE = (
-    SQLAlchemyError,
-    sqlite3.Error,
-    StoreError,
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    MemoryError,
+    SQLAlchemyError, sqlite3.Error, StoreError, ValueError, TypeError, LookupError, OverflowError, MemoryError,
     RecursionError,
-)
+)  # fmt: skip
 OWN_ROWS = (
     *(attempts, run_leases, run_tasks, outputs, scorings, scores),
     *(estimates, run_facts, fact_sets, sample_facts, search_sets, sealed_copies),

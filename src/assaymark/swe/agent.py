@@ -5,17 +5,23 @@ Source: SWE-agent/mini-swe-agent, release 2.4.6 (MIT): protocol, limits and form
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
+from assaymark.errors import ModelError, UsageError
+from assaymark.models.cost.bill import Bill, BillingRules
+from assaymark.models.cost.prices import Price
+from assaymark.models.model import Model
+from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
 from assaymark.stopping import raise_if_requested
-from assaymark.swe.asking import Asker, Turn
 from assaymark.swe.attempts import shown_generated, shown_interpreter
 from assaymark.swe.environments import Environment
 from assaymark.swe.instances import LONGEST_PATCH, Instance
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
+Turn = tuple[Literal["system", "user", "assistant"], str]
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 LONGEST_OUTPUT = 10_000  # characters; of a longer one the first and the last half are shown
 _ACTION = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n?```", re.DOTALL)
@@ -31,6 +37,44 @@ _TASK = (
     f"with this one command:\n\n```bash\necho {SUBMIT} && cat /tmp/patch.txt\n```\n"
 )
 _WRONG_FORMAT = "Your answer has {n} blocks of bash; expected exactly one:\n\n```bash\nCOMMAND\n```"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply. cost: of this call; None if the model's price is not known."""
+
+    text: str
+    cost: float | None
+
+
+class Asker:
+    """A model and how it is asked."""
+
+    def __init__(self, model: Model, settings: GenerationSettings, price: Price | None) -> None:
+        """Raises: UsageError for a model that generates no text."""
+        if QueryKind.GENERATE not in model.answers:
+            raise UsageError(f"{model.identity.name} generates no text; expected a model that does")
+        self.model, self.settings, self.price = model, settings, price
+
+    def ask(self, turns: Sequence[Turn]) -> Reply:
+        """Return the model's answer to a conversation. Raises: ModelError where it gives none."""
+        messages = tuple(Message(role, (TextPart(text),)) for role, text in turns)
+        segments = () if self.model.takes_messages else (self._plain(messages),)
+        digest = content_hash([list(turn) for turn in turns])
+        request = Request("swe", 0, digest, segments, (GenerateQuery(0, self.settings),), messages, turn=len(turns))
+        bill = None if self.price is None else Bill(self.price, BillingRules.of(self.model.identity), None)
+        outputs = list(self.model.answer([request]))
+        if not outputs or outputs[0].text is None:
+            raise ModelError(outputs[0].error if outputs and outputs[0].error else "the model gave no answer")
+        if bill is not None:
+            bill.charge(request, outputs)
+        return Reply(outputs[0].text, None if bill is None else bill.spent)
+
+    def _plain(self, messages: Sequence[Message]) -> str:
+        try:
+            return self.model.render(messages)
+        except UsageError:  # it has no template
+            return "\n\n".join(message.text for message in messages) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +113,9 @@ def run_agent(
     """Let a model solve an instance.
 
     Args:
-        asker: the model.
         instance: whose issue; neither its patch nor its tests are shown.
         folder: has the copy that the agent changes, `work`, and an empty folder `scratch`.
         environment: whose interpreter the agent has.
-        limits: of the agent.
         sandbox: of each command, beside its time.
 
     Raises: ModelError where the model gives no answer; PlanError without a sandbox.

@@ -49,7 +49,6 @@ def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[Swe
 
     Args:
         task: its name; runs of different models are compared where it and their instances are the same.
-        instances: of the set.
         reports: one for each attempt at them.
 
     Raises: DataError where nothing is graded.

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from assaymark.swe.base_copies import copy_tree
-from assaymark.swe.environments import PLUGIN, Environment, interpreter_of
-from assaymark.swe.images import generated_in
+from assaymark.swe.environments import PLUGIN, Environment, generated_in, interpreter_of
 from assaymark.swe.instances import Instance, paths_of_patch
 from assaymark.swe.patches import (
     apply_patch,
@@ -18,6 +17,7 @@ from assaymark.swe.patches import (
     changed_paths,
     flags_of_patch,
     restore_tests,
+    stays_inside,
     why_refused,
 )
 from assaymark.swe.runners import RUNNERS, Runner
@@ -71,12 +71,9 @@ def attempt_tests(
     """Run an instance's tests with a patch applied; the copy is removed.
 
     Args:
-        instance: whose tests.
         patch: a git diff; empty: the base commit alone.
         base: a base copy of the instance's commit.
         work: a folder for the copy, which must not exist.
-        environment: of the tests.
-        limits: of the tests.
         is_trusted: whether the patch is the instance's own, which may change what decides how tests run.
 
     Raises: PlanError without a sandbox.
@@ -113,7 +110,7 @@ def attempt_tests(
 def run_tests(instance: Instance, work: Path, environment: Environment, limits: SweLimits) -> PatchAttempt:
     """Run the test files of an instance's patch of tests in a copy as it is."""
     # a row from elsewhere may name, or link to, files of this machine: they are not shown
-    named = [name for name in paths_of_patch(instance.test_patch) if _is_inside(work / name, work)]
+    named = [name for name in paths_of_patch(instance.test_patch) if stays_inside(work / name, work)]
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
         return PatchAttempt("incomplete", "the tests' patch has no file of tests")
@@ -220,13 +217,6 @@ def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> 
         if path.is_file() and not path.is_symlink():
             readable[str(PurePosixPath(environment.folder, name))] = path
     return readable
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # a link to itself
-        return False
 
 
 def _last_line(log: str) -> str:

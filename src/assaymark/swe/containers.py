@@ -57,7 +57,6 @@ class ContainerEngine:
         """Return the words that run a command in a container; the command is added at the end.
 
         Args:
-            name: of the container.
             image: that is here, or for podman the path of a folder with a root file system.
             mounts: path here, path there, whether it may be written; those inside of others later.
             variables: all of the command's, beside the image's.
@@ -69,16 +68,8 @@ class ContainerEngine:
         Raises: PlanError for a path that a mount cannot have.
         """
         words = self.command("run", "--rm", "-i", "--name", name, "--network", "none", "--read-only")
-        words += [
-            "--cap-drop",
-            "ALL",
-            "--security-opt",
-            "no-new-privileges",
-            "--hostname",
-            "sandbox",
-            "--pull",
-            "never",
-        ]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+        words += ["--hostname", "sandbox", "--pull", "never"]
         words += ["--memory", str(memory_bytes), "--pids-limit", str(n_processes), *self.run_options]
         words += ["--shm-size", str(scratch_bytes), "--workdir", folder]
         if all(inside != "/tmp" for _, inside, _ in mounts):  # noqa: S108 - the container's own
@@ -121,9 +112,7 @@ def find_engine(name: str, image: str) -> ContainerEngine:
 
     podman's own settings are tried first, then runc with limits that a machine without the right to raise them allows.
 
-    Args:
-        name: docker, podman, or auto for the first of them that works.
-        image: as for `ContainerEngine.run_command`.
+    name: docker, podman, or auto for the first of them that works. image: as for `ContainerEngine.run_command`.
 
     Raises: PlanError with what docker or podman said.
     """

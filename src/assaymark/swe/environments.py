@@ -1,11 +1,13 @@
 """The environments in which instances' tests run: an interpreter with its packages, prepared beforehand, and options.
 
 A file of environments names them by instance id, `owner/name@version`, `owner/name` or `default`; the first of these
-that it has counts.
+that it has counts. The files that an installation generated in the repository are of the prepared environment, or of an
+image.
 """
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
 from assaymark.limits.nesting import parse_json
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.platforms import alone
+from assaymark.settings import home_folder
 from assaymark.swe.containers import ENGINES, find_engine, image_name, image_sha
 from assaymark.swe.instances import Instance, text_sha
 from assaymark.swe.runners import RUNNERS
@@ -41,6 +45,11 @@ PROBE_LIMITS = SweLimits(seconds=120, memory_bytes=1 << 30, n_processes=64)
 _KEYS = ("folder", "generated", "image", "python", "pythonpath", "test_arguments", "variables")
 _FOLDER = re.compile(r"(/[\w.-]+)+")
 _IMAGE = re.compile(r"/?\w[\w./:@-]*")
+_COPYING = SweLimits(seconds=300, memory_bytes=1 << 30, n_processes=64)
+LEFT_OUT = frozenset({"build", ".eggs", "__pycache__", ".pytest_cache"})
+MOST_FILES = 2_000
+_OUT = "/assaymark-out"
+_COPY = 'test -d "$1/.git" || exit 0; cd "$1" && git ls-files -oz | xargs -0 -r cp -P --parents -t "$2"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +191,7 @@ def _generated_sha(folder: str) -> str:
 def interpreter_of(python: str, needs: str = "pytest") -> Interpreter:
     """Return an interpreter's facts, which it prints itself.
 
-    Args:
-        python: a program.
-        needs: a package that it must have; empty: none.
+    python: a program. needs: a package that it must have; empty: none.
 
     Raises: PlanError where it cannot be run, or lacks the package.
     """
@@ -270,3 +277,42 @@ def _texts(values: object, place: str) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(each, str) and "\0" not in each for each in values):
         raise DataError(f"{place} is {values!r:.60}; expected texts (quote numbers)")
     return values
+
+
+def generated_in(environment: Environment) -> str:
+    """Return the folder of an environment's generated files; empty: none.
+
+    Those of an image are copied out of it once: all files in its repository that are not of its commit.
+
+    Raises: PlanError where they cannot be copied, or are too many.
+    """
+    if not environment.image or environment.generated:
+        return environment.generated
+    key = text_sha(
+        f"{image_sha(find_engine(environment.where, environment.image), environment.image)} {environment.folder}"
+    )
+    kept = home_folder() / "swe" / "images" / key[:32]
+    with alone(f"image {key}"):
+        if not kept.is_dir():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with draft_folder(kept.parent) as folder:
+                (folder / "out").mkdir()
+                _copy_out(environment, folder / "out")
+                (folder / "out").rename(kept)
+    return str(kept)
+
+
+def _copy_out(environment: Environment, target: Path) -> None:
+    ended = run_sandboxed(
+        ["/bin/sh", "-c", _COPY, "sh", environment.folder, _OUT],
+        Workplace(target, _OUT, image=environment.image, engine=environment.where),
+        _COPYING,
+    )
+    if ended.status or ended.limit:
+        lines = ended.output.strip().splitlines() or [f"status {ended.status}"]
+        raise PlanError(f"{environment.image} does not show its repository: {ended.limit or lines[-1][:200]}")
+    for path in list(target.rglob("*")):
+        if path.name in LEFT_OUT and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+    if (n_files := sum(1 for path in target.rglob("*") if not path.is_dir())) > MOST_FILES:
+        raise PlanError(f"{environment.image} has {n_files:,} files beside its commit; expected at most {MOST_FILES:,}")

@@ -8,7 +8,7 @@ PLACES = {
             "assaymark.swe.commands.swe:swe",
             "Software-engineering tasks: write, grade and compare patches.",
             "Applications and code",
-        ),
+        )
     },
     "tables": {"swe": "assaymark.swe.grading_log:TABLES"},
 }

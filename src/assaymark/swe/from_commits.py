@@ -22,12 +22,11 @@ from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import git, make_base_copy
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.instances import LONGEST_PATCH, Instance, text_sha
-from assaymark.swe.log_parsing import status_key
 from assaymark.swe.patches import is_test_path
 from assaymark.swe.sandbox import SweLimits
-from assaymark.swe.verdicts import FOR_FAILING
+from assaymark.swe.verdicts import FOR_FAILING, status_key
 
-RECIPE = 1  # counts into what a trial is kept under: another number tries all again
+RECIPE = 2  # counts into what a trial is kept under: another number tries all again
 _UNNAMED = re.compile(r"[^\w.-]+")
 
 
@@ -68,9 +67,7 @@ def make_instances(
 
     Args:
         repository: a folder with a git repository, which is only read.
-        choice: of the commits.
         environments: of the tests, by instance.
-        limits: of the tests.
         notify: called with a line when a commit's tests begin, and when the commit is left out, with the reason.
 
     Raises: DataError for what is no repository, or an unknown revision; PlanError without a sandbox or an environment.
@@ -179,6 +176,8 @@ def _tried(repository: Path, candidate: Instance, environment: Environment, limi
         before = attempt("")
         if before.stage == "tested" and before.run is not None and before.run.reported.status == 0:
             return _CommitTrial(left_out="its tests pass before it too")
+        if before.stage in {"timeout", "limit", "forged"}:  # what did not run is not known to fail
+            return _CommitTrial(left_out=f"without its patch {before.reason}")
         before_too, passing = _good(candidate, before), set[str]()
         for number in range(2):  # a test that passes only once decides nothing
             after = attempt(candidate.patch)

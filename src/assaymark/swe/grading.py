@@ -254,12 +254,7 @@ def _grade_prediction(log: _Log, instance: Instance, prediction: Prediction, opt
 def check_instance(log: _Log, instance: Instance, folder: Path, environment: Environment, limits: SweLimits) -> Check:
     """Return whether gold resolves an instance and empty does not, twice; a stored yes is not computed again.
 
-    Args:
-        log: of the store, or what stands for it.
-        instance: the instance.
-        folder: has its base copy, `base`.
-        environment: of the tests.
-        limits: of the tests.
+    log: of the store, or what stands for it. folder: has its base copy, `base`.
     """
     sha = environment.sha
     with alone(f"check {instance.sha} {sha}"):

@@ -9,8 +9,7 @@ from typing import TypedDict
 from sqlalchemy import ColumnElement, Table, insert, select
 
 from assaymark.records import JsonValue
-from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.packing import pack_json, pack_text, shown_text, unpack_json, unpack_text
 from assaymark.store.schema import StoredRow, as_saved, insert_rows, upsert, with_checksum
 from assaymark.swe.tables import SWE_TABLES, swe_attempts, swe_checks, swe_gradings
@@ -83,19 +82,14 @@ def trace_id_of(attempt: str) -> str:
     return hashlib.sha256(f"swe trace {attempt}".encode()).hexdigest()[:32]
 
 
-class GradingLog:
+class GradingLog(FeatureLog):
     """Checks, gradings and attempts of one store."""
-
-    def __init__(self, store: OpenStore) -> None:
-        """Use the store's database."""
-        self._database = store.database
 
     def check(self, instance_sha: str, environment_sha: str) -> Check | None:
         """Return the check of an instance in an environment; None where there is none."""
         columns = swe_checks.c
         where = columns.instance_sha == instance_sha, columns.environment_sha == environment_sha
-        with self._database.reading() as connection:
-            rows = as_saved(swe_checks, connection.execute(select(swe_checks).where(*where)))
+        rows = as_saved(swe_checks, self._rows(select(swe_checks).where(*where)))
         if not rows:
             return None
         (row,) = rows
@@ -103,8 +97,7 @@ class GradingLog:
 
     def why_not_runnable(self, instance_sha: str) -> str | None:
         """Return why an instance is not runnable here; None where it is in some environment, or was not checked."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(swe_checks).where(swe_checks.c.instance_sha == instance_sha)).all()
+        rows = self._rows(select(swe_checks).where(swe_checks.c.instance_sha == instance_sha))
         if not rows or any(row.is_runnable for row in rows):
             return None
         return str(rows[-1].reason)
@@ -166,8 +159,7 @@ class GradingLog:
         return made
 
     def _add(self, table: Table, row: dict[str, object]) -> None:
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             keys = list(table.primary_key.columns)
             same = select(keys[0]).where(*(key == row[key.name] for key in keys))
             if connection.execute(same).first() is None:

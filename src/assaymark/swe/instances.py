@@ -116,13 +116,13 @@ def read_predictions(path: Path) -> list[Prediction]:
     return made
 
 
-def check_suffix(path: Path, option: str) -> None:
+def check_suffix(path: Path) -> None:
     """Refuse a file that `write_rows` would write and nothing could read back.
 
-    Raises: UsageError with the option that names it.
+    Raises: UsageError with the option that names it, -o.
     """
     if path.suffix.lower() not in {".jsonl", ".json"}:
-        raise UsageError(f"{option} is {path}; expected a file that ends in .jsonl (JSON lines) or .json (a list)")
+        raise UsageError(f"-o is {path}; expected a file that ends in .jsonl (JSON lines) or .json (a list)")
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:

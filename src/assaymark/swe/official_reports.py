@@ -80,9 +80,7 @@ def _ids(content: Mapping[str, object], name: str, path: Path) -> list[str]:
 def compare_official(report: SweReport, official: Mapping[str, str]) -> OfficialComparison:
     """Return where our report and SWE-bench's of the same predictions differ.
 
-    Args:
-        report: ours.
-        official: instance id -> outcome, as `read_official`.
+    official: instance id -> outcome, as `read_official`.
     """
     ours = dict.fromkeys(report.submitted, NOT_GRADED) | {name: each.outcome for name, each in report.graded.items()}
     reasons = report.reasons()

@@ -122,7 +122,7 @@ def why_refused(changed: Mapping[str, str], base: Path, copy: Path) -> str:
             return f"it adds {name}, which hides a package of pytest's"
         if how == "added" and path.name in _PACKAGES_OF_PYTEST:
             return f"it adds {name}, which hides a package of pytest's"
-        if place.is_symlink() and not _stays_inside(place, copy):
+        if place.is_symlink() and not stays_inside(place, copy):
             return f"it {_verb(how)} the link {name}, which leads out of the repository"
         if path.name in {*_INI_SECTIONS, "pyproject.toml"} and _settings(base / name) != _settings(place):
             return f"it changes pytest's settings in {name}"
@@ -133,10 +133,11 @@ def _verb(how: str) -> str:
     return {"added": "adds", "removed": "removes", "changed": "changes"}[how]
 
 
-def _stays_inside(link: Path, copy: Path) -> bool:
+def stays_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path lies in a folder, links followed."""
     try:
-        return link.resolve().is_relative_to(copy.resolve())
-    except (OSError, RuntimeError):
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
         return False
 
 

@@ -19,8 +19,7 @@ from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, content_hash
 from assaymark.stopping import raise_if_requested
 from assaymark.store.connection import OpenStore
-from assaymark.swe.agent import AgentLimits, run_agent
-from assaymark.swe.asking import Asker
+from assaymark.swe.agent import AgentLimits, Asker, run_agent
 from assaymark.swe.base_copies import Repositories, copy_tree, files_of, make_base_copy
 from assaymark.swe.environments import Environments
 from assaymark.swe.grading_log import GradingLog, StoredAttempt
@@ -157,7 +156,7 @@ def write_trajectories(store: OpenStore, predictions: Sequence[Prediction], fold
             write_whole(path, json.dumps(attempts[-1].trajectory, indent=2) + "\n")
 
 
-def bm25_order(query: str, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4) -> list[str]:
+def bm25_order(query: str, documents: Mapping[str, str]) -> list[str]:
     """Return the names of documents, the best match first; equal ones by name.
 
     sum over tokens of ln(1 + (N - n + 0.5)/(n + 0.5)) f (k1 + 1) / (f + k1 (1 - b + b length/mean length)).
@@ -165,11 +164,10 @@ def bm25_order(query: str, documents: Mapping[str, str], k1: float = 0.9, b: flo
     Args:
         query: its tokens count once each.
         documents: name -> text; the name is part of the text.
-        k1: how slowly repeated tokens count less.
-        b: how much long documents are reduced.
 
     Source: Robertson and Zaragoza 2009; k1 and b are Pyserini's, with which SWE-bench's files were retrieved.
     """
+    k1, b = 0.9, 0.4  # how slowly repeated tokens count less, how much long documents are reduced
     counts = {name: Counter(_tokens(f"{name}\n{text}")) for name, text in documents.items()}
     lengths = {name: sum(each.values()) for name, each in counts.items()}
     mean = sum(lengths.values()) / max(len(lengths), 1) or 1.0

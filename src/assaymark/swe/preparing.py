@@ -27,8 +27,7 @@ from assaymark.platforms import alone
 from assaymark.settings import home_folder
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.base_copies import Repositories, git, make_base_copy
-from assaymark.swe.environments import Environment, interpreter_of
-from assaymark.swe.images import LEFT_OUT, MOST_FILES
+from assaymark.swe.environments import LEFT_OUT, MOST_FILES, Environment, interpreter_of
 from assaymark.swe.instances import Instance, text_sha
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
@@ -80,9 +79,7 @@ def prepare_all(
     """Prepare the environments of instances; those that are there are not made again.
 
     Args:
-        instances: whose.
         pins: as for `pins_of`.
-        repositories: where they are.
         python: the interpreter; None: one of the pins' version, of this machine or pyenv.
         notify: told of each.
 
@@ -205,7 +202,8 @@ def _install_repository(instance: Instance, venv: Path, copy: Path) -> None:
     python = str(venv / "bin/python")
     # without network there is nothing to install but the repository; older Pythons have no editable wheels
     words = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--no-build-isolation"]
-    if _is_at_least(python, 3, 7):
+    is_recent = "import sys; sys.exit(sys.version_info < (3, 7))"
+    if subprocess.run([python, "-c", is_recent], capture_output=True, check=False).returncode == 0:
         words += ["--use-pep517", "--config-settings", "editable_mode=compat"]
     version = instance.version if _VERSION.fullmatch(instance.version) else "0"
     variables = {"SETUPTOOLS_SCM_PRETEND_VERSION": version if version.count(".") > 1 else f"{version}.0"}
@@ -217,11 +215,6 @@ def _install_repository(instance: Instance, venv: Path, copy: Path) -> None:
         raise DataError(
             f"{instance.repo} cannot be installed at {instance.base_commit[:12]}: {ended.limit or _last(ended.output)}"
         )
-
-
-def _is_at_least(python: str, major: int, minor: int) -> bool:
-    code = f"import sys; sys.exit(sys.version_info < ({major}, {minor}))"
-    return subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def _keep_generated(copy: Path, target: Path) -> None:

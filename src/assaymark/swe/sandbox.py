@@ -16,13 +16,7 @@ from threading import Thread
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import PlanError
-from assaymark.limits.bubblewrap import (
-    LIBRARIES,
-    OpenedPaths,
-    WorkingBubblewrap,
-    find_bubblewrap,
-    limited,
-)
+from assaymark.limits.bubblewrap import LIBRARIES, OpenedPaths, WorkingBubblewrap, find_bubblewrap, limited
 from assaymark.limits.resources import Cgroup, Resources, Watch
 from assaymark.platforms import end_group, not_here
 from assaymark.stopping import raise_if_requested
@@ -138,8 +132,6 @@ def run_sandboxed(
 
     Args:
         command: what to run, in the copy.
-        place: where.
-        limits: what it may use.
         given: its standard input.
         pipe: ends for reading and writing of a pipe that the command inherits; both are closed.
 

@@ -5,6 +5,7 @@
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,40 @@ class BoundTask(Protocol):
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the sample's scores, one per filter and metric, from the outputs of all of the request's queries."""
+
+
+class BoundSamples(ABC):
+    """What holds of most tasks of one turn: no row of their samples is left out, and no gold is known to be absent."""
+
+    is_conversation = False
+    skipped = Skipped()
+    not_circular: str | None = None
+
+    @property
+    @abstractmethod
+    def _samples(self) -> Sequence[Sample]: ...
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples of the run, in order."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per sample."""
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    @abstractmethod
+    def request(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of one sample."""
+
+    def next(  # noqa: B027 - it is the rule
+        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
+    ) -> Request | None:
+        """Return None: there is one turn."""
+
+    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - of `BoundTask`
+        """Return False: no choices are known."""
+        return False
 
 
 def n_shots_of(task: Task, options: BindOptions) -> int:

@@ -211,15 +211,7 @@ class Catalog:
             (f for f in self._folders if suite.source is not None and suite.source.is_relative_to(f.root)), None
         )
         origin: Origin = home.origin if home else "user"
-        return CatalogEntry(
-            suite.name,
-            "suite",
-            origin,
-            not absent,
-            "; ".join(reasons) or None,
-            (),
-            len(suite.members),
-        )
+        return CatalogEntry(suite.name, "suite", origin, not absent, "; ".join(reasons) or None, (), len(suite.members))
 
     def select(
         self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None, leave_out: bool = False,
@@ -259,13 +251,9 @@ class Catalog:
         if not expander.tasks:
             raise UsageError(f"no tasks: {', '.join(names) or 'nothing'} selects none; see `assaymark ls tasks`")
         return Selection(
-            expander.tasks,
-            expander.groups,
-            tuple(dict.fromkeys(meant)),
-            tuple(expander.notes),
-            tuple(expander.suites),
-            expander.shots,
-        )
+            expander.tasks, expander.groups, tuple(dict.fromkeys(meant)), tuple(expander.notes), tuple(expander.suites),
+            expander.shots
+        )  # fmt: skip
 
     def _resolve(self, name: str, expander: Expander) -> list[str]:
         """Add the tasks of one name; return the present names it resolved to."""

@@ -9,11 +9,7 @@ from dataclasses import replace
 from assaymark.prompts.few_shot import Shots
 from assaymark.prompts.prompter import Prompter, PromptFields
 from assaymark.prompts.rotations import rotated_layout, why_not_rotated
-from assaymark.records import (
-    LoglikelihoodQuery,
-    Render,
-    Row,
-)
+from assaymark.records import LoglikelihoodQuery, Render, Row
 from assaymark.scoring.metric import ROTATIONS
 from assaymark.scoring.metrics import aggregation_of, is_higher_better, names_for
 from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task

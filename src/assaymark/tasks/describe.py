@@ -11,15 +11,7 @@ from inspect import getdoc
 from pathlib import Path
 
 from assaymark.errors import AssaymarkError, DataError
-from assaymark.records import (
-    GenerateQuery,
-    LoglikelihoodQuery,
-    Output,
-    Request,
-    RollingQuery,
-    Sample,
-    Score,
-)
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, Request, RollingQuery, Sample, Score
 from assaymark.scoring.metrics import find_metric, formula_of
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.catalog import LIBRARY
@@ -138,10 +130,7 @@ def find_card(task: Task) -> Mapping[str, object] | None:
 def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[str, object] | None:
     """Return a task's card by its name, for tasks of stored runs.
 
-    Args:
-        task: its name.
-        holders: groups and tags it belongs to, the innermost first.
-        beside: the folder of its file; it need not exist.
+    holders: groups and tags it belongs to, the innermost first. beside: the folder of its file; it need not exist.
 
     Raises: DataError for a card that is not a mapping.
     """

@@ -130,9 +130,7 @@ AGGREGATED: Registry[object] = Registry("aggregations", "aggregation")
 def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, object]:
     """Return a task file's mapping with references in place of names that other packages, or user files, declare.
 
-    Args:
-        spec: the mapping.
-        folders: those whose Python files may declare metrics and steps of filters; the first counts.
+    folders: those whose Python files may declare metrics and steps of filters; the first counts.
 
     Raises: DataError for a name that a folder declares twice, or that a broken file may declare.
     """
@@ -380,14 +378,9 @@ def _dataset(reader: _TaskReader) -> DatasetSpec:
     if not isinstance(revision, str | None):
         raise reader.fail("dataset_kwargs.revision", revision, "a branch, tag or commit in quotes")
     return DatasetSpec(
-        reader.text("dataset_path") or "",
-        reader.text("dataset_name"),
-        revision,
-        tuple(sorted(kwargs.items())),
-        reader.source.parent,
-        bool(reader.get("skip_bad_rows", False)),
-        tuple(sorted(names.items())),
-    )
+        reader.text("dataset_path") or "", reader.text("dataset_name"), revision, tuple(sorted(kwargs.items())),
+        reader.source.parent, bool(reader.get("skip_bad_rows", False)), tuple(sorted(names.items()))
+    )  # fmt: skip
 
 
 def _prompt(reader: _TaskReader) -> PromptSpec:

@@ -22,8 +22,14 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 from assaymark.scoring.inspect_scorers import ANSWER_PATTERNS, LOCATIONS, PANELS, REDUCER
 from assaymark.tasks.dialect import task_from_spec
-from assaymark.tasks.model_graded import grading_options
-from assaymark.tasks.solver_prompts import RowExpressions, SolverPrompt, Step, expression_of, solver_prompt
+from assaymark.tasks.solver_prompts import (
+    RowExpressions,
+    SolverPrompt,
+    Step,
+    expression_of,
+    grading_options,
+    solver_prompt,
+)
 from assaymark.tasks.task import Task
 
 FILE = "eval.yaml"
@@ -73,7 +79,7 @@ NEEDED = {"prompt_template": "template", "system_message": "template", "user_mes
           "pattern": "pattern", "answer": "pattern"}  # fmt: skip
 """Solver or scorer -> the argument that it cannot be without."""
 REFUSED: Mapping[str, str] = {
-    "use_tools": "gives the model tools of inspect's, which are not here; run this benchmark with inspect",
+    "use_tools": "gives the model tools of inspect's, which are not here; run this benchmark with inspect"
 }
 _FIELDS = {"input": (str,), "target": (str,), "choices": (str, list), "input_image": (str,), "metadata": (list,),
            "id": (str,), "description": (str,)}  # fmt: skip
@@ -112,9 +118,7 @@ def benchmark_file(folder: Path) -> Path | None:
 def tasks_of_folder(folder: Path, name: str = "") -> tuple[list[Task], list[str]]:
     """Return the tasks of a benchmark in a folder, and notes on them.
 
-    Args:
-        folder: with eval.yaml and the files of the rows.
-        name: the id of one of its tasks; empty: all of them.
+    folder: with eval.yaml and the files of the rows. name: the id of one of its tasks; empty: all of them.
 
     Raises: DataError; UnknownName for an unknown id.
     """

@@ -18,8 +18,7 @@ def files_read(names: Sequence[str]) -> list[Path]:
     imported beside them, and the data files that they name. Files that a function opens by itself are not known here.
     Nothing is imported.
 
-    Args:
-        names: as `Catalog.select`.
+    names: as `Catalog.select`.
 
     Raises: as `Catalog.select`; DataError for data files that are missing.
     """

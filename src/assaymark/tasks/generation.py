@@ -106,7 +106,7 @@ def settings_of(
         limits = [kwargs.pop(name) for name in MAX_TOKENS if name in kwargs]
         limit = _whole("max_gen_toks", next((value for value in limits if value is not None), None))
         temperature = _number("temperature", kwargs.pop("temperature", None)) or 0.0
-        do_sample = _truth("do_sample", kwargs.pop("do_sample", None), otherwise=temperature > 0.0)
+        do_sample = _samples(kwargs.pop("do_sample", None), otherwise=temperature > 0.0)
         top_k = _whole("top_k", kwargs.pop("top_k", None))
         return GenerationSettings(
             max_tokens=limit,
@@ -146,9 +146,9 @@ def _whole(name: str, value: object) -> int | None:
     return None if number is None else int(number)
 
 
-def _truth(name: str, value: object, *, otherwise: bool) -> bool:
+def _samples(value: object, *, otherwise: bool) -> bool:
     if value is None:
         return otherwise
     if value not in (True, False):  # 1 and 0 are equal to them
-        raise ValueError(f"{name} is {value}; expected true or false")
+        raise ValueError(f"do_sample is {value}; expected true or false")
     return bool(value)

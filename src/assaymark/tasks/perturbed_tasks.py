@@ -6,23 +6,150 @@ with it. Samples whose question does not change have no copy, as in HELM.
 A sample's generator is that of an instance of HELM's, whose ids go over all splits. A task file says what they are:
 `metadata: {helm_ids: {after: 17}}` where HELM numbers 17 rows of other splits first, `{column: key}` where it takes
 them from a column. Otherwise they are the positions in the evaluated split.
+
+A task file does not say which columns the question is. A text of a row is a part of the question if another text in its
+place changes the prompt and neither the choices nor the target; it is a reference if it changes one of those, or is an
+option that the prompt lists after its letter. Where the answer is generated, the options are the texts that the prompt
+shows directly after the labels A, B, ..., or the texts of a list that begin with them; a column that has the question
+together with its options is the question.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from string import ascii_uppercase
+from typing import Any
 
 from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.perturbations.named import Perturbation
 from assaymark.prompts.few_shot import Shots
-from assaymark.records import JsonValue, Output, Render, Request, Sample, Score, Skipped, TaskPlan
+from assaymark.prompts.prompter import PromptFields
+from assaymark.prompts.questions import question_in
+from assaymark.records import JsonValue, Output, Render, Request, Sample, Score, TaskPlan
 from assaymark.scoring.run_code import Sandbox
-from assaymark.tasks.bound import BoundTask
-from assaymark.tasks.question_parts import QuestionParts, find_parts, with_texts
+from assaymark.tasks.bound import BoundSamples, BoundTask
 from assaymark.tasks.task import MetricSpec, Selection, Task
 from assaymark.tasks.yaml_tasks import layout_of
 
 MARK = "~"
+Path = tuple[str | int, ...]  # keys and positions to a text of a row
+Form = tuple[str, ...]  # a path with any position as "*": the same for all rows
+MOST_ROWS = 16  # rows that are looked at to find the parts
+ANY = "*"
+LONGEST_LABEL = 16  # characters, with the space around it
+_START, _END = "Qz ", " zQ"  # put around a text to see where the prompt shows it
+# before an option: "A. ", "(b) ", "**C)** "
+_LABEL = re.compile(r"(?:\A|[\s*_])[(\[]?([A-Za-z])([.):\]])[*_]*[ \t]*\Z")
+_OWN_LABEL = re.compile(r"[ \t]*[(\[]?[A-Za-z][.):\]]")  # of an option that has its label in its text
+
+
+@dataclass(frozen=True, slots=True)
+class _QuestionParts:
+    """The forms of paths to a task's questions, in the order in which prompts show them, and to its references."""
+
+    questions: tuple[Form, ...]
+    references: tuple[Form, ...]
+
+    def of(self, row: Mapping[str, object]) -> tuple[list[Path], list[Path]]:
+        """Return the paths to a row's references and to the parts of its question."""
+        by_form: dict[Form, list[Path]] = {}
+        for path, _ in _texts(row):
+            by_form.setdefault(_form(path), []).append(path)
+        references, questions = (
+            [path for form in forms for path in by_form.get(form, ())] for forms in (self.references, self.questions)
+        )
+        return references, questions
+
+
+def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, object]]) -> _QuestionParts:
+    """Return where a task's rows have their questions and references, from its first rows.
+
+    Raises: PlanError where no text of them is a question alone, so that a copy would be another question or none.
+    """
+    if layout.messages is not None or layout.turns is not None or layout.tools is not None:
+        raise PlanError("it is a conversation, or has tools")
+    places: dict[Form, int] = {}  # of questions: where in the prompt the first of the rows shows them
+    references: dict[Form, None] = {}
+    for row in rows[:MOST_ROWS]:
+        own = _read(layout, row)
+        if own is None or not isinstance(own[0], str):
+            raise PlanError("its choices are contexts, so there is no question that they share")
+        text, choices = own[0], own[1]
+        options = {option.strip() for option in question_in(row, text, choices)[1]} if choices else set()
+        before: dict[Path, str] = {}  # of a generated answer: what the prompt shows before each text
+        for path, value in _texts(row):
+            changed = _read(layout, with_texts(row, {path: f"{_START}{value}{_END}"}))
+            if value.strip() in options or (changed is not None and changed[1:] != own[1:]):
+                references[_form(path)] = None
+            elif changed is not None and changed[0] != text and any(map(str.isalpha, value)):
+                places.setdefault(_form(path), text.find(value.strip()))
+            if not choices and changed is not None and isinstance(changed[0], str) and _START in changed[0]:
+                own_label = _OWN_LABEL.match(value) if ANY in _form(path) else None
+                before[path] = changed[0].partition(_START)[0] + (own_label[0] if own_label is not None else "")
+        references.update(dict.fromkeys(map(_form, _labelled(before))))
+    questions = [form for form in sorted(places, key=lambda form: places[form]) if form not in references]
+    if not questions:
+        raise PlanError("no text of its rows is in the prompt and not in the answer too")
+    return _QuestionParts(tuple(questions), tuple(references))
+
+
+def _labelled(before: Mapping[Path, str]) -> list[Path]:
+    """Return the paths to the texts that a prompt lists after the labels A, B, ..., in this order and from A on.
+
+    Texts of several columns after "A:" and "B:" may be what two speakers say, so a colon labels those of a list only.
+
+    before: for each text of a row, the prompt up to it.
+    """
+    lists: list[list[Path]] = [[]]
+    for path, text in sorted(before.items(), key=lambda item: len(item[1])):
+        label = _LABEL.search(text[-LONGEST_LABEL:])
+        if label is None or (label[2] == ":" and ANY not in _form(path)):
+            continue
+        letter, n = label[1].upper(), len(lists[-1])
+        if letter == ascii_uppercase[n : n + 1]:
+            lists[-1].append(path)
+        elif letter == "A":
+            lists.append([path])
+    return [path for listed in lists if len(listed) > 1 for path in listed]
+
+
+def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str, object]:
+    """Return a copy of a row with other texts at these paths."""
+    changed = deepcopy(dict(row))
+    for path, text in texts.items():
+        place: Any = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = text
+    return changed
+
+
+def _read(layout: PromptFields, row: Mapping[str, object]) -> tuple[object, list[str], object] | None:
+    """Return a row's question, choices and target; None where a function of the task fails on it."""
+    try:
+        choices = [] if layout.choices is None else [str(choice) for choice in layout.choices(row)]
+        return layout.text(row), choices, layout.target(row)
+    except Exception:  # noqa: BLE001 - a task's own function may raise anything at a text that it does not expect
+        return None
+
+
+def _texts(value: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield every text in a row that is not empty, at any depth, with its path."""
+    if isinstance(value, str):
+        if value.strip():
+            yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(inner, (*path, str(key)))
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _texts(inner, (*path, position))
+
+
+def _form(path: Path) -> Form:
+    return tuple(ANY if isinstance(key, int) else key for key in path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +185,10 @@ class _HelmIds:
         return f"id{sample.row[self.column]}"
 
 
-class PerturbedTask:
+class PerturbedTask(BoundSamples):
     """A `BoundTask` of the copies that a perturbation makes of another one's samples."""
 
-    is_conversation = False
-    skipped = Skipped()  # counted with the original
-    not_circular: str | None = None
-
-    def __init__(self, own: BoundTask, parts: QuestionParts | None, perturbation: Perturbation) -> None:
+    def __init__(self, own: BoundTask, parts: _QuestionParts | None, perturbation: Perturbation) -> None:
         self._own = own
         self._parts = parts
         self._perturbation = perturbation
@@ -157,15 +280,6 @@ class PerturbedTask:
         """The indices of the samples that have a copy."""
         return [sample.index for sample in self._samples]
 
-    def samples(self) -> Sequence[Sample]:
-        """Return the copies, in the order of the originals."""
-        return self._samples
-
-    def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per copy."""
-        for sample in self._samples:
-            yield self.request(sample, render)
-
     def request(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of one copy: the original's shots, and its own question.
 
@@ -175,16 +289,6 @@ class PerturbedTask:
             return replace(self._own.request(sample, render), task=self.name)
         except MalformedSample as error:
             raise MalformedSample(f"{self.name}: {error}") from error
-
-    def next(
-        self,
-        request: Request,  # noqa: ARG002 - conversations have no copies
-        sample: Sample,  # noqa: ARG002
-        outputs: Sequence[Output],  # noqa: ARG002
-        render: Render | None = None,  # noqa: ARG002
-    ) -> Request | None:
-        """Return None: there is one turn."""
-        return None
 
     def shots_of(self, sample: Sample) -> Shots:
         """Return the shots of the original."""
@@ -250,7 +354,7 @@ def with_perturbed(
     return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)), tuple(bound_tasks)
 
 
-def _parts_of(own: BoundTask) -> QuestionParts:
+def _parts_of(own: BoundTask) -> _QuestionParts:
     name = own.plan.name
     rows = [sample.row for sample in own.samples()]
     try:

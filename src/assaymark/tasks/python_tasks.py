@@ -7,7 +7,7 @@ Bind a task to its rows and the options of a run: as a YAML task or as a Python 
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.util import find_spec
@@ -28,20 +28,19 @@ from assaymark.records import (
     Sample,
     Score,
     ScoreStatus,
-    Skipped,
     TaskPlan,
     TextPart,
     content_hash,
 )
 from assaymark.scoring.run_code import Sandbox
-from assaymark.tasks.bound import BindOptions, BoundTask, chosen_indices, drawn_indices, n_shots_of
+from assaymark.tasks.bound import BindOptions, BoundSamples, BoundTask, chosen_indices, drawn_indices, n_shots_of
 from assaymark.tasks.functions import load_function, published_seeds
 from assaymark.tasks.generated_code import refuse_unconfirmed_code
 from assaymark.tasks.generation import settings_of
 from assaymark.tasks.sample_scores import as_value, by_query
 from assaymark.tasks.simulated_tasks import BoundSimulatedTask
-from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import MetricSpec, Task
+from assaymark.tasks.task_index import why_not_runnable
 from assaymark.tasks.yaml_tasks import BoundYamlTask
 
 if TYPE_CHECKING:
@@ -68,11 +67,9 @@ def bind(task: Task, options: BindOptions) -> BoundTask:
         raise DataError(f"task {task.name} ({task.source}): {error}") from error
 
 
-class BoundPythonTask:
+class BoundPythonTask(BoundSamples):
     """A `BoundTask` around a class of lm-evaluation-harness."""
 
-    is_conversation = False
-    skipped = Skipped()  # such a class reads its rows itself
     dataset_revision: str | None = None  # as for its rows
     sandbox: Sandbox | None = None  # such a class runs code itself, if at all
 
@@ -132,25 +129,6 @@ class BoundPythonTask:
     @cached_property
     def _contexts(self) -> dict[int, str | list[object]]:
         return {}
-
-    def samples(self) -> Sequence[Sample]:
-        """Return the samples of the run, in order."""
-        return self._samples
-
-    def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per sample."""
-        for sample in self._samples:
-            yield self.request(sample, render)
-
-    def next(
-        self,
-        request: Request,  # noqa: ARG002 - such a class has one turn
-        sample: Sample,  # noqa: ARG002
-        outputs: Sequence[Output],  # noqa: ARG002
-        render: Render | None = None,  # noqa: ARG002
-    ) -> Request | None:
-        """Return None: there is one turn."""
-        return None
 
     def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - shots are unknown
         """Return no shots; where there are any, only the class knows which rows they are.
@@ -234,10 +212,6 @@ class BoundPythonTask:
             case "generate_until" if segments is None:
                 return GenerateQuery(index, settings_of(self.task.name, {**arguments[1], **self.options.gen_kwargs}))
         raise PlanError(f"task {self.task.name} requests {instance.request_type}, which is not supported")
-
-    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - only the class knows the gold answers
-        """Return False: only the class knows the gold answers."""
-        return False
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the scores that the class computes."""

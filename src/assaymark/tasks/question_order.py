@@ -20,7 +20,6 @@ def question_order(
     Args:
         indices: of each task's samples.
         dataset_hashes: of each task's data.
-        seed: of the order.
         macro: whether each task counts the same, whatever its size: each question is drawn with a probability
             proportional to its weight, one over the number of its task's questions, among those left.
 

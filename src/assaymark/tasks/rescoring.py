@@ -21,8 +21,8 @@ from assaymark.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, 
 from assaymark.tasks.sample_scores import SampleScorer
 from assaymark.tasks.simulated_conversations import SimulatedScoring
 from assaymark.tasks.styled_tasks import with_spec
-from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
+from assaymark.tasks.task_index import why_not_runnable
 from assaymark.tasks.tool_use import tool_use_of
 from assaymark.tasks.yaml_tasks import layout_of
 
@@ -92,7 +92,6 @@ def with_scoring(
     """Return the task with only these filters and metrics; where none are named, with those it has.
 
     Args:
-        task: as its file describes it.
         filters: names of its own filters, or items of a `filter_list` (`name`, and `filter`: a list of steps).
         metrics: names of its own or of known metrics, or items of a `metric_list` (`metric` and its options).
 

@@ -78,8 +78,7 @@ class QuestionColumns:
 def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     """Return the columns of a question; None where there is no column of a question or of an answer.
 
-    Args:
-        columns: lower-case name -> name in the file.
+    columns: lower-case name -> name in the file.
 
     Raises: DataError for columns of options with a gap between them.
     """
@@ -137,9 +136,7 @@ def _refuse_gap(columns: Mapping[str, str], names: Sequence[str], pattern: str, 
 def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], object]) -> ChatColumns | None:
     """Return the columns of a chat; None where no column has messages, or a question and an answer are texts.
 
-    Args:
-        columns: lower-case name -> name in the file.
-        first: the first value of a column, of those that are not missing.
+    columns: lower-case name -> name in the file. first: the first value of a column, of those that are not missing.
 
     Raises: DataError where only one of question and answer can be read.
     """
@@ -213,8 +210,7 @@ class ToolColumns:
 def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
     """Return the columns of a question with tools and expected calls; None where one of them is missing.
 
-    Args:
-        columns: lower-case name -> name in the file.
+    columns: lower-case name -> name in the file.
     """
     calls = next((columns[name] for name in _CALLS if name in columns), None)
     question = next((columns[name] for name in ("messages", *_QUESTIONS) if name in columns), None)

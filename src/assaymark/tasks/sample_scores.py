@@ -36,10 +36,9 @@ from assaymark.scoring.choices import (
 )
 from assaymark.scoring.filters import Pipeline, build_filter, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
-from assaymark.scoring.metric import LOGLIKELIHOOD, TOOL_CALLS
+from assaymark.scoring.metric import LOGLIKELIHOOD, TOOL_CALLS, ScoreValue
 from assaymark.scoring.metrics import defaults_for, find_metric, is_higher_better, may_be_share, names_for
 from assaymark.scoring.tool_calls import text_of_tool_calls
-from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.circular import circular_metrics
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
 from assaymark.tasks.self_critique import LAST_TURN
@@ -213,12 +212,9 @@ class SampleScorer:
         kwargs = {metric.name: metric.kwargs for metric in self.task.metrics}
         of_calls = [name for name in kwargs if name in names_for(TOOL_CALLS)]
         scores, status = score_calls(
-            answer if isinstance(answer, str) else str(answer[0]),
-            use.expected(sample.row),
-            use.functions(sample.row),
-            of_calls,
-            use.rules,
-        )
+            answer if isinstance(answer, str) else str(answer[0]), use.expected(sample.row), use.functions(sample.row),
+            of_calls, use.rules
+        )  # fmt: skip
         of_text = {name: options for name, options in kwargs.items() if name not in of_calls}
         if of_text:
             scores |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)

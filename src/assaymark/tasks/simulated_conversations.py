@@ -23,18 +23,7 @@ from dataclasses import dataclass, replace
 
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.tools import tools_for_template
-from assaymark.records import (
-    CallPart,
-    Message,
-    Output,
-    Render,
-    Request,
-    ResultPart,
-    Row,
-    Sample,
-    Score,
-    TextPart,
-)
+from assaymark.records import CallPart, Message, Output, Render, Request, ResultPart, Row, Sample, Score, TextPart
 from assaymark.scoring.call_syntax import UnreadableCall, python_calls
 from assaymark.scoring.metric import SIMULATED
 from assaymark.scoring.metrics import computations

@@ -1,10 +1,13 @@
-"""The prompt of a chain of inspect-ai's solvers, as the template of a task file's `doc_to_messages`.
+"""The prompts of inspect-ai's solvers, and of its scorers that ask a second model, as templates over a row's columns.
 
 A chain changes the messages of a sample one solver after another, and one of them asks the model. What it does to a
 row follows from the chain alone, so it becomes one template: inspect's `{name}` in texts is filled when the template
 is made, from arguments, and when it is rendered, from the row's columns. Nothing of Python's formats is carried out.
 
-Source: inspect-ai 0.3.285, solver/_prompt.py, _multiple_choice.py and _critique.py, whose default texts these are.
+A run does not ask the second model: its answers are stored, and the grader that the user names is asked about them.
+
+Source: inspect-ai 0.3.285, solver/_prompt.py, _multiple_choice.py and _critique.py, scorer/_model.py (after OpenAI's
+evals, `closedqa`), whose default texts these are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +15,58 @@ from dataclasses import dataclass, field
 from string import Formatter
 
 from assaymark.errors import DataError
+from assaymark.limits.regexes import compiled
 from assaymark.prompts.images import PLACEHOLDER
-from assaymark.tasks.self_critique import ANSWER as ANSWER_NAME
-from assaymark.tasks.self_critique import CRITIQUE as CRITIQUE_NAME
+from assaymark.tasks.self_critique import ANSWER as PLACE_OF_ANSWER
+from assaymark.tasks.self_critique import CRITIQUE as PLACE_OF_CRITIQUE
+
+ANSWER_NAME, CRITERION_NAME, HISTORY_NAME = "answer_to_grade", "criterion_of_grade", "history_of_grade"
+"""The names under which the template has the model's answer, the target, and the conversation with the answer."""
+QA = """
+You are assessing a submitted answer on a given task based on a criterion. Here is the data:
+
+[BEGIN DATA]
+***
+[Task]: {question}
+***
+[Submission]: {answer}
+***
+[Criterion]: {criterion}
+***
+[END DATA]
+
+Does the submission meet the criterion?
+
+{instructions}
+"""
+_FACT = """
+You are comparing a submitted answer to an expert answer on a given question. Here is the data:
+
+[BEGIN DATA]
+************
+[Question]: {question}
+************
+[Expert]: {criterion}
+************
+[Submission]: {answer}
+************
+[END DATA]
+
+Compare the factual content of the submitted answer with the expert answer. Ignore any differences in style, grammar, or punctuation.
+
+Does the submission contain the content in the expert answer?
+
+{instructions}
+"""  # noqa: E501 - the published text
+INSTRUCTIONS = """
+After assessing the submitted answer, reply with 'GRADE: $LETTER' (without quotes) where LETTER is one of {letters}.  Please choose ONE option for the grade: either "C" for correct answers, {partial}or "I" for incorrect answers.
+
+For example, after reviewing a correct answer you might write 'GRADE: C' or after reviewing an incorrect answer you might write 'GRADE: I'.
+
+First, write out in a step by step manner your reasoning about the criterion to be sure that your conclusion is correct. Avoid simply stating the correct answers at the outset. Then, end with your answer formatted as 'GRADE: $LETTER' (without quotes) where LETTER is one of {letters}.
+"""  # noqa: E501 - the published text
+PARTIAL = '"P" for partially correct answers,'
+
 
 CHAIN_OF_THOUGHT = r"""
 {prompt}
@@ -164,10 +216,10 @@ def _apply(step: Step, made: SolverPrompt, row: RowExpressions) -> None:
         case "multiple_choice":
             _apply_choices(step, made, row, question)
         case "self_critique":
-            known = {**row.metadata, "question": row.question, "completion": ANSWER_NAME}
+            known = {**row.metadata, "question": row.question, "completion": PLACE_OF_ANSWER}
             texts = (args.get("critique_template") or CRITIQUE, args.get("completion_template") or REVISION)
             critique = filled(str(texts[0]), known, step, strict=True)
-            revision = filled(str(texts[1]), {**known, "critique": CRITIQUE_NAME}, step, strict=True)
+            revision = filled(str(texts[1]), {**known, "critique": PLACE_OF_CRITIQUE}, step, strict=True)
             made.critique = {"critique": f"{{{{ {critique} }}}}", "revision": f"{{{{ {revision} }}}}"}
             made.asked_by = step.name
         case "generate":
@@ -244,3 +296,53 @@ def _literal(text: str) -> str:
     """Return a text as a string of Jinja's, which has Python's escapes."""
     escaped = text.encode("unicode_escape").decode("ascii").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def grading_options(step: Step, row: RowExpressions) -> dict[str, object]:
+    """Return the options of the metric of a scorer that asks a second model.
+
+    grading: template of the prompt; offered: letters that the prompt offers, empty where its instructions are the
+    file's own; grade_pattern: where the file has one; panel: how the grades of several graders become one; models: the
+    graders that the file names, which only their provider's clients know.
+
+    Raises: DataError for a template that cannot be filled, and a pattern without a group.
+    """
+    args = step.args
+    is_partial = args.get("partial_credit") is True
+    letters = "CPI" if is_partial else "CI"
+    default = INSTRUCTIONS.format(letters=letters, partial=PARTIAL if is_partial else "")
+    instructions = str(args.get("instructions") or default)
+    question = HISTORY_NAME if args.get("include_history") is True else row.question
+    values = {
+        **{name: _marked(column) for name, column in row.metadata.items()},
+        "question": _marked(question), "answer": _marked(ANSWER_NAME), "criterion": _marked(CRITERION_NAME),
+        "instructions": expression_of(instructions),
+    }  # fmt: skip
+    template = str(args.get("template") or (_FACT if step.name == "model_graded_fact" else QA))
+    if "://" in template and not set(template) & set(" \n{"):
+        raise DataError(f"{step.where}: template is {template!r:.80}, an address; write the text itself")
+    options: dict[str, object] = {"grading": f"{{{{ {filled(template, values, step, strict=True)} }}}}"}
+    pattern = args.get("grade_pattern")
+    if pattern is None:
+        options["offered"] = "" if args.get("instructions") else letters
+    else:
+        options["grade_pattern"] = _checked(str(pattern), step)
+    named = args.get("model")
+    models: Sequence[object] = named if isinstance(named, list) else [] if named is None else [named]
+    options["panel"] = str(args.get("reducer") or "majority")
+    return {**options, **({"models": list(models)} if models else {})}
+
+
+def _marked(expression: str) -> str:
+    """Return the expression of a text of others, which cannot end the data of the prompt."""
+    return f"({expression} | without_data_marks)"
+
+
+def _checked(pattern: str, step: Step) -> str:
+    try:
+        n_groups = compiled(pattern).groups
+    except DataError as error:
+        raise DataError(f"{step.where}: grade_pattern: {error}") from None
+    if not n_groups:
+        raise DataError(f"{step.where}: grade_pattern {pattern!r:.80} has no group (...) around the grade")
+    return pattern

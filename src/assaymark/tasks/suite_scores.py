@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assaymark.errors import DataError
-from assaymark.statistics.board_scores import (
-    Part,
-    average,
-    clipped,
-    clipped_interval,
-    geometric,
-    interval_of,
-    rescaled,
-)
+from assaymark.statistics.board_scores import Part, average, clipped, clipped_interval, geometric, interval_of, rescaled
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.tasks.suites import Member, Suite
 

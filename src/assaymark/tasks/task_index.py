@@ -1,21 +1,23 @@
 """A cached index of a folder's task files: lm_eval alone has fourteen thousand, and parsing them takes seconds.
 
 The index of a folder is stored in the cache folder together with a stamp (number, size and newest time of its task
-files, the versions of their package and of this one); it is rebuilt when the stamp differs.
+files, the versions of their package and of this one); it is rebuilt when the stamp differs. A task with unsupported
+features has the reason beside its name.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from assaymark import settings
 from assaymark.errors import DataError
-from assaymark.scoring.metrics import REGISTERED
-from assaymark.tasks.support import why_not_runnable
+from assaymark.registry import nearest
+from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, PASSED_ON, SIMULATED, TOOL_CALLS
+from assaymark.scoring.metrics import REGISTERED, names_for, split_reduced
 from assaymark.tasks.task import Kind
 from assaymark.tasks.user_code import Declaration, declarations_below
 from assaymark.tasks.yaml_files import read_task_file
@@ -100,8 +102,6 @@ def index_folder(
     """Return the folder's task files in order of their paths, from the cache where nothing changed.
 
     Args:
-        root: the folder.
-        version: of its package.
         metrics: names of metrics that the folder's Python files declare.
         folders: receives the folders that were looked at, with their times of change.
     """
@@ -177,4 +177,35 @@ def describe_file(spec: Mapping[str, object], path: str, metrics: Sequence[str] 
         return IndexedFile(group, "group", path, tags, count, None if count else "the group has no members")
     if isinstance(task := spec.get("task"), str):
         return IndexedFile(task, "task", path, tags, 1, why_not_runnable(spec, metrics))
+    return None
+
+
+def why_not_runnable(spec: Mapping[str, object], declared: Collection[str] = ()) -> str | None:
+    """Return the reason why a task file's mapping is not supported, or None. declared: metrics of the user's files."""
+    if spec.get("use_prompt") is not None:
+        return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
+    if spec.get("doc_to_audio") is not None:
+        return "doc_to_audio: its prompts contain audio, which no model here takes; prompts are text and images"
+    return None if "class" in spec else _unknown_metric(spec, declared)
+
+
+def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> str | None:
+    if spec.get("process_results") is not None:
+        return None  # the task scores itself; its metrics may have any name
+    output_type = str(spec.get("output_type", "generate_until"))
+    known = names_for(output_type)
+    if output_type == LOGLIKELIHOOD:  # lm-eval omits from its results what such a task cannot have (acc_norm)
+        known = (*known, *names_for(MULTIPLE_CHOICE))
+    if spec.get("doc_to_tools") is not None:
+        known = names_for(SIMULATED) if spec.get("simulator") is not None else (*names_for(TOOL_CALLS), *known)
+    listed = spec.get("metric_list")
+    for item in listed if isinstance(listed, list | tuple) else ():
+        name = item.get("metric") if isinstance(item, Mapping) else None
+        plain = split_reduced(name)[0] if isinstance(name, str) else name
+        if output_type == GENERATE and name in PASSED_ON and not isinstance(item.get("aggregation"), str | None):
+            continue  # scored by its `!function`
+        if isinstance(name, str) and known and plain not in {*known, *declared} and name not in REGISTERED:
+            near = nearest(name, known)
+            hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
+            return f"metric '{name}' is not known for {output_type}; {hint}"
     return None

@@ -1,6 +1,11 @@
-"""A task's rows as examples to train a chat model on, and whether such a row is a copy of an evaluated one."""
+"""A task's rows as examples to train a chat model on, and whether such a row is a copy of an evaluated one.
 
-from collections.abc import Iterator, Mapping
+Copies share n-grams of words. Words are runs of letters and digits in lower case, so that punctuation and line breaks
+do not hide a copy.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from assaymark.errors import UsageError
 from assaymark.records import LoglikelihoodQuery, Request, RollingQuery, Sample
@@ -8,7 +13,9 @@ from assaymark.records.json_values import strings_in
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.task import Task
-from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
+
+NGRAM_WORDS = 13  # GPT-3's length
+_WORD = re.compile(r"[^\W_]+")
 
 
 def refuse_untrainable(task: Task) -> None:
@@ -98,3 +105,17 @@ def _asked_texts(bound: BoundTask, sample: Sample) -> Iterator[tuple[str, ...]]:
     )
     if words := plain_words(longest):
         yield tuple(words)
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a text, in order."""
+    return _WORD.findall(text.lower())
+
+
+def ngrams(words: Sequence[str], n: int = NGRAM_WORDS) -> Iterator[int]:
+    """Yield a number for each n words in a row. It holds within this process only: never store it.
+
+    Source: Brown et al. 2020 (GPT-3), appendix C.
+    """
+    for start in range(len(words) - n + 1):
+        yield hash(tuple(words[start : start + n]))

@@ -142,9 +142,7 @@ def read_task_file(path: Path, *, in_real_folder: bool = False) -> dict[str, obj
 
     Values are shared between files that include the same one: do not modify them.
 
-    Args:
-        path: of the file.
-        in_real_folder: whether its folder's path is known to have no links, which saves time for thousands of files.
+    in_real_folder: whether its folder's path is known to have no links, which saves time for thousands of files.
 
     Raises: DataError, also for a circular include.
     """

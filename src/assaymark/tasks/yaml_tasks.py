@@ -129,9 +129,7 @@ class BoundYamlTask:
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
         chat = ChatOptions(
-            options.apply_chat_template or task.prompt.is_chat,
-            options.fewshot_as_multiturn,
-            options.system_instruction,
+            options.apply_chat_template or task.prompt.is_chat, options.fewshot_as_multiturn, options.system_instruction
         )
         shot = layout_of(task, columns, shot=True)
         description = styled_description(resolve_loose(loader_of(task)(task.description)), task.prompt_style)

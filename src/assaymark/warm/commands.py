@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Group, examples
-from assaymark.cli.output import echo, json_option, print_json
+from assaymark.cli.output import Group, echo, examples, json_option, print_json
 from assaymark.cli.warm_client import SERVED, connect, process_facts, socket_folder, socket_name
 from assaymark.errors import StoreError, UsageError
 from assaymark.platforms import not_here

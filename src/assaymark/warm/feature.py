@@ -8,6 +8,6 @@ PLACES = {
             "assaymark.warm.commands:warm",
             "Keep a process ready that spares commands their start-up.",
             "Files and this machine",
-        ),
-    },
+        )
+    }
 }

@@ -49,8 +49,7 @@ def modules_of_run(models: Sequence[str]) -> list[str]:
 
     Each runs in a forked process with a store of its own, so that this process imports and keeps no more than that.
 
-    Args:
-        models: values of `--model_args`.
+    models: values of `--model_args`.
 
     Raises: RuntimeError with the exit code of a run that failed; what it printed is in the log.
     """
@@ -391,9 +390,7 @@ def difference(own: Mapping[str, object], other: Mapping[str, object]) -> str | 
 def become(accepted: Accepted, set_by_imports: Mapping[str, str]) -> None:
     """Give this forked process the command's streams, folder, environment, arguments and signals.
 
-    Args:
-        accepted: the command.
-        set_by_imports: variables that libraries set while they were imported, and would set in the command too.
+    set_by_imports: variables that libraries set while they were imported, and would set in the command too.
     """
     request = accepted.request
     *streams, folder = accepted.descriptors

@@ -135,7 +135,6 @@ class Operations:
         """Wrap an application.
 
         Args:
-            app: the application.
             checks: raise if pages cannot be answered now.
             log: of requests; None for none.
             metrics: None for none.

@@ -221,10 +221,7 @@ def _bar(row: LinkedBar, name: Markup, y: float, at: Callable[[float], float]) -
     """Return a bar with its name, from the level `y` on."""
     begin, end = sorted((at(0.0), at(row.value)))
     rectangle = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
-    parts = [
-        name,
-        rectangle.format("mark best" if row.href else "mark", begin, y + 4, end - begin, BAR_ROW - 8),
-    ]
+    parts = [name, rectangle.format("mark best" if row.href else "mark", begin, y + 4, end - begin, BAR_ROW - 8)]
     reach = end
     if row.low is not None and row.high is not None:
         parts.append(line_between(at(row.low), y + BAR_ROW / 2, at(row.high), y + BAR_ROW / 2, "whisker"))

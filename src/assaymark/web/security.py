@@ -47,7 +47,6 @@ class Guard:
         """Wrap an application.
 
         Args:
-            app: the application.
             hosts: names, without port, that requests may be addressed to.
             largest_bodies: bytes that a path takes, if not LARGEST_BODY.
         """

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from assaymark.applications.live.feature import live_feature
-from assaymark.applications.traces.feature import trace_feature
+from assaymark.applications.live.annotation_routes import live_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import trace_feature
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -22,6 +22,6 @@ def serving_live(place: Path | str, origins: Sequence[str] = ()) -> Iterator[Rec
     with Store.open(str(place)) as store:
         token = TraceLog(store).add_project("bot")
         redaction = Redaction()
-        app = create_app([trace_feature(store, redaction, has_rows=True), live_feature(store, redaction, origins)])
+        app = create_app([trace_feature(store, redaction), live_feature(store, redaction, origins)])
         with running(app) as url:
             yield Receiver(url, store, token, TraceLog(store).project_id("bot"))

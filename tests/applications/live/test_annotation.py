@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,7 +236,10 @@ def test_a_rater_goes_through_a_queue(served: Receiver) -> None:
         for needed in ("What is Rome?", "Rome, thank you.", "Rome is old.", 'value="good"', 'value="wrong"'):
             assert needed in page.text, needed
         data = {"token": form_token(page), "queue": "review", "trace": trace_id(1), "rater": "Ada L.", "action": "rate"}
-        assert "expected one of good, wrong" in client.post("/traces/annotate", data={**data, "choice": "up"}).text
+        typed = {"choice": "up", "comment": "a long thought", "correction": "<i>Italy"}
+        refused = client.post("/traces/annotate", data={**data, **typed}).text
+        assert "expected one of good, wrong" in refused
+        assert all(f">{text}</textarea>" in refused for text in ("a long thought", "&lt;i&gt;Italy"))
         page = client.post("/traces/annotate", data={**data, "choice": "wrong", "comment": "no", "correction": "Italy"})
         assert "<b>1</b> rated by you" in page.text
         assert "<script>alert" not in page.text
@@ -248,6 +252,37 @@ def test_a_rater_goes_through_a_queue(served: Receiver) -> None:
         (score,) = client.get(f"/trace/{trace_id(1)}.json").json()["scores"]
         assert (score["label"], score["rater"], score["correction"]) == ("wrong", "Ada L.", "Italy")
         assert [each["trace_id"] for each in client.get("/traces.json?score=review<1").json()["traces"]] == []
+
+
+@pytest.mark.parametrize("rater", ["Zoe\u0308 Łukasz", "Иван", "李雷", "a+b@example.org", "नीति", "אָדָם"])
+def test_the_browser_keeps_any_name(served: Receiver, rater: str) -> None:
+    """A name in any script rates, and the next trace is asked of the same rater without typing it again.
+
+    It is one name however its accents were typed.
+    """
+    composed = unicodedata.normalize("NFC", rater)
+    with reading(served) as client:
+        data = {"token": form_token(client.get("/traces/annotate")), "queue": "review", "rater": rater}
+        page = client.post("/traces/annotate", data={**data, "action": "next"})
+        assert page.status_code == 200
+        assert f'name="rater" value="{composed}"' in page.text
+        done = {**data, "rater": "", "trace": trace_id(1), "choice": "good", "action": "rate"}
+        assert "<b>1</b> rated by you" in client.post("/traces/annotate", data=done).text
+    queue = AnnotationLog(served.store).queue(served.project, "review")
+    assert [each.rater for each in AnnotationLog(served.store).ratings(queue)] == [composed]
+
+
+def test_a_name_that_is_missing_costs_no_words(served: Receiver) -> None:
+    """Whoever opens a trace by its address types a name there; what was said stays in the form until then."""
+    with reading(served) as client:
+        page = client.get(f"/traces/annotate?queue=review&trace={trace_id(1)}")
+        assert '<input id="rater" name="rater" required' in page.text
+        data = {"token": form_token(page), "queue": "review", "trace": trace_id(1), "action": "rate"}
+        page = client.post("/traces/annotate", data={**data, "choice": "wrong", "comment": "a long thought"})
+        assert page.status_code == 400
+        assert "Type the name" in page.text
+        assert ">a long thought</textarea>" in page.text
+        assert 'value="wrong" checked' in page.text
 
 
 def test_what_the_page_refuses(served: Receiver) -> None:
@@ -273,6 +308,10 @@ def test_what_the_page_refuses(served: Receiver) -> None:
             ({"action": "rate", "trace": trace_id(9)}, 404),
             ({"rater": "<b>eve</b>"}, 400),
             ({"rater": "e" * 65}, 400),
+            *(
+                ({"rater": name}, 400)
+                for name in ("e\u200bve", "e\u202eve", "e\x07ve", "e\ufe0fve", "\u3164", "\u0308e")
+            ),
             ({"action": "rate", "trace": trace_id(1), "choice": "good", "comment": "x" * 10_001}, 400),
         ):
             assert client.post("/traces/annotate", data={**good, **changed}).status_code == status, changed
@@ -299,8 +338,13 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
     with page.expect_navigation():
         page.get_by_role("button", name="Rate review").click()
     page.wait_for_url("**/annotate?queue=review*")
+    context.clear_cookies(name="rater")
+    page.reload()
+    page.get_by_label("You rate as").press_sequentially("sunna 1")  # its letters are no keys of buttons
+    page.locator("h1").click()
     page.keyboard.press("2")
     assert page.get_by_label("wrong").is_checked()
+    assert page.get_by_label("You rate as").input_value() == "sunna 1"
     page.get_by_label("What the answer should have been").fill("the capital of Italy")
     assert not page.evaluate(overflows)
     page.get_by_role("button", name="Save, next").click()

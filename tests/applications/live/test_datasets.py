@@ -68,6 +68,29 @@ def test_a_row_has_what_the_trace_says(live: Live, tmp_path: Path, capsys: pytes
     assert [row["expected"] for row in lines_of(path)] == ["Oslo."]
 
 
+def test_a_correction_of_something_else_is_not_expected(live: Live, tmp_path: Path) -> None:
+    """What a search or another turn of the session should have said is not what this trace should have answered."""
+    live.ask(1, documents=("Rome is old.",), more={"session.id": "s1"})
+    trace = bytes.fromhex(trace_id(1))
+    correct(live, 1, "Rome")
+    places: list[dict[str, Any]] = [
+        {"session": "s1"}, {"trace_id": trace, "span_id": bytes.fromhex(f"{2:016x}")},
+    ]  # fmt: skip
+    scores = [
+        NewScore(bytes([at] * 16), name="thumbs", observed=10 + at, source="feedback", correction="else", **place)
+        for at, place in enumerate(places)
+    ]
+    FeedbackLog(live.store).put(live.project, scores, [])
+    path = tmp_path / "rows.jsonl"
+    assert main(["traces", "to-rows", "--filter", "", "-o", str(path), "--store", live.place]) == 0
+    assert [row["expected"] for row in lines_of(path)] == ["Rome"]
+    root = NewScore(bytes([9] * 16), trace, bytes.fromhex(f"{1:016x}"), observed=20, correction="the capital")
+    FeedbackLog(live.store).put(live.project, [root], [])
+    path.unlink()
+    assert main(["traces", "to-rows", "--filter", "", "-o", str(path), "--store", live.place]) == 0
+    assert [row["expected"] for row in lines_of(path)] == ["the capital"]
+
+
 def test_a_question_is_there_once(live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of traces with the same inputs the first is the row, the others are named; rows of the file count too."""
     for number in (1, 2, 3):
@@ -178,6 +201,29 @@ def test_mistakes(
     assert problem in error
     assert error.count("\n") == 1
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("rows.csv", b"question,expected\na,b\n", "ends with .jsonl"),
+        ("rows.json", b'[{"question": "a"}]', "ends with .jsonl"),
+        ("rows.jsonl", '{"question": "café"}\n'.encode("latin-1"), "cannot read"),
+    ],
+)
+def test_a_file_that_rows_would_spoil_is_left_as_it_is(
+    live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, problem: str
+) -> None:
+    """JSON lines at the end of a table, of a list, or after what cannot be read, could be read by nobody."""
+    live.ask(1)
+    path = tmp_path / name
+    path.write_bytes(content)
+    words = ["traces", "to-rows", "--filter", "", "--append", "-o", str(path), "--store", live.place]
+    assert main(words) in {2, 3}
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+    assert path.read_bytes() == content
 
 
 def test_verify_finds_a_damaged_row(live: Live) -> None:

@@ -18,6 +18,8 @@ import pytest
 from sqlalchemy import insert
 
 from assaymark.applications.live import rule_log
+from assaymark.applications.live.annotation import number_scores, rating_score
+from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.live.estimates import estimates_of
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import Completeness, ScoringOutcome, WeightedScore, draw_of
@@ -26,12 +28,13 @@ from assaymark.applications.live.worker import ScoringWorker
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.tables import trace_scores
 from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.watch.quality import QualityQuery, quality_of
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
-from assaymark.statistics.sampled import estimate_sampled_mean
+from assaymark.statistics.summed import estimate_sampled_mean
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from tests.applications.live.live_traces import Live, conversation, scorer_file, trace_id
+from tests.applications.live.live_traces import LATER, Live, conversation, scorer_file, trace_id
 from tests.applications.traces.sending import span
 from tests.judges.judge_server import judging_server
 
@@ -155,6 +158,15 @@ def test_a_trace_without_an_output_is_a_failure(live: Live, tmp_path: Path) -> N
     assert [(each.value, each.error) for each in live.scores(1)] == [
         (None, "the trace has no output: KeyError: 'Atlantis'")
     ]
+
+
+def test_an_empty_answer_is_the_applications(live: Live, tmp_path: Path) -> None:
+    """An application that answers nothing is not scored by what its model said within it."""
+    live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
+    said = {"openinference.span.kind": "LLM", "output.value": "thank you"}
+    live.send(*conversation(1, answer=""), span(2, 1, trace=trace_id(1), attributes=said))
+    live.score()
+    assert [each.value for each in live.scores(1)] == [0.0]
 
 
 def test_scorers_get_what_the_trace_has(live: Live, tmp_path: Path) -> None:
@@ -292,6 +304,64 @@ def test_one_broken_rule_does_not_stop_the_others(live: Live, tmp_path: Path) ->
     assert counts.problems[0].startswith("rule 'gone': scorer: no file")
 
 
+def test_scores_have_the_version_of_the_code_that_runs(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that is edited while a worker runs is not loaded again, so its scores are not of the edited code."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "edited_scorers.py"
+    module.write_text("def polite(output):\n    return 1\n")
+    live.rule("polite", "edited_scorers:polite")
+    worker = ScoringWorker(live.store)
+    live.ask(1)
+    worker.round(time.time() + LATER)
+    module.write_text("def polite(output):\n    return 0\n")
+    live.ask(2)
+    worker.round(time.time() + LATER)
+    (estimate,) = estimates_of(RuleLog(live.store).weighted_scores(live.project))
+    assert estimate.estimate is not None
+    assert (estimate.n, estimate.estimate.value) == (2, 1.0)
+
+
+NUMBERS = """
+import assaymark
+
+@assaymark.scorer(scale="number")
+def seconds(output):
+    return len(output) / 1000
+
+@assaymark.scorer
+def part(output):
+    return len(output) / 1000
+"""
+
+
+def test_a_declared_number_is_no_share(live: Live, tmp_path: Path) -> None:
+    """Scores of an own function that declares numbers, and of a scale from 1 to 5, are no shares below 1 either."""
+    file = scorer_file(tmp_path, NUMBERS)
+    for name in ("seconds", "part"):
+        live.rule(name, f"{file}:{name}")
+    queue = AnnotationLog(live.store).add_queue(live.project, "stars", "1-5", 1)
+    AnnotationLog(live.store).add_queue(live.project, "thumbs", "thumbs", 1)
+    for number in range(1, 6):
+        trace = bytes.fromhex(live.ask(number, answer="x" * (20 if number == 1 else 1)))
+        AnnotationLog(live.store).add_items(queue, [trace], "all")
+        AnnotationLog(live.store).rate(queue, "ada", rating_score(queue, trace, "1", None, None))
+    live.score()
+    assert number_scores(live.store, live.project) == {("seconds", "rule"), ("stars", "queue")}
+    weighted = RuleLog(live.store).weighted_scores(live.project)
+    lows = {
+        each.name: each.estimate.low
+        for each in estimates_of(weighted, number_scores(live.store, live.project))
+        if each.estimate is not None and each.estimate.low is not None
+    }
+    assert lows["seconds"] < 0 <= lows["part"]
+    results = quality_of(live.store, QualityQuery("1", "day").window(live.project))
+    assert {each.key: each.unit for each in results.metrics if each.is_score} == {
+        "part": "share", "seconds": "number", "stars": "number",
+    }  # fmt: skip
+
+
 def test_two_rules_of_one_score_count_a_trace_once(live: Live, tmp_path: Path) -> None:
     """Failed traces at 1 and all at 0.3: each trace has the rate at which it was drawn, the higher one."""
     file = scorer_file(tmp_path, POLITE)
@@ -304,6 +374,12 @@ def test_two_rules_of_one_score_count_a_trace_once(live: Live, tmp_path: Path) -
     low = {n for n in range(1, 31) if draw_of(bytes.fromhex(trace_id(n)), "polite") < 0.3}
     assert estimate.n == len({n for n in range(1, 31) if not n % 3} | low)
     assert estimate.rates == (0.3, 1.0)
+    results = quality_of(live.store, QualityQuery("1", "day").window(live.project))
+    (metric,) = (each for each in results.metrics if each.is_score)
+    (point,) = (point for series in metric.series for point in series.points)
+    assert estimate.estimate is not None
+    assert point.n == estimate.n
+    assert point.value == pytest.approx(estimate.estimate.value)
 
 
 def workers_together(place: str, n_traces: int, folder: Path) -> None:

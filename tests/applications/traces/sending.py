@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import trace_feature
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.pages import watch_feature
 from assaymark.store import Store

@@ -19,6 +19,7 @@ import pytest
 from assaymark.applications.traces.serving import Retention, keep_pruning
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceFilter
+from assaymark.applications.watch.quality import QualityQuery, quality_of
 from assaymark.cli.main import main
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span
@@ -316,6 +317,29 @@ def test_a_clock_that_runs_backwards_is_a_fault(tmp_path: Path, capsys: pytest.C
         output = capsys.readouterr().out
         assert re.search(r"root .* clock ", output)
         assert "-3.0" not in output
+
+
+@pytest.mark.parametrize("clock", [{"startTimeUnixNano": "0"}, {"endTimeUnixNano": str(2**64 - 1)}])
+def test_no_trace_takes_fifty_years(tmp_path: Path, capsys: pytest.CaptureFixture[str], clock: dict[str, str]) -> None:
+    """A span without a start, or with an end far in the future, has no duration in lists, filters and charts."""
+    place = tmp_path / "clocks.sqlite"
+    with receiving(place) as receiver:
+        receiver.send({**span(1, name="root"), **clock})
+        receiver.send(span(1, trace="02" * 16, name="fine", seconds=2))
+        log = TraceLog(receiver.store)
+        by_duration = log.traces(receiver.project, TraceFilter(), order="took").traces
+        assert [(row.name, row.seconds, row.has_clock_fault) for row in by_duration] == [
+            ("fine", 2.0, False), ("root", None, True),
+        ]  # fmt: skip
+        slow = log.traces(receiver.project, TraceFilter(least_seconds=1.0)).traces
+        assert [row.name for row in slow] == ["fine"]
+        results = quality_of(receiver.store, QualityQuery("1", "day").window(receiver.project))
+        (latency,) = (each for each in results.metrics if each.key == "latency")
+        assert [point.value for each in latency.series for point in each.points] == [2.0]
+        with receiver.client as client:
+            assert "its clock cannot be right" in client.get(f"/trace/{TRACE}").text
+    assert main(["traces", "ls", "--store", str(place)]) == 0
+    assert re.search(r"root .* clock ", capsys.readouterr().out)
 
 
 def test_of_several_projects_one_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

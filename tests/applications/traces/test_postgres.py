@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import trace_feature
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.store import Store

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from assaymark.applications.traces.message_size import MOST_FIELDS, MOST_OF_ONE, MOST_VALUES, count_fields
-from assaymark.applications.traces.otlp import LARGEST_BODY, MOST_SPANS, traces_request
+from assaymark.applications.traces.otlp import LARGEST_BODY, MOST_SPANS, read_span, traces_request
 from assaymark.applications.traces.receiver import AT_ONCE, _Places, _RefusedRequest
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
@@ -241,6 +241,7 @@ def test_what_cannot_be_read_is_refused(receiver: Receiver) -> None:
         (400, b'{"resourceSpans": 5}', JSON),
         (400, b"x", {**JSON, "content-encoding": "gzip"}),
         (400, gzip.compress(b"{}")[:-9], {**JSON, "content-encoding": "gzip"}),
+        (400, gzip.compress(b"{}") * 2, {**JSON, "content-encoding": "gzip"}),  # else the second would be lost
         (400, b"{}", {**JSON, "content-encoding": "br"}),
         (415, b"{}", {"content-type": "text/plain"}),
     ]
@@ -252,6 +253,23 @@ def test_what_cannot_be_read_is_refused(receiver: Receiver) -> None:
                 assert "no OTLP message" in Status.FromString(answer.content).message
             else:
                 assert answer.json()["code"] == 3
+
+
+def test_an_attribute_that_is_nested_too_deep_is_left_out_alone(receiver: Receiver) -> None:
+    """Its span, the others and further attributes are kept, and the sender is told; what never ends is refused."""
+    deep = '{"arrayValue": {"values": [' * 4000 + '{"stringValue": "]}"}' + "]}}" * 4000
+    made = [span(1, attributes={"a": 'x\\"[', "z": 1}), span(2)]
+    body = json.dumps(request(*made)).replace('{"intValue": "1"}', deep)
+    with receiver.client as client:
+        answer = client.post("/v1/traces", content=body, headers=JSON)
+        assert answer.status_code == 200
+        partial = answer.json()["partialSuccess"]
+        assert partial == {"errorMessage": "left out 1 attribute, nested deeper than 100 levels"}
+        endless = client.post("/v1/traces", content=body[:-200], headers=JSON)
+        assert (endless.status_code, "ends within" in endless.text) == (400, True)
+    first, second = (read_span(row) for row in stored(receiver))
+    assert first.attributes == {"a": 'x\\"[', "z": "(nested too deep)"}
+    assert second.attributes == {}
 
 
 def test_a_bomb_is_refused(receiver: Receiver) -> None:

@@ -146,10 +146,10 @@ def test_counts_of_tokens_are_no_secrets() -> None:
     redaction = Redaction()
     for key in ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "max_tokens", "gen_ai.token.type", "secretary",
                 "session.id", "author"):  # fmt: skip
-        assert not redaction.is_secret(key), key
+        assert not redaction.kind_of(key), key
     for key in ("password", "db.Password", "API_KEY", "x-api-key", "http.request.header.set-cookie", "client_secret",
                 "aws.secret", "access_token", "auth.token_auth_token"):  # fmt: skip
-        assert redaction.is_secret(key), key
+        assert redaction.kind_of(key), key
 
 
 @pytest.mark.slow

@@ -119,6 +119,38 @@ def test_spans_of_an_application(receiver: Receiver, tmp_path: Path) -> None:
     assert made["guide"]["resource"]["service.name"] == "guide"
 
 
+def test_no_value_ends_the_program_or_loses_its_spans(receiver: Receiver, tmp_path: Path) -> None:
+    """What cannot be shown or sent as it is has a note or a text in its place; a text may stand for messages."""
+    source = r"""
+    import assaymark
+
+    class Closed:
+        def __repr__(self):
+            raise RuntimeError("the session is closed")
+
+    @assaymark.trace
+    def look(thing):
+        return thing
+
+    with assaymark.span("odd \ud800", kind="llm") as step:
+        step.set(large=2**70, half="a\ud800b")
+        step.messages("How many?", "Two.")
+        step.messages([{"role": "user", "content": "Look", "tool_calls": ["none"]}])
+        look(Closed())
+        try:
+            with assaymark.span("fails"):
+                raise ValueError("\udcff")
+        except ValueError:
+            print("went on")
+    """
+    assert run(source, tmp_path, **settings(receiver)) == "went on\n"
+    odd, look, fails = steps(receiver, "odd \ufffd")
+    assert (odd["attributes"]["large"], odd["attributes"]["half"]) == (str(2**70), "a\ufffdb")
+    assert [message["parts"][0]["text"] for message in odd["output_messages"]] == ["Two."]
+    assert "whose __repr__ raised RuntimeError" in look["output"]
+    assert fails["error"] == "ValueError: \ufffd"
+
+
 def test_without_a_destination_nothing_changes(tmp_path: Path) -> None:
     """Decorated code runs as plain code, and the SDK is not even imported."""
     check = "\n    import sys\n    print('opentelemetry' in sys.modules)\n"
@@ -195,8 +227,8 @@ def test_a_row_of_an_experiment_shows_its_trace(receiver: Receiver, tmp_path: Pa
         assert rows[1].parent_id == rows[0].span_id
     (tmp_path / "board.yaml").write_text("title: Apps\nname: apps\ntasks:\n- {task: rows, column: Rows}\n")
     boards = board_feature(Site([read_board(tmp_path / "board.yaml")], StoredRuns(Store.open_to_read(place))))
-    from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import Redaction
+    from assaymark.applications.traces.routes import trace_feature
 
     app = create_app([boards, trace_feature(receiver.store, Redaction())])
     with running(app) as url:

@@ -38,9 +38,8 @@ def trace_id(number: int) -> bytes:
 
 def score_row(project: int, number: int, name: str, value: float | None, at: float, **more: Any) -> dict[str, Any]:
     """Return the row of a score of a trace."""
-    columns = {"source": "rule"} if "source" in trace_scores.c else {}
     return {
-        **columns,
+        "source": "rule",
         "project": project,
         "digest": hashlib.sha256(f"{number} {name} {at}".encode()).digest()[:16],
         "trace_id": trace_id(number),

@@ -347,6 +347,15 @@ def test_a_stated_bound(store: Store) -> None:
     assert "the mean of toxicity rose from 1 to 4.5" in event_text(result.stream, result.event)
 
 
+def test_scores_beyond_an_unstated_bound_are_said(store: Store) -> None:
+    """An alarm on stars from 1 to 5 without a bound can never be raised, and says so where it is listed."""
+    add(store, "stars")
+    fill(store, 1, [MadeTrace(BEGAN + at, scores=(("stars", float(1 + at % 5)),)) for at in range(100)])
+    watch_once(store, BEGAN + 10_000)
+    (listed,) = alarm_board(store, 1).alarms
+    assert listed.state.endswith("; 80 values are beyond [0, 1] and count as 0 or 1: make it again with --bound")
+
+
 def test_failed_scores_do_not_count(store: Store) -> None:
     """A score that could not be computed is neither 0 nor a value."""
     add(store, "helpful")
@@ -355,7 +364,6 @@ def test_failed_scores_do_not_count(store: Store) -> None:
     assert len(counted(store)) == 50
 
 
-@pytest.mark.skipif("rule" not in trace_scores.c, reason="scores have no rule before revision 0008")
 def test_another_judge_begins_anew(store: Store) -> None:
     """Scores of a later rule restart the alarm with another baseline; those of the earlier one count no more."""
     add(store, "helpful")
@@ -463,8 +471,12 @@ def test_the_page_shows_alarms(receiver: Receiver) -> None:
     AlarmLog(receiver.store).add(receiver.project, alarm)
     fill(receiver.store, receiver.project, made)
     assert len(watch_once(receiver.store, now)) == 1
+    rating = score_row(receiver.project, 0, "helpful", 1.0, now - 60, source="queue", rater="ada")
+    with receiver.store._database.writing() as connection:
+        connection.execute(insert(trace_scores), rating)  # a chart of its own, on which the rule's alarm is not
     with receiver.client as client:
         text = client.get("/traces/quality?days=1").text
+        assert "helpful (queue) over time" in text
         twin = client.get("/traces/quality.json?days=1").json()
     assert text.count('<path class="alarm"') == 2  # the chart is drawn for wide and for narrow windows
     assert "<b>quality" not in text

@@ -13,6 +13,8 @@ import pytest
 from scipy import stats
 from sqlalchemy import insert
 
+from assaymark.applications.live.annotation import number_scores
+from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.live.estimates import estimates_of
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.traces.listing import ListQuery
@@ -30,8 +32,7 @@ from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 from assaymark.statistics.estimate import estimate_mean
-from assaymark.statistics.sampled import estimate_sampled_mean
-from assaymark.statistics.summed import estimate_quantile
+from assaymark.statistics.summed import estimate_quantile, estimate_sampled_mean
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, span
 from tests.applications.watch.filling import MadeTrace, fill, score_row, trace_id
@@ -224,6 +225,27 @@ def test_a_declared_number_is_no_share_where_all_are_below_1(tmp_path: Path, nam
         assert (ends == pytest.approx(student)) is (unit == "number")
 
 
+def test_a_rules_scores_and_ratings_of_one_name_are_two_series(tmp_path: Path) -> None:
+    """Two measures are not averaged: each has its own mean and unit, and says its source."""
+    store = made_store(tmp_path, [MadeTrace(NOW - 60 + at, scores=(("polite", 1.0),)) for at in range(4)])
+    AnnotationLog(store).add_queue(1, "polite", "1-5", 1)
+    ratings = [score_row(1, at, "polite", 5.0, NOW - 50 + at, source="queue", rater="ada") for at in range(2)]
+    with store._database.writing() as connection:
+        connection.execute(insert(trace_scores), ratings)
+    results = quality_of(store, QualityQuery("1", "day").window(1, NOW))
+    shown = [(each.key, each.source, each.title, each.unit) for each in results.metrics if each.is_score]
+    assert shown == [
+        ("polite", "queue", "polite (queue)", "number"),
+        ("polite", "rule", "polite (rule)", "share"),
+    ]
+    means = [point.value for each in results.metrics if each.is_score for line in each.series for point in line.points]
+    assert means == [5.0, 1.0]
+    numbers = number_scores(store, 1)
+    by_source = {each.source: each.estimate for each in estimates_of(RuleLog(store).weighted_scores(1), numbers)}
+    assert by_source["rule"] is not None
+    assert by_source["rule"].high == 1.0  # the queue's scale is not the rule's
+
+
 def test_a_session_alone_has_no_interval(tmp_path: Path) -> None:
     """Where all traces of a bucket are of one session, nothing is said of others."""
     made = [MadeTrace(NOW - 60 + at, session="s", failed=at < 3, cost=float(at)) for at in range(20)]
@@ -258,7 +280,6 @@ def test_the_latest_versions_have_lines(tmp_path: Path) -> None:
     assert results.n_other_versions == 3
 
 
-@pytest.mark.skipif("rate" not in trace_scores.c, reason="scores have no sampling rate before revision 0008")
 def test_scores_are_weighted_by_their_rate(tmp_path: Path) -> None:
     """A score drawn at 10% counts ten times one drawn at 100%; stale scores do not count."""
     store = made_store(tmp_path, [MadeTrace(NOW - 60 + at) for at in range(20)])

@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.watch import webhooks
+from assaymark.applications.watch import rounds
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarms import new_alarm, watch_once
-from assaymark.applications.watch.rounds import keep_watching
-from assaymark.applications.watch.webhooks import check_webhook, deliver, signature
+from assaymark.applications.watch.rounds import check_webhook, deliver, keep_watching, signature
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.store import Store
@@ -131,10 +130,10 @@ def test_a_killed_try_is_repeated(tmp_path: Path) -> None:
     with hooked(200) as hook:
         store = store_with_alarm(tmp_path, hook.url)
         ((_, event, _),) = AlarmLog(store).due(NOW)
-        assert AlarmLog(store).claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
-        assert not AlarmLog(store).claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
+        assert AlarmLog(store).claim_delivery(event, NOW + rounds.CLAIM_SECONDS)
+        assert not AlarmLog(store).claim_delivery(event, NOW + rounds.CLAIM_SECONDS)
         assert deliver(store, NOW + 1) == []
-        (delivery,) = deliver(store, NOW + webhooks.CLAIM_SECONDS + 1)
+        (delivery,) = deliver(store, NOW + rounds.CLAIM_SECONDS + 1)
         assert delivery.failure == ""
 
 
@@ -150,7 +149,7 @@ def test_private_addresses_are_refused(tmp_path: Path) -> None:
 
 def test_a_slow_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that sends its answer byte by byte is left when the time is over."""
-    monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(rounds, "TIMEOUT_SECONDS", 1.0)
     is_over = threading.Event()
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -219,11 +218,11 @@ def test_nobody_listens(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     store = store_with_alarm(tmp_path, f"http://127.0.0.1:{port}")
     now = NOW
-    for at in range(webhooks.MOST_TRIES):
+    for at in range(rounds.MOST_TRIES):
         (delivery,) = deliver(store, now)
         assert "ConnectError" in delivery.failure
-        assert delivery.is_last == (at == webhooks.MOST_TRIES - 1)
-        now += 2 * webhooks.LONGEST_PAUSE
+        assert delivery.is_last == (at == rounds.MOST_TRIES - 1)
+        now += 2 * rounds.LONGEST_PAUSE
     assert deliver(store, now + 1e9) == []
 
 

@@ -308,7 +308,7 @@ def test_the_named_mode_is_stored_and_not_counted(served: tuple[str, LiveArena])
     votes = list(ArenaLog(arena.store).votes())
     assert [(vote.mode, vote.is_counted) for vote in votes] == [("named", False), ("anonymous", True)]
     read = votes_in(Rows.of([published_row(vote) for vote in votes]))  # as from an exported file
-    assert (len(read.battles.outcome), read.left_out) == (1, {"that counts in no rating": 1})
+    assert (len(read.battles.outcome), read.left_out) == (1, {"with a false 'is_counted'": 1})
     assert set(ArenaLog(arena.store).answer_texts(private=False).values()) == set()
 
 

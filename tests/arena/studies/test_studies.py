@@ -40,8 +40,9 @@ def study(tmp_path: Path) -> StudyFile:
     raters = tuple(f"rater {n}" for n in range(12))
     return StudyFile(
         "test", "Title", (tmp_path / "a.jsonl",), raters, "Yes?", quotas={"writing": 12, "coding": 12},
-        questions=(StudyQuestion("why", "Why?", ("style", "content")),),
-        demographics=(StudyQuestion("age", "Age", ("young", "old")),), checks=(AttentionCheck("2 + 2", "4", "fish"),),
+        questions=(StudyQuestion(id="why", text="Why?", choices=("style", "content")),),
+        demographics=(StudyQuestion(id="age", text="Age", choices=("young", "old")),),
+        checks=(AttentionCheck("2 + 2", "4", "fish"),),
     )  # fmt: skip
 
 
@@ -260,8 +261,8 @@ def rate_all(session: StudySessions, token: str, age: str, points: dict[str, int
 
 def test_answers_are_rated_by_themselves_and_results_counted_by_group(study: StudyFile, store: Store) -> None:
     """Means are those given; a group prefers what it chose; two raters are too few, and another group hides them."""
-    scale = Scale("quality", "How good?", 5, "bad", "excellent")
-    ages = StudyQuestion("age", "Age", ("young", "old", "ancient"))
+    scale = Scale(id="quality", text="How good?", points=5, low="bad", high="excellent")
+    ages = StudyQuestion(id="age", text="Age", choices=("young", "old", "ancient"))
     store_study(store, replace(study, scales=(scale,), demographics=(ages,), groups=("age",)), SECRET, 0.0)
     tokens = [path.rpartition("/")[2] for path in invitations(store, "test", SECRET).values()]
     session = StudySessions(store)
@@ -281,8 +282,8 @@ def test_answers_are_rated_by_themselves_and_results_counted_by_group(study: Stu
 
 def test_a_groups_raters_cannot_be_computed_from_what_is_published(study: StudyFile, store: Store) -> None:
     """Choices of a study with groups are not joined by rater; of a pair a group has enough raters, or nothing."""
-    ages = StudyQuestion("age", "Age", ("young", "old"))
-    scale = Scale("quality", "How good?", 5, "bad", "excellent")
+    ages = StudyQuestion(id="age", text="Age", choices=("young", "old"))
+    scale = Scale(id="quality", text="How good?", points=5, low="bad", high="excellent")
     plain = replace(study, demographics=(ages,), scales=(scale,))
     for name, groups in (("plain", ()), ("counted", ("age",))):
         store_study(store, replace(plain, study=name, groups=groups), SECRET, 0.0)

@@ -16,6 +16,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from assaymark.hosting.conversation_task import save_as_task
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import GenerationSettings, Message
 from assaymark.runs.demo import demo_model
 
 MODEL = demo_model("small")
@@ -78,6 +81,15 @@ def test_a_model_without_template_is_asked_in_plain_text(tmp_path: Path, warm: l
     assert done.stderr.count("no chat template") == 1
     assert "User: Hello\nAssistant:" in done.stdout
     assert json.loads((tmp_path / "bare_talk.jsonl").read_text())["prompt"] == "User: Hello\nAssistant:"
+
+
+def test_a_saved_task_ends_where_the_conversation_did(tmp_path: Path) -> None:
+    """What ends an answer is read again as it was, in any script: YAML has no escapes of surrogate pairs."""
+    settings = GenerationSettings(max_tokens=5, stop=("😀", "Ende"))
+    task, _ = save_as_task(
+        tmp_path / "größe", [Message.of_text("user", "Hi"), Message.of_text("assistant", "Ho")], None, settings
+    )
+    assert load_yaml(task.read_bytes())["generation_kwargs"]["until"] == ["😀", "Ende"]
 
 
 def endless_model(folder: Path) -> Path:

@@ -46,6 +46,16 @@ def test_init_recognises_published_tables(tmp_path: Path, headings: str, form: s
     assert f"  format: {form}\n" in (tmp_path / "board.yaml").read_text()
 
 
+def test_init_names_files_in_any_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A board of `bücher 😀.csv` reads as its owner would write it, and finds the file again."""
+    (tmp_path / "bücher 😀.csv").write_text("question,A,B,answer\nWho?,me,you,A\n", encoding="utf-8")
+    place = tmp_path / "board.yaml"
+    assert main(["board", "init", str(place), "--tasks", str(tmp_path / "bücher 😀.csv")]) == 0
+    assert '  - file: "bücher 😀.csv"\n    column: "bücher 😀"\n' in place.read_text(encoding="utf-8")
+    assert main(["board", "check", str(place)]) == 0
+    assert "columns bücher 😀" in capsys.readouterr().out
+
+
 def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What init writes is checked and searched; the search is the page's."""
     assert main(["board", "check", str(board)]) == 0

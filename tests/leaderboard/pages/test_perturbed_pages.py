@@ -12,9 +12,9 @@ import assaymark
 from assaymark.leaderboard.commands.serve import open_site
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.models.fake import FakeModel
-from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.perturbations import perturbed_from
-from assaymark.results.views.perturbed import perturbed_cells, perturbed_name, shown_scores
+from assaymark.results.views.run_document import perturbed_cells, perturbed_name, shown_scores
+from assaymark.results.views.samples import marked_texts
 from assaymark.web.app import create_app
 from tests.served import running
 

@@ -11,8 +11,8 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.exports import found_rows
 from assaymark.leaderboard.pages.board import board_page
-from assaymark.leaderboard.query_table import found_rows
 from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.static.export import export_site

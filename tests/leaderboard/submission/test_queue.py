@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from assaymark.leaderboard.queue import Marks, read_marks
 from assaymark.leaderboard.submission.queue import CLAIMS, SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobProgress, NewSubmission
 from assaymark.leaderboard.submission.tables import jobs, submissions
+from assaymark.leaderboard.submission.worker.work import Host, Worker
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
 from assaymark.store.schema import VERSION_TABLE
@@ -91,7 +93,8 @@ def test_submissions_of_earlier_stores_get_their_checksums(store: Store) -> None
     submission = SubmissionQueue(store).submit(new(facts={"params": 7}, preset="plain"))
     before = SubmissionQueue(store).submission(submission)
     with store._database.writing() as connection:
-        connection.exec_driver_sql("ALTER TABLE submissions DROP COLUMN checksum")
+        for table, column in (("submissions", "checksum"), ("trace_rules", "scale")):  # of this revision, and after it
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '0015'")
     with Store.open(store.url) as opened:
         assert opened.verify() == []
@@ -184,6 +187,21 @@ def test_a_job_whose_workers_die_is_given_up(store: Store) -> None:
     (job,) = SubmissionQueue(store).jobs_of(submission)
     assert (job.state, job.fault) == ("failed", "infrastructure")
     SubmissionQueue(store).submit(new())  # its content may be submitted again
+
+
+def test_the_folder_of_a_job_whose_workers_died_is_removed(store: Store, tmp_path: Path) -> None:
+    """It has a copy of the model; folders of jobs that wait, and of no job, stay."""
+    queue, work = SubmissionQueue(store), tmp_path / "work"
+    lost, waiting = (queue.submit(new(model=f"org/{number}")) for number in range(2))
+    given_up, other = (queue.jobs_of(submission)[0].id for submission in (lost, waiting))
+    for name in (given_up, other, "mine"):
+        (work / name / "fetch").mkdir(parents=True)
+    assert queue.cancel(lost)
+    held = queue.claim(OTHER, 60)
+    assert held is not None
+    assert held.id == other
+    Worker(store, Host(boards={}, folders=[], work=work), print).work(once=True)
+    assert sorted(folder.name for folder in work.iterdir()) == sorted([other, "mine"])
 
 
 def test_a_submitter_has_a_limit(store: Store) -> None:

@@ -24,6 +24,13 @@ def adapter(folder: Path, **changes: object) -> Path:
     return folder
 
 
+def test_an_adapter_without_weights_is_refused(tmp_path: Path) -> None:
+    """Else the Hub would be asked for a repository of the folder's name."""
+    (adapter(tmp_path) / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelUnavailable, match=r"has no adapter_model\.safetensors"):
+        check_adapter(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

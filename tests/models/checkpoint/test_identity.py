@@ -1,5 +1,6 @@
 """Identity: a model is identified by its content, from files alone, and hashed once."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -72,6 +73,48 @@ def test_an_irrelevant_file_changes_nothing(copied: Path) -> None:
     assert identity(copied, trust_remote_code=True).content_hash != before
 
 
+def test_what_else_decides_outputs_is_another_model(copied: Path, tmp_path: Path) -> None:
+    """Pickled weights beside others, a kind that the configuration does not name, and the code of a tokenizer."""
+    before = identity(copied)
+    (copied / "pytorch_model.bin").write_bytes(b"other weights")
+    assert identity(copied) == before
+    pickled = identity(copied, use_safetensors=False).content_hash
+    (copied / "pytorch_model.bin").write_bytes(b"others again")
+    assert identity(copied, use_safetensors=False).content_hash not in {before.content_hash, pickled}
+    assert identity(copied, backend="causal") == before
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "is_encoder_decoder": True}))
+    assert identity(copied, backend="causal").options == (("backend", "causal"),)
+    assert identity(copied, backend="seq2seq").options == identity(copied).options == ()
+    other = tmp_path / "tokenizer"
+    shutil.copytree(folder("stories260K"), other, copy_function=shutil.copyfile)
+    own = {"tokenizer": str(other), "trust_remote_code": True}
+    without = identity(copied, **own).content_hash
+    (other / "tokenization.py").write_text("x = 1")
+    assert identity(copied, **own).content_hash != without
+
+
+def test_code_of_another_folder_or_repository_is_part_of_the_model(copied: Path, tmp_path: Path) -> None:
+    """Where `auto_map` names a class elsewhere, its code decides outputs too, and the positions of its default."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = elsewhere / "configuration_own.py"
+    code.write_text("from transformers import LlamaConfig\nclass Own(LlamaConfig):\n    n_positions = 300\n")
+    config = json.loads((copied / "config.json").read_text())
+    del config["max_position_embeddings"]
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": f"{elsewhere}--configuration_own.Own"}}
+    (copied / "config.json").write_text(json.dumps(config))
+    before = identity(copied, trust_remote_code=True)
+    code.write_text(code.read_text().replace("300", "200"))
+    now = identity(copied, trust_remote_code=True)
+    assert (before.max_length, now.max_length) == (300, 200)
+    assert now.content_hash != before.content_hash
+    code.unlink()
+    elsewhere.rmdir()
+    with pytest.raises(ModelUnavailable, match="elsewhere does not exist"):
+        identity(copied, trust_remote_code=True)
+
+
 def test_a_chat_template_changes_the_template_hash(copied: Path) -> None:
     """The template is part of the identity, in either of its possible files."""
     bare = identity(copied)
@@ -83,20 +126,19 @@ def test_a_chat_template_changes_the_template_hash(copied: Path) -> None:
     assert identity(folder("craftgpt-5m")).template_hash is not None
 
 
-def test_weights_are_hashed_once(copied: Path) -> None:
-    """The second identity reads no weights: a file with the same time and size is not hashed again."""
+def test_weights_are_hashed_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second identity hashes no weights; a copy over them with the size and time that they had is noticed."""
     before = identity(copied).content_hash
     weights = copied / "model.safetensors"
     state = weights.stat()
-    known = json.loads((cache_folder() / "file_digests.json").read_text())
-    assert any(key.startswith(str(weights)) for key in known)
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "file_digest", lambda *_: pytest.fail("a file is hashed again"))
+        assert identity(copied).content_hash == before
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     with weights.open("r+b") as file:
         file.write(content)
     os.utime(weights, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert identity(copied).content_hash == before
-    os.utime(weights)
     assert identity(copied).content_hash != before
 
 

@@ -1,6 +1,7 @@
 """Local models: log-likelihoods equal to lm-evaluation-harness's on real rows, and the features that a run needs."""
 
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -133,6 +134,41 @@ def test_a_continuation_longer_than_the_model_fails_alone() -> None:
     failed = result["task/0/0", 1]
     assert (failed.total_nats, failed.error_kind) == (None, "PromptTooLong")
     assert "64 positions" in str(failed.error)
+
+
+def test_weights_that_are_replaced_before_they_are_loaded_are_refused(tmp_path: Path) -> None:
+    """The run would store the outputs of other weights under the identity of those that were there before."""
+    copy = tmp_path / "model"
+    shutil.copytree(folder("craftgpt-5m"), copy, copy_function=shutil.copyfile)
+    model = create_model("hf", {"pretrained": str(copy), "dtype": "float32"})
+    before = model.identity
+    weights = bytearray((copy / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (copy / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelUnavailable, match=r"model changed while it was loaded; expected files that stay"):
+        list(model.answer([request(0, "hello", *choices(" you"))]))
+    assert model.identity == before
+
+
+def test_weights_that_are_written_to_while_they_are_used_end_the_run(tmp_path: Path) -> None:
+    """A processor reads weights of the stored dtype from their file: what is computed after the write is no output."""
+    copy = tmp_path / "model"
+    shutil.copytree(folder("stories260K"), copy, copy_function=shutil.copyfile)
+    model = create_model("hf", {"pretrained": str(copy), "device": "cpu"})
+    cast = create_model("hf", {"pretrained": str(copy), "device": "cpu", "dtype": "float32"})
+    one = [request(0, "hello", *choices(" you"))]
+    before = [next(iter(each.answer(one))).total_nats for each in (model, cast)]
+    weights = bytearray((copy / "model.safetensors").read_bytes())
+    weights[-4096:] = bytes(4096)
+    with (copy / "model.safetensors").open("r+b") as file:
+        file.write(weights)
+    with pytest.raises(ModelUnavailable, match=r"model.safetensors changed while it was evaluated"):
+        list(model.answer(one))
+    assert next(iter(cast.answer(one))).total_nats == before[1]  # of a copy in memory
+    replaced = create_model("hf", {"pretrained": str(copy), "device": "cpu"})
+    now = next(iter(replaced.answer(one))).total_nats
+    shutil.rmtree(copy)  # as trainers do with all but the last checkpoints; what is mapped stays
+    assert (next(iter(replaced.answer(one))).total_nats, now != before[0]) == (now, True)
 
 
 def test_too_long_error_fails_instead_of_truncating() -> None:
@@ -271,6 +307,20 @@ def test_a_loaded_model_is_identified_by_its_parameters() -> None:
     assert LocalModel.from_loaded(model, tokenizer).identity.content_hash != wrapped.identity.content_hash
 
 
+def test_hooks_of_the_caller_make_another_model() -> None:
+    """A steered model has the weights of the plain one; what a library hooks in for training changes no answer."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
+    plain = LocalModel.from_loaded(model, tokenizer).identity
+    model.enable_input_require_grads()
+    assert LocalModel.from_loaded(model, tokenizer).identity == plain
+    model.model.layers[1].register_forward_hook(lambda _module, _inputs, output: output * 0.5)
+    first, second = (LocalModel.from_loaded(model, tokenizer).identity for _ in range(2))
+    assert first.options[-1][0] == "hooks"
+    assert str(first.options[-1][1]).startswith("model.layers.1 (")
+    assert len({plain.options, first.options, second.options}) == 3
+
+
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
 def test_an_adapters_scores_equal_lm_evals(tmp_path: Path) -> None:
@@ -297,6 +347,33 @@ def test_an_adapters_scores_equal_lm_evals(tmp_path: Path) -> None:
     ours = answers(model, sent)["task/0/0", 0].total_nats
     assert ours == pytest.approx(theirs, abs=1e-4, rel=1e-6)
     assert abs((answers(opened("stories260K"), sent)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda name: [name.replace("q_proj", "query")], "lacks 10 of its tensors, the first .*layers.0.*q_proj"),
+        (lambda name: [name.replace("layers.4", "layers.5")], "lacks 4 of its tensors"),
+        (lambda name: [name, name.replace("layers.4", "layers.5")], "another base, which has no place for 4 of its"),
+    ],
+    ids=["other names", "a layer less", "a layer more"],
+)  # fmt: skip
+def test_an_adapter_that_does_not_fit_its_base_is_refused(tmp_path: Path, change: Any, fault: str) -> None:
+    """Of an adapter peft applies the tensors that fit, if any: the base, or a part of it, would be measured."""
+    peft = pytest.importorskip("peft")
+    from safetensors.torch import load_file, save_file
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"))
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    adapted.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    changed = {new: tensor.clone() for name, tensor in weights.items() for new in change(name)}
+    save_file(changed, tmp_path / "adapter_model.safetensors")
+    model = create_model("hf", {"pretrained": folder("stories260K"), "peft": str(tmp_path)}, device="cpu")
+    assert isinstance(model, LocalModel)
+    with pytest.raises(ModelUnavailable, match=fault):
+        answers(model, [request(0, "a", *choices(" b"))])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -132,7 +132,7 @@ def test_two_workers_give_the_same(folder: Path) -> None:
 
 def test_bad_input_is_one_line(folder: Path) -> None:
     """An unknown backend, a decoder-only model as seq2seq, and what needs whole distributions."""
-    from assaymark.models.local.token_moments import token_moments_of
+    from assaymark.audit.contamination import token_moments_of
 
     with pytest.raises(UsageError, match=r"backend=seq is unknown; expected default, causal or seq2seq"):
         load_model(str(folder), backend="seq")

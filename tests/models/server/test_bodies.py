@@ -56,6 +56,7 @@ def test_the_body_of_a_score_equals_lm_evals() -> None:
         (ScoredPart(" blue", 4, 1), -0.5, True),
         (ScoredPart(" is blue"), -1.5, True),  # without a tokenizer here
         (ScoredPart(" sky is blue", 3, 3), -3.5, False),  # the server put a token before the text
+        (ScoredPart(" blue", context="\u00e9\nThe sky is"), -0.5, True),  # a character of which no token has the text
     ],
 )
 def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool) -> None:
@@ -73,6 +74,16 @@ def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool)
         ({"choices": [{"text": "x", "logprobs": None}]}, ScoredPart(" blue"), "echo together with logprobs", True),
         (echoed(), ScoredPart("", 9, 1, are_sent=True), "echo together with logprobs", True),
         (echoed(token_logprobs=[*NATS, -1.0]), ScoredPart("", 4, 1, are_sent=True), "tokenized_requests=False", False),
+        (echoed(token_logprobs=NATS[1:]), ScoredPart("", 4, 1, are_sent=True), "4 tokens and 5 tokens: which", False),
+        (
+            echoed(token_logprobs=[None, -2.0, -1.0, -0.1, -0.5]),
+            ScoredPart(" blue"),
+            "expected both of one place",
+            False,
+        ),
+        (echoed(token_logprobs=NATS[1:], tokens=TOKENS[1:]), ScoredPart(" blue"), "5 top_logprobs: which", False),
+        (echoed(), ScoredPart(" blue", context="Once. The sky is"), "left out the first 6 of the prompt's 16", False),
+        (echoed(["<s>", *TOKENS[1:]]), ScoredPart(" blue", context="The sky is"), "left out the first 3", False),
         (echoed(), ScoredPart("lue"), "none of which begins where the choice", False),
         (echoed(), ScoredPart("The sky is blue"), "since no token precedes it", False),
         (echoed(top_logprobs=None), ScoredPart(" blue"), "top_logprobs", True),
@@ -103,7 +114,8 @@ def test_a_token_that_is_counted_and_not_listed_moves_nothing() -> None:
 
 def test_a_log_probability_may_be_rounded_above_0() -> None:
     """A server with little precision may say 0.0001 for a token that is certain."""
-    assert read_score(echoed(token_logprobs=[None, -1, -1, 1e-4, -1]), ScoredPart(" blue")).total_nats == 1e-4
+    rounded = echoed(token_logprobs=[None, -1, -1, 1e-4, -1], top_logprobs=[*TOPS[:3], {" blue": 1e-4}, TOPS[4]])
+    assert read_score(rounded, ScoredPart(" blue")).total_nats == 1e-4
 
 
 def test_the_body_of_a_text_equals_lm_evals() -> None:

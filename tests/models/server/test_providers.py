@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from assaymark.errors import ModelUnavailable, UnknownName, UsageError
-from assaymark.models.server.arguments import openai_arguments
+from assaymark.models.server.arguments import openai_arguments, provider_of
 from assaymark.models.server.failures import failure_of_answer
 from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.models.server.pace import RetryRules
-from assaymark.models.server.providers import provider_of
 from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 

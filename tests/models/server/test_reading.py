@@ -19,9 +19,11 @@ from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.models.server.pace import RetryRules
 from assaymark.models.server.response_limits import ResponseBody, ResponseLimits, parse_json
 from assaymark.records import GenerateQuery, GenerationSettings, Output, Request
+from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile, zeros
 
 RULES = RetryRules(attempts=2, budget_s=60.0, first_wait_s=0.01, longest_wait_s=0.02)
+SMALL = ROOT / "src" / "assaymark" / "library" / "demo_models" / "small"
 MEMORY = Path("/proc/self/status")
 NESTED = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
@@ -66,6 +68,20 @@ def test_an_answer_that_ended_before_the_limit_was_not_cut_off(server: HostileSe
     note = str(model.describe()["note"])
     assert "went on to the limit of tokens after the answer's end (1 times)" in note
     assert """--gen_kwargs 'until=["\\n\\n"]'""" in note
+
+
+def test_a_prompt_of_which_a_server_reads_less_is_noted(server: HostileServer) -> None:
+    """Some leave out the beginning of what is longer than their context, and only their count of tokens tells."""
+    values = {"model": "m", "base_url": server.url, "tokenizer": str(SMALL)}
+    model = OpenAIModel(openai_arguments("local-completions", values), RULES)
+    query = GenerateQuery(0, GenerationSettings(max_tokens=8))
+    for text, note in (
+        ("a", None),
+        ("one two three four", "fewer tokens than were sent (1 times)"),
+    ):
+        list(model.answer([Request("t", 0, "", (text,), (query,))]))
+        assert (note or "") in str(model.describe().get("note"))
+        assert ("note" in model.describe()) is (note is not None)
 
 
 def make_trouble(server: HostileServer, make: Callable[[], Reply]) -> None:

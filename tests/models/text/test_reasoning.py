@@ -143,3 +143,20 @@ def test_a_template_that_opens_the_reasoning_is_refused_for_options(
     else:
         with pytest.raises(UsageError, match=r"the prompt ends with <think>.*enable_thinking=False"):
             value()
+
+
+def test_reasoning_that_a_server_returns_alone_is_no_answer(server: HostileServer, tmp_path: Path) -> None:
+    """A stop text in it, or a parser for another model, ends it so; the score stays, and the table says why."""
+    server.answer = lambda _, __: completion("", reasoning_content="So it is B.")
+    (tmp_path / "q.csv").write_text("question,answer\nWhich?,B\n")
+    run = evaluate(
+        "local-chat-completions",
+        str(tmp_path / "q.csv"),
+        model_args={"model": "m", "base_url": server.url},
+        apply_chat_template=True,
+        store=tmp_path / "runs.sqlite",
+    )
+    (output,) = run.samples("q")[0].outputs
+    assert (output.text, output.reasoning, output.finish_reason) == ("", "So it is B.", IN_REASONING)
+    assert run.estimate("q").value == 0.0
+    assert "1 of 1 answer ended while reasoning" in " ".join(run.remarks())

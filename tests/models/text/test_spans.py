@@ -1,5 +1,7 @@
 """Queries as spans: each is answered once, by content, in pieces of bounded size."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,20 +73,20 @@ def test_nothing_to_read_is_not_an_error() -> None:
 
 
 def test_the_fingerprint_contains_what_decides_a_score() -> None:
-    """Content, dtype, numerics and quantisation decide; names, positions and BOS rules act through the tokens."""
+    """Content, dtype, numerics and passed settings decide; names, positions and BOS rules act through the tokens."""
     plain = ModelIdentity("a", "hf", "sha256:x", None, None, "float32", "float32")
     same = ModelIdentity(
         "b", "hf", "sha256:x", None, None, "float32", "float32", 99, options=(("add_bos_token", True),)
     )
     assert fingerprint_of(plain) == fingerprint_of(same)
-    quantised = ModelIdentity(
-        "a", "hf", "sha256:x", None, None, "float32", "float32", options=(("quantization_config", {"b": 4}),)
-    )
+    settings = ({"quantization_config": {"b": 4}}, {"rope_theta": 500.0}, {"lora_alpha": 8.0}, {"cache_type": "f16"},
+                {"kv_cache_dtype": "fp8"})  # fmt: skip
+    passed = [replace(plain, options=tuple(each.items())) for each in settings]
     others = {
         fingerprint_of(ModelIdentity("a", "hf", "sha256:y", None, None, "float32", "float32")),
         fingerprint_of(ModelIdentity("a", "hf", "sha256:x", None, None, "float16", "float32")),
         fingerprint_of(ModelIdentity("a", "hf", "sha256:x", None, None, "float32", "model-dtype")),
-        fingerprint_of(quantised),
+        *map(fingerprint_of, passed),
     }
-    assert len(others | {fingerprint_of(plain)}) == 5
+    assert len(others | {fingerprint_of(plain)}) == 4 + len(settings)
     assert fingerprint_of(ModelIdentity("a", "http", None, None, None, "?", "?")) is None

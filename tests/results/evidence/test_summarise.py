@@ -41,6 +41,13 @@ def test_a_detail_that_is_no_number_is_named(key: str, value: object) -> None:
         summarise([ScoreRow("t", 0, "s", "acc", 1.0, detail=detail)], [task_of()])
 
 
+def test_an_aggregation_that_cannot_take_the_scores_is_named() -> None:
+    """lm-eval ends with a TypeError; here the task, the metric, a score and the remedy are named."""
+    rows = [ScoreRow("t", 0, "s", "likelihood", None, parts=(0, [-3.0, -2.5]))]
+    with pytest.raises(DataError, match=r"task t: the aggregation mean cannot take what likelihood gives.*metric_list"):
+        summarise(rows, [task_of("t", MetricInput("likelihood"))])
+
+
 @pytest.mark.parametrize("credit", [0.0, 1.0])
 def test_the_interval_is_no_point_at_the_ends(credit: float) -> None:
     """Ten right (or wrong) answers of ten have Wilson's interval, while lm-eval's error is zero."""
@@ -64,6 +71,14 @@ def test_without_any_answer_everything_is_undefined() -> None:
     (result,) = summarise(plain_rows("t", [None, None]), [task_of()])
     assert (result.value, result.low, result.high, result.n, result.n_failed) == (None, None, None, 0, 2)
     assert result.details["lm_eval_value"] is None
+
+
+def test_an_infinite_score_leaves_no_mean() -> None:
+    """The mean of the others would be of other samples than those counted; lm-eval's mean is infinite."""
+    (result,) = summarise(plain_rows("t", [1.0, math.inf, 0.0]), [task_of()])
+    assert (result.value, result.n, result.details["lm_eval_value"]) == (None, 3, None)
+    view = RunView("model", "run", (result,))
+    assert "t acc: 1 score infinite, so there is no mean" in note_lines(table_rows([view]), [view])
 
 
 def test_chance_is_the_mean_over_samples() -> None:

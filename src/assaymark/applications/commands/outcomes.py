@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Command, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 

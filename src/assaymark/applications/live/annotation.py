@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assaymark.applications.live.annotation_log import AnnotationQueue, QueueRating
+from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue, QueueRating
+from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import json_fields
 from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
+from assaymark.store.connection import OpenStore
 
 MOST_LABELS = 20
 LONGEST_LABEL = 100
@@ -28,6 +30,11 @@ class Rubric:
     text: str
     choices: tuple[tuple[str, str, float | None], ...]
     level: Literal["nominal", "ordinal"]
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether its values are no shares: 1 of the scale 1-5 is not 100%."""
+        return any(value is not None and value > 1.0 for _, _, value in self.choices)
 
     @property
     def names(self) -> list[str]:
@@ -79,6 +86,13 @@ def rating_score(
         source="queue",
         correction=correction,
     )
+
+
+def number_scores(store: OpenStore, project: int) -> frozenset[tuple[str, str]]:
+    """Return names and sources of a project's scores that are no shares, whatever their values."""
+    queues = AnnotationLog(store).queues(project)
+    of_queues = {(queue.name, "queue") for queue in queues if rubric_of(queue.rubric).is_of_numbers}
+    return frozenset((name, "rule") for name in RuleLog(store).number_scores(project)) | of_queues
 
 
 @dataclass(frozen=True, slots=True)

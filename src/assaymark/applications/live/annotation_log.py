@@ -17,7 +17,7 @@ from assaymark.applications.traces.span_adding import LONGEST_NAME, insert_missi
 from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import UnknownName, UsageError
-from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.leases import clock_of, now
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
@@ -61,11 +61,8 @@ class QueueRating(NamedTuple):
     label: str | None
 
 
-class AnnotationLog:
+class AnnotationLog(FeatureLog):
     """Queues, their items and ratings. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     def add_queue(self, project: int, name: str, rubric: str, n_raters: int) -> AnnotationQueue:
         """Make a queue, or return the one of this name.
@@ -73,8 +70,7 @@ class AnnotationLog:
         Raises: UsageError for an invalid name, or a queue of this name with another rubric or number of raters.
         """
         kept_name = stored_name(name, "the queue's")
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             here = trace_queues.c.project == project, trace_queues.c.name == kept_name
             known = connection.execute(select(trace_queues).where(*here)).one_or_none()
             if known is None:
@@ -130,8 +126,7 @@ class AnnotationLog:
         """Put traces into a queue, in this order; return the number of new ones. Removed traces are left out."""
         wanted = list(dict.fromkeys(trace_ids))
         n_new = 0
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             last = select(func.max(trace_queue_items.c.position)).where(*_in_queue(trace_queue_items, queue))
             position = int(connection.execute(last).scalar() or 0)
             for some in chunks(wanted):
@@ -155,8 +150,7 @@ class AnnotationLog:
         Raises: UsageError for an invalid name of a rater.
         """
         name = stored_name(rater, "the rater's", LONGEST_RATER)
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)  # so that two raters do not take the last place of an item
+        with self._database.writing(locked=True) as connection:  # two raters must not take an item's last place
             free = self._free(connection, queue, name)
             if not free:
                 return None
@@ -200,8 +194,7 @@ class AnnotationLog:
         name = stored_name(rater, "the rater's", LONGEST_RATER)
         if score.trace_id is None:
             raise UsageError("a rating names no trace")
-        with self._database.writing(durable=True) as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(durable=True, locked=True) as connection:
             item = and_(*_in_queue(trace_queue_items, queue), trace_queue_items.c.trace_id == score.trace_id)
             if connection.execute(select(trace_queue_items.c.queue).where(item)).first() is None:
                 raise UsageError(f"trace {score.trace_id.hex()[:8]} is not in the queue '{queue.name}' any more")
@@ -254,8 +247,7 @@ class AnnotationLog:
             .where(*_in_queue(trace_queue_claims, queue), trace_queue_claims.c.rated.isnot(None))
             .order_by(trace_scores.c.trace_id, trace_scores.c.rater)
         )
-        with self._database.reading() as connection:
-            return [QueueRating(bytes(row[0]), *row[1:]) for row in connection.execute(statement)]
+        return [QueueRating(bytes(row[0]), *row[1:]) for row in self._rows(statement)]
 
 
 def _in_queue(table: FromClause, queue: AnnotationQueue) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered
 from assaymark.applications.tool_calls import ToolCall
+from assaymark.applications.traces.dialects import first_of
 from assaymark.applications.traces.otlp import read_span
-from assaymark.applications.traces.steps import ChatMessage, Step, step_of
+from assaymark.applications.traces.steps import INPUTS, OUTPUTS, ChatMessage, Step, step_of
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceRow, tree_of
 from assaymark.errors import AssaymarkError, DataError
@@ -90,7 +91,7 @@ def _inputs(step: Step) -> JsonValue:
         if len(asked) == 1:
             return _text(asked[0]) or None
         return [{"role": message.role, "content": _text(message)} for message in step.input_messages]
-    return as_value(step.input)
+    return _recorded(step, step.input, INPUTS)
 
 
 def _output(step: Step) -> JsonValue:
@@ -102,7 +103,12 @@ def _output(step: Step) -> JsonValue:
             {"name": part.name, "arguments": part.text} for part in last.parts if part.kind == "call"
         ]
         return {"tool_calls": calls} if calls else None
-    return as_value(step.output)
+    return _recorded(step, step.output, OUTPUTS)
+
+
+def _recorded(step: Step, text: str, names: Sequence[str]) -> JsonValue:
+    """Return what a step recorded: an empty text is one, and not another step's."""
+    return "" if first_of(step.span.attributes, names) == "" else as_value(text)
 
 
 def _text(message: ChatMessage) -> str:

@@ -19,8 +19,7 @@ from assaymark.applications.traces.command_parts import (
     trace_id_of,
 )
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.cli.help import Command, Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 
@@ -61,13 +60,8 @@ def rule() -> None:
 )
 @click.option("--judge", metavar="MODEL", help="The model that a judged scorer asks, as for run --judge.")
 @click.option("--judge_args", metavar="A=1,B=2", help="Arguments of the judge, as --model_args.")
-@click.option(
-    "--past",
-    default=0.0,
-    type=click.FloatRange(0),
-    metavar="HOURS",
-    help="Score the traces of the last HOURS too (default: those that come from now on).",
-)
+@click.option("--past", default=0.0, type=click.FloatRange(0), metavar="HOURS",
+              help="Score the traces of the last HOURS too (default: those that come from now on).")  # fmt: skip
 @project_option
 @store_option
 @json_option
@@ -148,22 +142,10 @@ def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
 @click.command(cls=Command, epilog=examples("traces score --once"))
 @click.option("--once", is_flag=True, help="Score what is complete now, and end (default).")
 @click.option("--watch", is_flag=True, help="Go on with what becomes complete, until Ctrl-C.")
-@click.option(
-    "--every",
-    default=5.0,
-    show_default=True,
-    type=click.FloatRange(0.1),
-    metavar="SECONDS",
-    help="With --watch: between two looks at the store.",
-)
-@click.option(
-    "--quiet_s",
-    default=30.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="A trace whose root has ended is complete so long after its last span.",
-)
+@click.option("--every", default=5.0, show_default=True, type=click.FloatRange(0.1), metavar="SECONDS",
+              help="With --watch: between two looks at the store.")  # fmt: skip
+@click.option("--quiet_s", default=30.0, show_default=True, type=click.FloatRange(0), metavar="SECONDS",
+              help="A trace whose root has ended is complete so long after its last span.")  # fmt: skip
 @click.option(
     "--longest_s",
     default=300.0,
@@ -172,14 +154,8 @@ def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
     metavar="SECONDS",
     help="A trace whose root has not ended, or not come, is complete so long after its last span.",
 )
-@click.option(
-    "--timeout",
-    default=60.0,
-    show_default=True,
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Time limit of one call of a scorer.",
-)
+@click.option("--timeout", default=60.0, show_default=True, type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="Time limit of one call of a scorer.")  # fmt: skip
 @click.option("--project", metavar="NAME", help="Project (default: all of them).")
 @store_option
 @json_option
@@ -250,12 +226,14 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     """Show the mean of each score by version, weighted by the rate at which traces were drawn, with its interval."""
     import time
 
+    from assaymark.applications.live.annotation import number_scores
     from assaymark.applications.live.estimates import estimates_of
 
     with open_store(store) as opened:
         number = project_of(opened, project)
         after = None if since is None else int((time.time() - since * 3600) * 1e9)
-        estimates = estimates_of(RuleLog(opened).weighted_scores(number, name=name, since=after))
+        weighted = RuleLog(opened).weighted_scores(number, name=name, since=after)
+        estimates = estimates_of(weighted, number_scores(opened, number))
     if as_json:
         print_json(estimates)
         return

@@ -9,8 +9,7 @@ from assaymark.applications.live.tables import LIVE_TABLES, trace_dataset_rows
 from assaymark.applications.traces.span_adding import message_digest, stored_name
 from assaymark.errors import HashMismatch
 from assaymark.records import JsonValue, canonical_json
-from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.packing import pack_json, shown_text, unpack_json
 
 
@@ -27,27 +26,19 @@ class StoredRow(NamedTuple):
     added: float
 
 
-class DatasetLog:
+class DatasetLog(FeatureLog):
     """Data sets of a project. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     def add(self, project: int, dataset: str, trace_id: bytes, content: dict[str, JsonValue]) -> bytes | None:
         """Add a row; return None, or the trace of an existing row with the same inputs, which is not changed.
 
-        Args:
-            project: of the data set.
-            dataset: its name.
-            trace_id: of the trace that is the row.
-            content: the row, with `inputs`.
+        trace_id: of the trace that is the row. content: the row, with `inputs`.
 
         Raises: UsageError for an invalid name.
         """
         name = stored_name(dataset, "the data set's")
         key = {"project": project, "dataset": name, "digest": inputs_digest(content.get("inputs"))}
-        with self._database.writing(durable=True) as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(durable=True, locked=True) as connection:
             here = [trace_dataset_rows.c[column] == value for column, value in key.items()]
             known = connection.execute(select(trace_dataset_rows.c.trace_id).where(*here)).scalar()
             if known is not None:
@@ -63,16 +54,12 @@ class DatasetLog:
             .where(trace_dataset_rows.c.project == project, trace_dataset_rows.c.dataset == shown_text(dataset))
             .order_by(trace_dataset_rows.c.added, trace_dataset_rows.c.digest)
         )
-        with self._database.reading() as connection:
-            return [
-                StoredRow(bytes(row[0]), unpack_json(bytes(row[1])), row[2]) for row in connection.execute(statement)
-            ]
+        return [StoredRow(bytes(row[0]), unpack_json(bytes(row[1])), row[2]) for row in self._rows(statement)]
 
     def problems(self) -> list[str]:
         """Return a line for each row whose inputs are not those that were stored."""
         statement = select(trace_dataset_rows.c.dataset, trace_dataset_rows.c.digest, trace_dataset_rows.c.content)
-        with self._database.reading() as connection:
-            rows = [(row[0], bytes(row[1]), bytes(row[2])) for row in connection.execute(statement)]
+        rows = [(row[0], bytes(row[1]), bytes(row[2])) for row in self._rows(statement)]
         lines: list[str] = []
         for dataset, digest, packed in rows:
             try:
@@ -92,8 +79,7 @@ class DatasetLog:
             .group_by(trace_dataset_rows.c.dataset)
             .order_by(trace_dataset_rows.c.dataset)
         )
-        with self._database.reading() as connection:
-            return {row[0]: int(row[1]) for row in connection.execute(statement)}
+        return {row[0]: int(row[1]) for row in self._rows(statement)}
 
 
 TABLES = FeatureTables(LIVE_TABLES, "trace_dataset_rows", lambda store: DatasetLog(store).problems())

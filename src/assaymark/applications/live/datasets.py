@@ -11,7 +11,7 @@ from assaymark.applications.live.answered_traces import as_value, contexts_of, i
 from assaymark.applications.live.dataset_log import inputs_digest
 from assaymark.applications.traces.steps import Step
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import StoredScore, TraceRow
+from assaymark.applications.traces.trace_rows import StoredScore, TraceRow, latest_correction
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
 from assaymark.store import Store
@@ -50,9 +50,8 @@ def row_of_trace(
     """Return the row of a trace.
 
     Args:
-        trace: the trace.
         steps: in the order of the tree.
-        scores: of the trace, among them corrections; the latest counts.
+        scores: of the trace, among them corrections; the latest of its answer counts.
         accept_output: whether the output is the expected value if nobody corrected it.
         correction: given now; it takes precedence over all others.
 
@@ -61,8 +60,7 @@ def row_of_trace(
     inputs, output = inputs_and_output(steps)
     if inputs is None:
         raise DataError("no step says what the application was asked (input.value, or messages)")
-    corrections = [score.correction for score in scores if score.correction]
-    last = correction or (corrections[-1] if corrections else None)
+    last = correction or latest_correction(scores, steps[0].span.span_id)
     expected = as_value(last) if last is not None else output if accept_output else None
     contexts = contexts_of(steps)
     tags = _tags(steps)
@@ -98,8 +96,6 @@ def rows_of_traces(
     """Yield the rows of traces, only the first of those with the same inputs, and count the others.
 
     Args:
-        store: of the traces.
-        project: of these.
         trace_ids: in the order of the rows.
         counts: updated.
         accept_output: as for `row_of_trace`.

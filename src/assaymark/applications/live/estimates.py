@@ -8,7 +8,7 @@ whether to answer, so these means are of those who did.
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,7 +16,7 @@ from assaymark.applications.live.rule_rows import WeightedScore
 from assaymark.applications.scorers.named import is_of_numbers
 from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate
-from assaymark.statistics.sampled import estimate_sampled_mean
+from assaymark.statistics.summed import estimate_sampled_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class ScoreEstimate:
     )
 
 
-def estimates_of(scores: Iterable[WeightedScore]) -> list[ScoreEstimate]:
+def estimates_of(scores: Iterable[WeightedScore], numbers: Collection[tuple[str, str]] = ()) -> list[ScoreEstimate]:
     """Return an estimate for each name, source, version and way of scoring, in this order.
 
-    Args:
-        scores: in the order of `RuleLog.weighted_scores`. Of each that counts two numbers and a label are kept.
+    scores: in the order of `RuleLog.weighted_scores`. Of each that counts two numbers and a label are kept.
+    numbers: names and sources of scores that are no shares, besides those of registered scorers (`number_scores`).
     """
     estimates = [
-        _estimate(key, _once(group))
+        _estimate(key, _once(group), is_number=key[:2] in numbers or is_of_numbers(key[0]))
         for key, group in groupby(scores, key=lambda each: (each.name, each.source, each.version, each.rule_version))
     ]
     return sorted(estimates, key=lambda each: (each.name, each.source, each.version or "", each.rule_version or b""))
@@ -68,7 +68,9 @@ def _once(scores: Iterable[WeightedScore]) -> Iterator[WeightedScore]:
             yield score
 
 
-def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Iterable[WeightedScore]) -> ScoreEstimate:
+def _estimate(
+    key: tuple[str, str, str | None, bytes | None], scores: Iterable[WeightedScore], *, is_number: bool
+) -> ScoreEstimate:
     values, rates, clusters = array("d"), array("d"), array("q")
     labels: dict[str, int] = defaultdict(int)
     lowest, highest = math.inf, -math.inf  # rates of rules
@@ -100,7 +102,7 @@ def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Iterable[W
                 values,
                 rates,
                 clusters if n_clusters < len(values) else None,
-                is_share=False if is_of_numbers(key[0]) else None,
+                is_share=False if is_number else None,
             )
         except DataError:  # a value that is not finite: only a store from elsewhere has one
             estimate = None

@@ -147,19 +147,13 @@ def _hex(sent: Mapping[str, object], name: str, size: int) -> bytes | None:
 
 
 def store_feedback(
-    log: FeedbackLog,
-    project: int,
-    sent: Sequence[object],
-    redaction: Redaction,
-    rater_of: Callable[[str], str],
+    log: FeedbackLog, project: int, sent: Sequence[object], redaction: Redaction, rater_of: Callable[[str], str]
 ) -> StoredFeedback:
     """Store feedback; an invalid one is rejected alone, with the reason.
 
     Feedback with the same id replaces the earlier one. Without an id, equal feedback on the same object counts once.
 
     Args:
-        log: of the store.
-        project: of the token that was shown.
         sent: as JSON.
         redaction: of texts, before they are stored.
         rater_of: returns a keyed hash of a user's id.

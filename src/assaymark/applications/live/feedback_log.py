@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.traces.tables import trace_projects, trace_scores, trace_tokens
 from assaymark.applications.traces.trace_rows import NewScore, Token
-from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
 
@@ -16,18 +16,14 @@ WAIT_SECONDS = 2.0  # of waiting for another writer, while a sender waits
 HINT_BYTES = 8  # of a token's digest, by which a link names the token that has signed it
 
 
-class FeedbackLog:
+class FeedbackLog(FeatureLog):
     """Feedback, and the keys that sign its forms. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     def put(self, project: int, scores: Sequence[NewScore], replaced: Sequence[bytes]) -> int:
         """Store feedback, on the disk when this returns; return how many of its ids are new.
 
         Args:
             project: whose token was shown.
-            scores: to store.
             replaced: digests to remove first: all that earlier feedback with the same ids may have left.
 
         Raises: StoreBusy, StoreError.
@@ -73,5 +69,4 @@ class FeedbackLog:
             .select_from(trace_tokens.join(trace_projects, trace_projects.c.id == trace_tokens.c.project))
             .where(trace_tokens.c.digest >= hint + bytes(rest), trace_tokens.c.digest <= hint + b"\xff" * rest)
         )
-        with self._database.reading() as connection:
-            return [(Token(*row[:4]), bytes(row[4])) for row in connection.execute(statement)]
+        return [(Token(*row[:4]), bytes(row[4])) for row in self._rows(statement)]

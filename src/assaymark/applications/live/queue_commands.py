@@ -22,8 +22,7 @@ from assaymark.applications.traces.command_parts import (
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceRow
-from assaymark.cli.help import Command, Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 from assaymark.store import Store
@@ -53,11 +52,8 @@ def queue() -> None:
 @click.option(
     "--sample", type=click.IntRange(1), metavar="N", help="N of these traces, drawn at random; more include fewer."
 )
-@click.option(
-    "--rubric",
-    metavar="RUBRIC",
-    help="What raters choose from: thumbs (default), a scale such as 1-5, or labels a,b,c.",
-)
+@click.option("--rubric", metavar="RUBRIC",
+              help="What raters choose from: thumbs (default), a scale such as 1-5, or labels a,b,c.")  # fmt: skip
 @click.option("--raters", type=click.IntRange(1, 20), metavar="K", help="Raters of each trace (default: 1).")
 @click.option("--reason", metavar="TEXT", help="Why they are in the queue (default: the filter).")
 @project_option
@@ -135,28 +131,17 @@ def remove_queue(name: str, *, project: str | None, store: str | None) -> None:
 @click.argument("traces", nargs=-1, metavar="[TRACE]...")
 @filter_option
 @click.option("--dataset", metavar="NAME", help="Rows that were added to this data set on the pages of traces.")
-@click.option(
-    "--accept_output",
-    is_flag=True,
-    help="Where nobody corrected the answer, it is the expected value (default: there is none).",
-)
+@click.option("--accept_output", is_flag=True,
+              help="Where nobody corrected the answer, it is the expected value (default: there is none).")  # fmt: skip
 @click.option("--append", is_flag=True, help="Keep the rows that the file has, and add to them.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File of JSON lines to write.")
 @project_option
 @store_option
 @json_option
 def to_rows(
-    traces: Sequence[str],
-    *,
-    output: str,
-    append: bool,
-    store: str | None,
-    project: str | None,
-    as_json: bool,
-    words: str | None,
-    dataset: str | None,
-    accept_output: bool,
-) -> None:
+    traces: Sequence[str], *, output: str, append: bool, store: str | None, project: str | None, as_json: bool,
+    words: str | None, dataset: str | None, accept_output: bool,
+) -> None:  # fmt: skip
     """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
 
     Each question is a row once: a trace with the same inputs as another is named, and left out.
@@ -169,13 +154,15 @@ def to_rows(
     path = Path(output)
     if not traces and words is None and dataset is None:
         raise UsageError("nothing says which traces; name some, or add --filter WORDS ('' for all) or --dataset NAME")
+    if path.suffix.lower() != ".jsonl":  # by which `run` knows how to read it
+        raise UsageError(f"{path} is to hold JSON lines; name a file that ends with .jsonl")
     if path.exists() and not append:
         raise UsageError(f"{path} is there already; add --append, which keeps its rows, or name another file")
     counts = RowCounts()
-    earlier = path.read_text(encoding="utf-8") if path.exists() else ""
     with open_store(store) as opened:
         number = project_of(opened, project)
-        known = _digests_in(path) if earlier else {}
+        known = _digests_in(path) if path.exists() and path.stat().st_size else {}
+        earlier = path.read_text(encoding="utf-8") if path.exists() else ""
         contents = [] if dataset is None else _rows_of_dataset(opened, number, dataset, counts, known)
         ids = [trace_id_of(opened, number, text) for text in traces]
         if words is not None:

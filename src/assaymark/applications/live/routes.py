@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect
 from assaymark.applications.live.feedback import LONGEST_COMMENT, store_feedback
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.live.links import FORM, FeedbackLink, read_link
-from assaymark.applications.traces.readers import private
 from assaymark.applications.traces.receiver import bearer_of
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import private
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import StoreError, UsageError
 from assaymark.limits.nesting import parse_json
@@ -57,11 +57,7 @@ def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
 def add_feedback(app: FastAPI, store: Store, redaction: Redaction, origins: Sequence[str] = ()) -> None:
     """Add the routes.
 
-    Args:
-        app: the application.
-        store: where feedback is stored.
-        redaction: of its texts.
-        origins: sites whose pages may embed the form, checked.
+    origins: sites whose pages may embed the form, checked.
     """
     raters = Signer(server_secret(), "rater")
 

@@ -29,7 +29,7 @@ from assaymark.applications.traces.trace_filters import conditions_of
 from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store.claims import Claims
-from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
 from assaymark.store.packing import optional_bytes, shown_text
@@ -44,19 +44,15 @@ READ_AT_ONCE = 5000  # scores
 Drawn = tuple[bytes, float]  # trace and its `received`
 
 
-class RuleLog:
+class RuleLog(FeatureLog):
     """Rules and the traces that they draw. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     # ------------------------------------------------------------------------------------------ rules
 
     def add(self, project: int, new: NewRule) -> Rule:
         """Store a rule. Raises: UsageError for a name that another rule of the project has, or an invalid one."""
         name = stored_name(new.name, "the rule's")
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             if connection.execute(select(trace_rules.c.id).where(*_kept_rule_named(project, name))).first():
                 raise UsageError(f"there is a rule '{name}' already; choose another name, or remove that one first")
             texts = {"name": name, **{key: shown_text(getattr(new, key)) for key in ("filter", "scorer", "score")}}
@@ -73,8 +69,7 @@ class RuleLog:
         if project is not None:
             conditions.append(trace_rules.c.project == project)
         statement = select(trace_rules).where(*conditions).order_by(trace_rules.c.name, trace_rules.c.id)
-        with self._database.reading() as connection:
-            return [Rule(**{**row._asdict(), "version": bytes(row.version)}) for row in connection.execute(statement)]
+        return [Rule(**{**row._asdict(), "version": bytes(row.version)}) for row in self._rows(statement)]
 
     def set_state(self, project: int, name: str, state: str) -> None:
         """Make a rule active, paused or removed; its scores stay. Raises: UnknownName."""
@@ -91,10 +86,17 @@ class RuleLog:
                 open_ones = trace_scorings.c.state.in_(("waiting", "running"))
                 connection.execute(delete(trace_scorings).where(*_of_rule(project, number), open_ones))
 
-    def set_version(self, rule: int, version: bytes) -> None:
-        """Store that another scorer or judge scores for a rule from now on."""
+    def set_version(self, rule: int, version: bytes, scale: str) -> None:
+        """Store that another scorer or judge scores for a rule from now on, on the scale that the scorer declares."""
         with self._database.writing() as connection:
-            connection.execute(update(trace_rules).where(trace_rules.c.id == rule).values(version=version))
+            values = {"version": version, "scale": scale}
+            connection.execute(update(trace_rules).where(trace_rules.c.id == rule).values(values))
+
+    def number_scores(self, project: int) -> frozenset[str]:
+        """Return the names of scores whose scorers declare other values than shares, also of removed rules."""
+        here = trace_rules.c.project == project, trace_rules.c.scale == "number"
+        with self._database.reading() as connection:
+            return frozenset(connection.execute(select(trace_rules.c.score).where(*here)).scalars())
 
     def counts(self, project: int) -> dict[int, RuleCounts]:
         """Return the number of drawn traces in each state, by rule."""
@@ -120,8 +122,7 @@ class RuleLog:
             .order_by(n.desc())
             .limit(most)
         )
-        with self._database.reading() as connection:
-            return [(row[0], int(row[1])) for row in connection.execute(statement)]
+        return [(row[0], int(row[1])) for row in self._rows(statement)]
 
     # ---------------------------------------------------------------------------------------- drawing
 
@@ -133,7 +134,6 @@ class RuleLog:
 
         Args:
             rule: an active one.
-            wanted: its filter, parsed.
             complete: when traces are complete.
             at: the present, in seconds since 1970, by the clock of the receivers; None: by this machine's.
         """
@@ -181,8 +181,7 @@ class RuleLog:
         )
         if condition is not None:
             statement = statement.where(condition)
-        with self._database.reading() as connection:
-            return [(bytes(row[0]), row[1]) for row in connection.execute(statement)]
+        return [(bytes(row[0]), row[1]) for row in self._rows(statement)]
 
     def _put(self, rule: Rule, chosen: Sequence[Drawn], cursor: str, until: float) -> int:
         """Store the traces to score, and the progress of looking; return the number of new traces."""
@@ -360,14 +359,9 @@ class RuleLog:
         with self._database.reading() as connection:
             for row in connection.execute(statement):
                 yield WeightedScore(
-                    *row[:3],
-                    optional_bytes(row[3]),
-                    *row[4:7],
-                    bool(row[7]),
-                    bool(row[8]),
-                    row[9],
-                    optional_bytes(row[10]),
-                )
+                    *row[:3], optional_bytes(row[3]), *row[4:7], bool(row[7]), bool(row[8]), row[9],
+                    optional_bytes(row[10])
+                )  # fmt: skip
 
 
 def _kept_rule_named(project: int, name: str) -> list[ColumnElement[bool]]:

@@ -32,7 +32,7 @@ class NewRule:
     """A rule to store: which of a project's traces are scored, and by which scorer.
 
     filter: in the syntax of the list of traces; score: the scorer's name; version: a hash of scorer and judge; begins:
-    seconds since 1970.
+    seconds since 1970; scale: of the scores, as the scorer declares it, None: not known.
     """
 
     name: str
@@ -44,6 +44,7 @@ class NewRule:
     judge_args: str | None
     version: bytes
     begins: float
+    scale: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

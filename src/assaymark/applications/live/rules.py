@@ -4,11 +4,11 @@ import math
 import time
 from pathlib import Path
 
-from assaymark.applications.functions import is_reference
+from assaymark.applications.functions import is_reference, load_named
 from assaymark.applications.live.rule_rows import NewRule, filter_is_live
 from assaymark.applications.scorer import JudgedScorer
 from assaymark.applications.scorers import scorers_of
-from assaymark.applications.scorers.named import AnyScorer
+from assaymark.applications.scorers.named import SCORERS, AnyScorer
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.span_adding import message_digest
 from assaymark.errors import UsageError
@@ -31,12 +31,10 @@ def new_rule(
     """Return a checked rule: its scorer can be loaded and needs only parts that traces have, and its filter is valid.
 
     Args:
-        name: of the rule.
         scorer: one scorer, as `assaymark run --scorers` has it; a file is stored with its whole path.
         filter: words such as `version=1.2 errors=yes`, as for the list of traces.
         rate: the share of the traces that are scored, 0 < rate <= 1.
         judge: the model that a judged scorer asks.
-        judge_args: its arguments.
         past_hours: traces of these last hours are scored too; otherwise only later ones.
 
     Raises: UsageError, UnknownName.
@@ -67,6 +65,7 @@ def new_rule(
         judge_args=judge_args,
         version=rule_version(loaded, judge, judge_args, None),
         begins=time.time() - 3600 * past_hours,
+        scale=loaded.facts.scale,
     )
 
 
@@ -94,14 +93,16 @@ def rule_scorer(text: str) -> AnyScorer:
     return scorers[0]
 
 
+def rule_code(text: str) -> object:
+    """Return the function or object that a rule's scorer is, as it is loaded now; None for a registered one."""
+    is_own = text.partition(":")[0] not in SCORERS and is_reference(text)
+    return load_named(text, "scorer")[0] if is_own else None
+
+
 def rule_version(scorer: AnyScorer, judge: str | None, judge_args: str | None, judge_hash: str | None) -> bytes:
     """Return a hash of everything that decides a rule's scores.
 
-    Args:
-        scorer: its scorer.
-        judge: as it is named.
-        judge_args: its arguments.
-        judge_hash: of the judge's content; None if not known, as for a server's model.
+    judge: as it is named. judge_hash: of the judge's content; None if not known, as for a server's model.
     """
     content = canonical_json([scorer.content_hash, judge, judge_args, judge_hash])
     return message_digest(content)

@@ -37,6 +37,7 @@ trace_rules = Table(
     Column("begins", Double, nullable=False),  # traces whose last span came earlier are not scored
     Column("ended_until", Double, nullable=False),  # traces whose root has ended were looked at up to this `received`
     Column("open_until", Double, nullable=False),  # and the others up to this one
+    Column("scale", String(16)),  # of the scores, as the scorer declares it; NULL: not known
 )
 Index("trace_rules_by_project", trace_rules.c.project)
 
@@ -112,11 +113,4 @@ trace_dataset_rows = Table(
     PrimaryKeyConstraint("project", "dataset", "digest"),
 )
 
-LIVE_TABLES = (
-    trace_rules,
-    trace_scorings,
-    trace_queues,
-    trace_queue_items,
-    trace_queue_claims,
-    trace_dataset_rows,
-)
+LIVE_TABLES = (trace_rules, trace_scorings, trace_queues, trace_queue_items, trace_queue_claims, trace_dataset_rows)

@@ -15,7 +15,7 @@ from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, jud
 from assaymark.applications.live.answered_traces import answered_trace, read_trace
 from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
-from assaymark.applications.live.rules import rule_scorer, rule_version
+from assaymark.applications.live.rules import rule_code, rule_scorer, rule_version
 from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.scorers.named import AnyScorer
@@ -97,13 +97,13 @@ class ScoringWorker:
         self._calls = ScorerCalls(timeout_s)
         self._open_judge = judges or open_judge
         self._judges: dict[tuple[str, str | None], Model] = {}
+        self._loaded: dict[str, tuple[object, AnyScorer]] = {}  # code and scorer
         self._owner = Owner.this_process(uuid.uuid4().hex)
 
     def round(self, at: float | None = None) -> RoundCounts:
         """Draw the traces that have become complete, and score until no more can be scored now.
 
-        Args:
-            at: the present by the receivers' clock, seconds since 1970; None: by this machine's.
+        at: the present by the receivers' clock, seconds since 1970; None: by this machine's.
 
         Raises: StoreError.
         """
@@ -132,7 +132,7 @@ class ScoringWorker:
 
     def _ready(self, rule: Rule) -> _Ready:
         """Return a rule ready to score. Raises: UsageError, ModelError and other errors of ours if it is not."""
-        scorer = rule_scorer(rule.scorer)
+        scorer = self._scorer(rule.scorer)
         judge = None
         if isinstance(scorer, JudgedScorer):
             if rule.judge is None:
@@ -145,9 +145,17 @@ class ScoringWorker:
                 raise UsageError(f"{judge.identity.name} generates no text, so it cannot be a judge")
         content = None if judge is None else judge.identity.content_hash
         version = rule_version(scorer, rule.judge, rule.judge_args, content)
-        if version != rule.version:
-            RuleLog(self._store).set_version(rule.id, version)
+        if (version, scorer.facts.scale) != (rule.version, rule.scale):
+            RuleLog(self._store).set_version(rule.id, version, scorer.facts.scale)
         return _Ready(rule, scorer, judge, version)
+
+    def _scorer(self, text: str) -> AnyScorer:
+        """Return a rule's scorer, under the hash that its files had when it was loaded: what is edited later waits."""
+        code = rule_code(text)
+        loaded = self._loaded.get(text)
+        if loaded is None or loaded[0] is not code:
+            loaded = self._loaded[text] = code, rule_scorer(text)
+        return loaded[1]
 
     def _score_all(self, ready: _Ready, counts: RoundCounts) -> None:
         seconds = lease_seconds()

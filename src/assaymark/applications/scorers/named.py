@@ -27,9 +27,7 @@ def is_of_numbers(name: str) -> bool:
     return facts is not None and facts.scale == "number"
 
 
-def scorers_of(
-    texts: str | Sequence[object] | Callable[..., object],
-) -> list[AnyScorer]:
+def scorers_of(texts: str | Sequence[object] | Callable[..., object]) -> list[AnyScorer]:
     """Return scorers.
 
     Args:
@@ -127,10 +125,7 @@ def check_needs(
 ) -> None:
     """Refuse scorers that need parts that rows do not have, before the target is called.
 
-    Args:
-        scorers: the scorers.
-        rows: all rows of the data set.
-        of_the_target: needs that the target's return value meets, or may meet.
+    rows: all rows of the data set. of_the_target: needs that the target's return value meets, or may meet.
 
     Raises: UsageError that names the scorer, the needed part and the first row without it.
     """
@@ -150,14 +145,9 @@ def check_needs(
         what = _WHAT.get(need, f"its {need}")
         others = f" and {n - 1:,} more of {n_rows:,}" if (n := counts[name, need]) > 1 else f" of {n_rows:,}"
         remedy = _REMEDY.get(need, "")
-        if remedy and (columns := _columns(row)):
+        if remedy and (columns := [*(row.inputs if isinstance(row.inputs, Mapping) else ()), *row.metadata]):
             remedy += f"; its columns are {', '.join(columns)[:200]}"
         raise UsageError(f"scorer '{name}' needs {what}, and row {row.id}{others} has none{remedy}")
-
-
-def _columns(row: Row) -> list[str]:
-    """Return the names of a row's columns that are known."""
-    return [*(row.inputs if isinstance(row.inputs, Mapping) else ()), *row.metadata]
 
 
 _WHAT = {

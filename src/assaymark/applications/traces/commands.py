@@ -20,8 +20,7 @@ from assaymark.applications.traces.command_parts import (
 )
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.commands import WATCH_COMMANDS
-from assaymark.cli.help import Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, store_option
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records.json_values import json_fields, json_of
 
@@ -139,17 +138,10 @@ def ls(
     from assaymark.applications.traces.trace_rows import TraceFilter
 
     wanted = TraceFilter(
-        since=None if since is None else int((time.time() - since * 3600) * 1e9),
-        has_error=True if error else None,
-        least_seconds=slower,
-        least_cost=dearer,
-        score=None if score is None else score_condition(score),
-        model=model,
-        version=version,
-        user=user,
-        session=session,
-        text=text,
-    )
+        since=None if since is None else int((time.time() - since * 3600) * 1e9), has_error=True if error else None,
+        least_seconds=slower, least_cost=dearer, score=None if score is None else score_condition(score), model=model,
+        version=version, user=user, session=session, text=text,
+    )  # fmt: skip
     with open_store(store) as opened:
         page = TraceLog(opened).traces(project_of(opened, project), wanted, limit)
     if as_json:

@@ -90,13 +90,13 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     return number, at
 
 
-def check_json(text: str, limit: int = MOST_VALUES) -> int:
+def check_json(text: str) -> int:
     """Return an upper bound of the number of values in a JSON text.
 
-    Raises: TooLarge for more than `limit`.
+    Raises: TooLarge for more than MOST_VALUES.
     """
     n = text.count("[") + text.count("{") + text.count(",")
-    if n <= limit:
+    if n <= MOST_VALUES:
         return n
     n = n_texts = 0
     for part in _JSON_PART.finditer(text):  # those signs are in texts too
@@ -104,6 +104,6 @@ def check_json(text: str, limit: int = MOST_VALUES) -> int:
             n += 1
         else:
             n_texts += 1
-        if n > limit or n_texts > 2 * limit:  # a key and a value
-            raise TooLarge(f"the body has more than {limit:,} values; {SMALLER}")
+        if n > MOST_VALUES or n_texts > 2 * MOST_VALUES:  # a key and a value
+            raise TooLarge(f"the body has more than {MOST_VALUES:,} values; {SMALLER}")
     return n

@@ -1,7 +1,8 @@
 """OpenTelemetry's messages over HTTP in both encodings: reading into bounded records, and writing.
 
 A request is a list of resources, each with scopes, each with spans (or log records). A request that cannot be decoded
-is refused as a whole; a single span with an invalid id or an excessive size is rejected alone, as the answer states.
+is refused as a whole; a single span with an invalid id or an excessive size is rejected alone, and an attribute that is
+nested too deep is left out alone, as the answer states.
 
 Source: OTLP specification 1.x (https://opentelemetry.io/docs/specs/otlp/), opentelemetry-proto trace/v1, logs/v1. JSON
 differs from protobuf's own mapping: ids are hexadecimal, not base64. `json_format` would silently read 32 hexadecimal
@@ -11,6 +12,7 @@ digits as base64 of 24 bytes, so they are translated first.
 import base64
 import json
 import math
+import re
 import zlib
 from binascii import unhexlify
 from collections.abc import Mapping, Sequence
@@ -28,6 +30,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from assaymark.applications.traces.message_size import SMALLER, TooLarge, check_json, count_fields
 from assaymark.applications.traces.trace_rows import SpanRow
+from assaymark.documents.numbers import counted
 from assaymark.errors import DataError
 from assaymark.limits.nesting import is_deeper, json_kind
 from assaymark.records import JsonValue
@@ -37,6 +40,8 @@ LARGEST_BODY = 8 << 20  # bytes, compressed and unpacked: what is searched for s
 MOST_SPANS = 5_000  # of a request; exporters send 512 at once unless told otherwise
 DEEPEST_JSON = 100
 DEEPEST_VALUE = 32  # of lists and maps in an attribute
+TOO_DEEP = "(nested too deep)"  # what stands for such a value
+_JSON_PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 UNPACKED_AT_ONCE = 1 << 20
 _WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's numbers of the formats
 _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
@@ -84,7 +89,7 @@ class ReadSpan:
 # ---------------------------------------------------------------------------------------------- bodies
 
 
-def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
+def unpacked(body: bytes, encoding: str) -> bytes:
     """Return a body without its compression.
 
     Raises: TooLarge if it unpacks to more than is accepted; DataError for another compression or a damaged body.
@@ -93,7 +98,7 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
         return body
     if encoding not in _WINDOWS:
         raise DataError(f"the content encoding is '{encoding[:40]}'; expected gzip, deflate or none")
-    largest = min(largest, unpacked_size(body, encoding))
+    largest = unpacked_size(body, encoding)
     stream = zlib.decompressobj(_WINDOWS[encoding])
     pieces: list[bytes] = []
     size = 0
@@ -110,6 +115,8 @@ def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
             pieces.append(piece)
     except zlib.error as error:
         raise DataError(f"the body is not {encoding}: {error}") from None
+    if stream.unused_data:
+        raise DataError(f"the body goes on after its {encoding} ends; send it as one stream")
     return b"".join(pieces)
 
 
@@ -120,31 +127,34 @@ def unpacked_size(body: bytes, encoding: str) -> int:
     return min(LARGEST_BODY, int.from_bytes(body[-4:], "little")) if encoding == "gzip" else LARGEST_BODY
 
 
-def traces_request(body: bytes, kind: str) -> ExportTraceServiceRequest:
-    """Return a request to store spans. Raises: DataError for an invalid one; TooLarge for too many spans."""
+def traces_request(body: bytes, kind: str, notes: list[str] | None = None) -> ExportTraceServiceRequest:
+    """Return a request to store spans; what was left out of it is added to `notes`.
+
+    Raises: DataError for an invalid one; TooLarge for too many spans.
+    """
     request = ExportTraceServiceRequest()
-    _parse(request, body, kind, ("resourceSpans", "scopeSpans", "spans"))
+    _parse(request, body, kind, ("resourceSpans", "scopeSpans", "spans"), notes)
     n = sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
     if n > MOST_SPANS:
         raise TooLarge(f"the body has {n:,} spans; expected at most {MOST_SPANS:,}; {SMALLER}")
     return request
 
 
-def logs_request(body: bytes, kind: str) -> ExportLogsServiceRequest:
-    """Return a request to store log records. Raises: DataError for an invalid one."""
+def logs_request(body: bytes, kind: str, notes: list[str] | None = None) -> ExportLogsServiceRequest:
+    """Return a request to store log records; see `traces_request`. Raises: DataError for an invalid one."""
     request = ExportLogsServiceRequest()
-    _parse(request, body, kind, ("resourceLogs", "scopeLogs", "logRecords"))
+    _parse(request, body, kind, ("resourceLogs", "scopeLogs", "logRecords"), notes)
     return request
 
 
-def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
+def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str], notes: list[str] | None) -> None:
     """Parse a body into a message. Raises: DataError; TooLarge for more fields than are accepted."""
     try:
         if kind == PROTOBUF:
             count_fields(body, message.DESCRIPTOR)
             message.ParseFromString(body)
             return
-        made = _json(body)
+        made = _json(body, [] if notes is None else notes)
         _translate_ids(made, levels)
         json_format.ParseDict(made, message, ignore_unknown_fields=True)
     except (DecodeError, json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
@@ -152,15 +162,43 @@ def _parse(message: Message, body: bytes, kind: str, levels: tuple[str, str, str
         raise DataError(f"the body is no OTLP message: {reason}") from None
 
 
-def _json(body: bytes) -> object:
+def _json(body: bytes, notes: list[str]) -> object:
     text = body.decode("utf-8")
     check_json(text)
     if is_deeper(text, DEEPEST_JSON):
-        raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
+        text, n_left_out = _without_deep_attributes(text)
+        notes.append(f"left out {counted(n_left_out, 'attribute')}, nested deeper than {DEEPEST_JSON} levels")
     made = json.loads(text)
     if not isinstance(made, dict):
         raise TypeError(f"it is a JSON {json_kind(made)}; expected an object")
     return _without_surrogates(made) if "\\ud" in text.lower() else made
+
+
+def _without_deep_attributes(text: str) -> tuple[str, int]:
+    """Return JSON with a note for each attribute's value that is nested too deep, and their number.
+
+    Raises: ValueError for brackets that are open at the end, or nested too deep outside of attributes.
+    """
+    kept: list[str] = []
+    opened: list[int | None] = []  # for each open bracket: where it begins, if it is a value of an attribute
+    at, n_left_out, deep, last = 0, 0, 0, ""  # deep: how many brackets stay open when the value ends; 0: it is shallow
+    for part in _JSON_PART.finditer(text):
+        if part[0] in "[{":
+            opened.append(part.start() if last in {'"value"', '"body"'} else None)
+            if len(opened) > DEEPEST_JSON and not deep:
+                deep = next((n for n, start in enumerate(opened) if start is not None), 0)
+                if not deep:
+                    raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
+                kept += text[at : opened[deep]], json.dumps({"stringValue": TOO_DEEP})
+                n_left_out += 1
+        elif part[0] in "]}" and opened:
+            opened.pop()
+            if deep and len(opened) == deep:
+                at, deep = part.end(), 0
+        last = part[0]
+    if opened:
+        raise ValueError("it ends within an object or array")
+    return "".join([*kept, text[at:]]), n_left_out
 
 
 def _without_surrogates(value: object) -> object:
@@ -261,11 +299,11 @@ def value_of(value: AnyValue, depth: int = 0) -> JsonValue:
         return None
     if kind == "array_value":
         if depth >= DEEPEST_VALUE:
-            return "(nested too deep)"
+            return TOO_DEEP
         return [value_of(part, depth + 1) for part in value.array_value.values]
     if kind == "kvlist_value":
         if depth >= DEEPEST_VALUE:
-            return "(nested too deep)"
+            return TOO_DEEP
         return {pair.key: value_of(pair.value, depth + 1) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode()

@@ -19,6 +19,7 @@ from assaymark.applications.traces.trace_rows import (
     TraceSession,
     TreeNode,
     counted_spans,
+    latest_correction,
     seconds_between,
     tree_of,
 )
@@ -197,8 +198,9 @@ class StepPage:
 
     @property
     def correction(self) -> str:
-        """The latest correction that somebody gave; "" without one."""
-        return next((score.correction for score in reversed(self.scores) if score.correction), "")
+        """The latest correction of the answer that somebody gave; "" without one."""
+        root = self.tree[0].span_id if self.tree and not self.first else ""
+        return latest_correction(self.scores, root) or ""
 
     def step_name(self, span_id: str) -> str:
         """Return the name of a step of the tree; of another one its id."""
@@ -250,9 +252,7 @@ def trace_page(
     """Return a trace with one of its steps: the named one, else the first that failed, else the first.
 
     Args:
-        store: where it is.
         token: of the project.
-        trace: its id.
         span: id of the step.
         number: of the page of the tree, from 1; None: that with the step.
         is_whole: whether the tree is whole.
@@ -279,12 +279,8 @@ def trace_page(
     first = 0 if is_whole else at // STEPS_AT_ONCE * STEPS_AT_ONCE
     visible_nodes = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
     scores = tuple(TraceLog(store).scores(token.project, trace_id))
-    tree = _tree(spans, visible_nodes, _counted(spans, nodes), row)
+    tree = _tree(spans, visible_nodes, set().union(*counted_spans(spans, nodes).values()), row)
     return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
-
-
-def _counted(spans: Sequence[LightSpan], nodes: Sequence[TreeNode]) -> set[int]:
-    return set().union(*counted_spans(spans, nodes).values())
 
 
 def trace_of(store: Store, token: Token, trace: str) -> bytes:
@@ -309,10 +305,11 @@ def _tree(
         span = spans[node.at]
         known = [n for n in (span.n_input, span.n_output) if n is not None]
         seconds = seconds_between(span.started, span.ended)
+        fault = "its clock runs backwards" if (span.ended or 0) < span.started else "its clock cannot be right"
         notes = [
             *(["its parent has not come"] if node.is_orphan else []),
             *(["its parent is below it"] if node.breaks_cycle else []),
-            *(["runs"] if span.ended is None else ["its clock runs backwards"] if seconds is None else []),
+            *(["runs"] if span.ended is None else [fault] if seconds is None else []),
             *([f"{span.n_conflicts} other copies"] if span.n_conflicts else []),
         ]
         start = min(max(span.started - trace.started, 0) / length, 1.0)

@@ -88,10 +88,14 @@ def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
     places = _Places()
 
     def spans(token: Token, body: bytes, kind: str) -> Received:
-        return receive_spans(TraceLog(store), token.project, traces_request(body, kind), redaction)
+        notes: list[str] = []
+        message = traces_request(body, kind, notes)
+        return receive_spans(TraceLog(store), token.project, message, redaction).with_notes(notes)
 
     def logs(token: Token, body: bytes, kind: str) -> Received:
-        return receive_logs(TraceLog(store), token.project, logs_request(body, kind), redaction)
+        notes: list[str] = []
+        message = logs_request(body, kind, notes)
+        return receive_logs(TraceLog(store), token.project, message, redaction).with_notes(notes)
 
     async def answer(request: Request, noun: str, receive: Callable[[Token, bytes, str], Received]) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

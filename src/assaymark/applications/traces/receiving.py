@@ -5,8 +5,8 @@ arrive out of order, without their parent or with a wrong clock are stored as th
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -29,11 +29,15 @@ EVALUATION = "gen_ai.evaluation.result"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The outcome of a request. message: why spans were rejected; "" if none was."""
+    """The outcome of a request. message: why spans were rejected, and what was left out; "" if nothing was."""
 
     n_stored: int
     n_rejected: int
     message: str
+
+    def with_notes(self, notes: Sequence[str]) -> "Received":
+        """Return it with more for the sender to know."""
+        return replace(self, message="; ".join([*([self.message] if self.message else []), *notes]))
 
 
 class _Rejections:

@@ -16,8 +16,17 @@ from google.protobuf.message import Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from assaymark.applications.traces.secret_names import LONGEST_NAME, STEMS, is_harmless, secret_name
-from assaymark.applications.traces.secret_shapes import SHAPES, Shape, in_lower_case, shapes_in, without_shapes
+from assaymark.applications.traces.secret_shapes import (
+    LONGEST_NAME,
+    SHAPES,
+    STEMS,
+    Shape,
+    in_lower_case,
+    is_harmless,
+    secret_name,
+    shapes_in,
+    without_shapes,
+)
 from assaymark.errors import DataError, UsageError
 from assaymark.limits import regexes
 
@@ -115,10 +124,6 @@ class Redaction:
     def kind_of(self, name: str) -> str:
         """Return which kind of secret has this name, "" for none."""
         return "secret" if name.lower() in self.keys else secret_name(name)
-
-    def is_secret(self, key: str) -> bool:
-        """Return whether the value of an attribute of this name is removed."""
-        return self.kind_of(key) != ""
 
     def attributes(self, pairs: Iterable[KeyValue]) -> None:
         """Remove secrets from attributes, in place."""

@@ -1,38 +1,109 @@
-"""The routes of the pages of traces, which need a token of the project.
+"""Traces as a part of the server: the receiver of OTLP, and the pages, which need a token of the project.
 
 In a browser the token is exchanged for a signed cookie with its id, which is invalid once the token is removed.
 Programs send the token itself, in the Authorization header. Tokens that only write read nothing.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from assaymark.applications.live.annotation_log import AnnotationLog
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.otlp import spans_json
-from assaymark.applications.traces.pages import SessionsPage, TraceSignInPage, list_page, trace_of, trace_page
-from assaymark.applications.traces.readers import COOKIE, Readers, SignInFirst, private
+from assaymark.applications.traces.pages import (
+    SessionsPage,
+    TraceSignInPage,
+    indented,
+    list_page,
+    shown_cost,
+    shown_instant,
+    shown_seconds,
+    trace_of,
+    trace_page,
+)
+from assaymark.applications.traces.receiver import LARGEST_BODIES, add_receiver, bearer_of
+from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.store import Store
+from assaymark.web.app import Feature
 from assaymark.web.posts import Form
 from assaymark.web.rate import Rate
-from assaymark.web.render import respond, wants_json
+from assaymark.web.render import Drawing, respond, wants_json
+from assaymark.web.secret import Signer, server_secret
 from assaymark.web.security import safe_path
 
 TRIES, TRY_SECONDS = 20, 60.0  # of tokens, from one network
+LINKS = (("/traces", "Traces"),)
+FILTERS: dict[str, Callable[..., object]] = {
+    "instant": shown_instant,
+    "took": shown_seconds,
+    "money": shown_cost,
+    "indented": indented,
+}
+DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)
+COOKIE = "traces"
+COOKIE_SECONDS = 30 * 86_400
 
 
-def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
-    """Add the routes. has_rows: whether `/trace/ID/row` makes rows of data sets from traces."""
+class _SignInFirst(HTTPException):
+    """The visitor has yet to show a token."""
+
+
+class Readers:
+    """Finds the rights of requests."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._signer = Signer(server_secret(), "traces")
+
+    def of(self, request: Request) -> Token | None:
+        """Return the rights of a request's token; None without a valid one. Raises: HTTPException 401, 403."""
+        if text := bearer_of(request):
+            token = TraceLog(self._store).token(text)
+            if token is None:
+                raise HTTPException(401, "this token is not valid here or was removed", {"www-authenticate": "Bearer"})
+            if token.scope != "all":
+                raise HTTPException(403, "this token stores spans and reads nothing; use another of the project")
+            return token
+        name, _, signature = request.cookies.get(COOKIE, "").partition(".")
+        if not name or not self._signer.is_signed(name, signature):
+            return None
+        token = TraceLog(self._store).token_of_id(name)
+        return token if token is not None and token.scope == "all" else None
+
+    def remember(self, response: Response, token: Token, *, secure: bool) -> None:
+        """Set the cookie that names the token."""
+        cookie = f"{token.id}.{self._signer.sign(token.id)}"
+        response.set_cookie(COOKIE, cookie, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
+
+    def need(self, request: Request) -> Token:
+        """Return the rights of a request's token. Raises: SignInFirst without one, HTTPException 401, 403."""
+        token = self.of(request)
+        if token is None:
+            raise _SignInFirst(401, "show a token of the project: in a browser at /traces/sign-in, else in the header "
+                                   "Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})  # fmt: skip
+        return token
+
+
+def private(response: Response) -> Response:
+    """Keep a page out of shared caches."""
+    response.headers["cache-control"] = "private, no-store"
+    return response
+
+
+def _add_pages(app: FastAPI, store: Store) -> None:
     readers = Readers(store)
     need = readers.need
 
-    @app.exception_handler(SignInFirst)
-    def sign_in_first(request: Request, error: SignInFirst) -> Response:
+    @app.exception_handler(_SignInFirst)
+    def sign_in_first(request: Request, error: _SignInFirst) -> Response:
         if wants_json(request) or request.url.path.endswith("/otlp"):
             headers = {"www-authenticate": "Bearer"}
             return Response(json.dumps({"error": error.detail}), 401, headers, media_type="application/json")
@@ -51,7 +122,7 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
             address = query.address()
             return RedirectResponse(f"{address}{'&' if '?' in address else '?'}live=1" if is_live else address, 303)
         page = list_page(store, token, query, is_live=is_live)
-        if not as_json and has_rows:
+        if not as_json:
             queues = tuple(queue.name for queue in AnnotationLog(store).queues(token.project))
             page = replace(page, form_token=app.state.posts.token(request), queues=queues, note=_of_chosen(request))
         return private(respond(request, "traces.html", page, as_json=as_json))
@@ -75,7 +146,7 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
         span, number = request.query_params.get("span", ""), request.query_params.get("page", "")
         at = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
         page = trace_page(store, need(request), trace.removesuffix(".json"), span, at, is_whole=as_json)
-        if not as_json and has_rows:
+        if not as_json:
             dataset, note = _of_row(request.query_params)
             page = replace(page, form_token=app.state.posts.token(request), dataset=dataset, row_note=note)
         return private(respond(request, "trace.html", page, as_json=as_json))
@@ -131,3 +202,13 @@ def _add_sign_in(app: FastAPI, store: Store, readers: Readers) -> None:
         response = RedirectResponse("/traces/sign-in", 303)
         response.delete_cookie(COOKIE)
         return response
+
+
+def trace_feature(store: Store, redaction: Redaction) -> Feature:
+    """Return the receiver of traces, and their pages, whose form (of `live_feature`) makes rows from traces."""
+
+    def add(app: FastAPI) -> None:
+        add_receiver(app, store, redaction)
+        _add_pages(app, store)
+
+    return Feature(add, LINKS, LARGEST_BODIES, DRAWING, ready=TraceLog(store).projects)

@@ -100,16 +100,16 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
 
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise MissingExtra("assaymark serve --traces", "traces")
-    from assaymark.applications.live.feature import live_feature
+    from assaymark.applications.live.annotation_routes import live_feature
     from assaymark.applications.live.routes import checked_origins
-    from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
+    from assaymark.applications.traces.routes import trace_feature
     from assaymark.applications.watch.pages import watch_feature
     from assaymark.applications.watch.rounds import keep_watching
 
     redaction = redaction_of(options["redact_key"], options["redact"])
     origins = checked_origins(options["feedback_origins"])
-    opened = Store.open(store)
+    opened = Store.open(store, follows=True)
     if not TraceLog(opened).projects():
         token = TraceLog(opened).add_project("default")
         echo(f"made the project 'default'; its token, shown this once: {token}")
@@ -118,11 +118,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
         keep_pruning(opened, retention)
     if options["watch_alarms"]:
         keep_watching(opened)
-    return [
-        trace_feature(opened, redaction, has_rows=True),
-        live_feature(opened, redaction, origins),
-        watch_feature(opened),
-    ]
+    return [trace_feature(opened, redaction), live_feature(opened, redaction, origins), watch_feature(opened)]
 
 
 served_traces = ServedPart(_OPTIONS, _features)

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from assaymark.errors import MissingExtra, UsageError
 from assaymark.limits.characters import exception_text
-from assaymark.records import JsonValue
+from assaymark.records.json_values import MOST_OF_INT
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -87,11 +87,15 @@ class ActiveSpan:
         self._attribute("llm.token_count.prompt", n_input)
         self._attribute("llm.token_count.completion", n_output)
 
-    def messages(self, sent: Sequence[Mapping[str, object]], answered: Sequence[Mapping[str, object]] = ()) -> None:
-        """Record the messages of a chat, each with role and content, as chat APIs have them."""
-        for side, messages in (("input", sent), ("output", answered)):
-            for at, message in enumerate(messages):
-                self._message(f"llm.{side}_messages.{at}.message", message)
+    def messages(self, sent: "str | Sequence[object]", answered: "str | Sequence[object]" = ()) -> None:
+        """Record the messages of a chat, each with role and content, as chat APIs have them.
+
+        A text is a message too: of the user, or as the answer of the assistant.
+        """
+        for side, role, messages in (("input", "user", sent), ("output", "assistant", answered)):
+            for at, message in enumerate([messages] if isinstance(messages, str | Mapping) else messages):
+                fields = message if isinstance(message, Mapping) else {"role": role, "content": message}
+                self._message(f"llm.{side}_messages.{at}.message", fields)
 
     def documents(self, documents: Sequence[object]) -> None:
         """Record the documents that a search returned: texts, or mappings with id, content and score."""
@@ -110,15 +114,16 @@ class ActiveSpan:
             with suppress(Exception):  # a user's class, whose __str__ may fail
                 self._span.record_exception(error)
         text = exception_text(error) if isinstance(error, BaseException) else error
-        self._span.set_status(Status(StatusCode.ERROR, text[:LONGEST]))
+        self._span.set_status(Status(StatusCode.ERROR, _sendable(text)))
 
-    def _message(self, prefix: str, message: Mapping[str, JsonValue]) -> None:
+    def _message(self, prefix: str, message: Mapping[str, object]) -> None:
         self._attribute(f"{prefix}.role", message.get("role"))
         self._attribute(f"{prefix}.content", message.get("content"))
         self._attribute(f"{prefix}.tool_call_id", message.get("tool_call_id"))
         calls = message.get("tool_calls")
         for at, call in enumerate(calls if isinstance(calls, list | tuple) else ()):
-            function = call.get("function", {})
+            if not isinstance(call, Mapping) or not isinstance(function := call.get("function", {}), Mapping):
+                continue
             place = f"{prefix}.tool_calls.{at}.tool_call"
             self._attribute(f"{place}.id", call.get("id"))
             self._attribute(f"{place}.function.name", function.get("name"))
@@ -134,8 +139,10 @@ class ActiveSpan:
     def _attribute(self, name: str, value: object) -> None:
         if self._span is None or value is None:
             return
-        plain = value if isinstance(value, bool | int | float) else value if isinstance(value, str) else _json(value)
-        self._span.set_attribute(name, plain[:LONGEST] if isinstance(plain, str) else plain)
+        if isinstance(value, float) or (isinstance(value, int) and abs(value) < MOST_OF_INT):
+            self._span.set_attribute(name, value)
+        else:
+            self._span.set_attribute(name, _sendable(value if isinstance(value, str) else _json(value)))
 
 
 @contextmanager
@@ -162,7 +169,7 @@ def span(
         yield ActiveSpan(None)
         return
     with tracer.start_as_current_span(
-        name, context=_parent(), record_exception=False, set_status_on_exception=False
+        _sendable(name), context=_parent(), record_exception=False, set_status_on_exception=False
     ) as it:
         active = ActiveSpan(it)
         if kind != "span":
@@ -415,8 +422,23 @@ def _joined(pieces: Sequence[object]) -> object:
 
 
 def _json(value: object) -> str:
-    """Return a value as JSON, with the representations of parts that JSON cannot hold."""
+    """Return a value as JSON, with the representations of parts that JSON cannot hold.
+
+    Nothing that a value does when it is looked at may end the program that is recorded.
+    """
     try:
-        return json.dumps(value, ensure_ascii=False, default=lambda part: repr(part)[:1000])[:LONGEST]
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)[:LONGEST]
+        return json.dumps(value, ensure_ascii=False, default=lambda part: _representation(part)[:1000])
+    except Exception:  # noqa: BLE001 - of a user's class, or what JSON cannot hold
+        return _representation(value)
+
+
+def _representation(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - as of an object whose database session is closed
+        return f"({type(value).__name__}, whose __repr__ raised {type(error).__name__})"
+
+
+def _sendable(text: str) -> str:
+    """Return what can be sent of a text: a bounded part, without halves of surrogate pairs, which UTF-8 has not."""
+    return text[:LONGEST].encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -69,6 +69,11 @@ class ToolExchange:
     json_keys = "name arguments result"
 
 
+INPUTS = ("input.value", "traceloop.entity.input", "gen_ai.embeddings.input")
+OUTPUTS = ("output.value", "traceloop.entity.output")
+"""Attributes of what a step was given, and of what it returned."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(SpanFacts):
     """A span as a step of an application. error: why it failed, "" where it did not."""
@@ -106,8 +111,8 @@ def step_of(span: ReadSpan) -> Step:
         output_messages=answers,
         documents=tuple(_documents(attributes)),
         tool=_tool(attributes) if facts.kind == "tool" else None,
-        input=_as_text(first_of(attributes, ("input.value", "traceloop.entity.input", "gen_ai.embeddings.input"))),
-        output=_as_text(first_of(attributes, ("output.value", "traceloop.entity.output"))),
+        input=_as_text(first_of(attributes, INPUTS)),
+        output=_as_text(first_of(attributes, OUTPUTS)),
         error=_error(span),
     )
 
@@ -288,7 +293,7 @@ def _document(fields: Mapping[str, object]) -> Document:
 def _tool(attributes: Mapping[str, JsonValue]) -> ToolExchange:
     names = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
     arguments = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
-    results = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
+    results = ("gen_ai.tool.call.result", *OUTPUTS)
     call_id = text_of(attributes, ("gen_ai.tool.call.id", "tool_call.id", "tool.id")) or ""
     return ToolExchange(
         text_of(attributes, names) or "",

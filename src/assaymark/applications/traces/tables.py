@@ -22,12 +22,9 @@ from sqlalchemy import (
 from assaymark.store.schema import Blob, metadata, parent_key, row_key
 
 trace_projects = Table(
-    "trace_projects",
-    metadata,
-    row_key(),
-    Column("name", String(128), nullable=False, unique=True),
-    Column("made", Double, nullable=False),
-)
+    "trace_projects", metadata, row_key(), Column("name", String(128), nullable=False, unique=True),
+    Column("made", Double, nullable=False)
+)  # fmt: skip
 
 trace_tokens = Table(
     "trace_tokens",

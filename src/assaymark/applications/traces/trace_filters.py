@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, case, or_, select
 
 from assaymark.applications.traces.tables import spans, trace_scores, traces
-from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter
+from assaymark.applications.traces.trace_rows import LONGEST_NS, ScoreCondition, TraceFilter
 from assaymark.store.packing import shown_text
 
 LARGEST_INTEGER = 2**63 - 1
@@ -16,6 +16,12 @@ _COMPARED: dict[str, Callable[[ColumnElement[float], float], ColumnElement[bool]
     "<": lambda column, number: column < number,
     "=": lambda column, number: column == number,
 }
+
+
+def lasted() -> ColumnElement[int]:
+    """Return the duration of a trace in nanoseconds; NULL while it runs, or where its clock cannot be right."""
+    duration = traces.c.ended - traces.c.started
+    return case((and_(traces.c.started > 0, duration.between(0, LONGEST_NS)), duration))
 
 
 def conditions_of(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]]:
@@ -33,7 +39,7 @@ def conditions_of(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]
         conditions.append(traces.c.n_errors > 0 if wanted.has_error else traces.c.n_errors == 0)
     if wanted.least_seconds is not None:
         least = min(int(wanted.least_seconds * 1e9), LARGEST_INTEGER)
-        conditions.append(traces.c.ended - traces.c.started >= least)
+        conditions.append(lasted() >= least)
     if wanted.least_cost is not None:
         conditions.append(traces.c.cost >= wanted.least_cost)
     if wanted.score is not None:

@@ -46,7 +46,7 @@ from assaymark.applications.traces.tables import (
     trace_tokens,
     traces,
 )
-from assaymark.applications.traces.trace_filters import conditions_of
+from assaymark.applications.traces.trace_filters import conditions_of, lasted
 from assaymark.applications.traces.trace_rows import (
     MOST_COUNTED,
     AddedSpans,
@@ -65,7 +65,7 @@ from assaymark.applications.traces.trace_rows import (
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.leases import now
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
@@ -88,11 +88,11 @@ _FORGET = {
     "postgresql": sql("DELETE FROM span_search WHERE search_key = :key"),
 }
 _SEARCH = {
-    "sqlite": sql("SELECT rowid FROM span_search WHERE span_search MATCH :query ORDER BY rowid DESC LIMIT :most"),
+    "sqlite": sql("SELECT rowid FROM span_search WHERE span_search MATCH :query ORDER BY rowid DESC LIMIT :most")
 }
 ORDERS: dict[str, tuple[ColumnElement[float] | ColumnElement[int], ...]] = {
     "": (),
-    "took": (func.coalesce(traces.c.ended - traces.c.started, -1).desc(),),
+    "took": (func.coalesce(lasted(), -1).desc(),),
     "tokens": ((func.coalesce(traces.c.n_input, 0) + func.coalesce(traces.c.n_output, 0)).desc(),),
     "cost": (func.coalesce(traces.c.cost, -1).desc(),),
 }
@@ -105,11 +105,12 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-class TraceLog:
+class TraceLog(FeatureLog):
     """Projects and their traces. May be used by several threads and processes."""
 
     def __init__(self, store: OpenStore) -> None:
-        self._store, self._database = store, store.database
+        super().__init__(store)
+        self._store = store
 
     # ---------------------------------------------------------------------------- projects and tokens
 
@@ -119,8 +120,7 @@ class TraceLog:
         Raises: UsageError for a name that is taken, empty or longer than 128 characters.
         """
         clean_name = stored_name(name, "the project's")
-        with self._database.writing(durable=True) as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(durable=True, locked=True) as connection:
             if connection.execute(select(trace_projects.c.id).where(trace_projects.c.name == clean_name)).first():
                 raise UsageError(
                     f"there is a project '{clean_name}' already; choose another name, or make a token for it"
@@ -164,8 +164,7 @@ class TraceLog:
         joined = trace_projects.outerjoin(traces, traces.c.project == trace_projects.c.id)
         columns = (trace_projects.c.id, trace_projects.c.name, trace_projects.c.made)
         statement = select(*columns, *counts).select_from(joined).group_by(*columns).order_by(trace_projects.c.name)
-        with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
+        rows = self._rows(statement)
         return [Project(row[0], row[1], row[2], int(row[3]), int(row[4] or 0), int(row[5] or 0)) for row in rows]
 
     def project_id(self, name: str) -> int:
@@ -233,9 +232,6 @@ class TraceLog:
         """Return a page of a project's traces.
 
         Args:
-            project: whose traces.
-            wanted: which of them.
-            limit: how many at most.
             order: a key of `ORDERS`, the largest first and the latest of equal ones; "": the latest first.
             skip: traces of the pages before, in an order that is not that of time.
             counts: whether those on all pages are counted.
@@ -318,23 +314,18 @@ class TraceLog:
             span_sources.c.body.label("source_body"),
         ).select_from(
             spans.join(
-                span_sources,
-                and_(span_sources.c.project == spans.c.project, span_sources.c.digest == spans.c.source),
+                span_sources, and_(span_sources.c.project == spans.c.project, span_sources.c.digest == spans.c.source)
             )
         )
         statement = statement.where(*conditions)
-        with self._database.reading() as connection:
-            rows = connection.execute(statement.order_by(spans.c.started, spans.c.span_id)).all()
+        rows = self._rows(statement.order_by(spans.c.started, spans.c.span_id))
         sources: dict[bytes, bytes] = {}
         return [_span_row(row, sources) for row in rows]
 
     def light_spans(self, project: int, trace_id: bytes) -> list[LightSpan]:
         """Return the columns of a trace's spans without their messages, by start."""
         statement = select(*LIGHT, spans.c.n_conflicts).where(spans.c.project == project, spans.c.trace_id == trace_id)
-        with self._database.reading() as connection:
-            return [
-                LightSpan._make(row) for row in connection.execute(statement.order_by(spans.c.started, spans.c.span_id))
-            ]
+        return [LightSpan._make(row) for row in self._rows(statement.order_by(spans.c.started, spans.c.span_id))]
 
     def sessions(self, project: int, limit: int = 100) -> list[TraceSession]:
         """Return the sessions, those with the latest trace first."""
@@ -358,23 +349,11 @@ class TraceLog:
             .order_by(last.desc(), traces.c.session)
             .limit(limit)
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
         return [
-            TraceSession(
-                row[0],
-                row[1],
-                row[2],
-                row[3],
-                int(row[4]),
-                _whole(row[5]),
-                _whole(row[6]),
-                row[7],
-                int(row[8]),
-                *row[9:],
-            )
-            for row in rows
-        ]
+            TraceSession(row[0], row[1], row[2], row[3], int(row[4]), _whole(row[5]), _whole(row[6]), row[7],
+                         int(row[8]), *row[9:])
+            for row in self._rows(statement)
+        ]  # fmt: skip
 
     def scores(self, project: int, trace_id: bytes) -> list[StoredScore]:
         """Return the scores of a trace, its spans, its responses and its session, in the order of their times."""
@@ -383,8 +362,7 @@ class TraceLog:
             .where(trace_scores.c.project == project, or_(*scores_of_trace(project, trace_id)))
             .order_by(trace_scores.c.observed, trace_scores.c.digest)
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
+        rows = self._rows(statement)
         return [StoredScore(optional_bytes(row[0]), optional_bytes(row[1]), *row[2:]) for row in rows]
 
     def all_spans(self, project: int) -> Iterator[SpanRow]:
@@ -397,8 +375,7 @@ class TraceLog:
 
     def problems(self) -> list[str]:
         """Return a line for each trace of which a span's bytes are not those that were stored."""
-        with self._database.reading() as connection:
-            every = [(row[0], bytes(row[1])) for row in connection.execute(select(traces.c.project, traces.c.trace_id))]
+        every = [(row[0], bytes(row[1])) for row in self._rows(select(traces.c.project, traces.c.trace_id))]
         lines: list[str] = []
         for project, trace_id in every:
             try:
@@ -416,7 +393,6 @@ class TraceLog:
         """Remove traces; return how many.
 
         Args:
-            project: of these.
             older_than: seconds: traces whose last span came longer ago.
             most_bytes: the latest traces that have so many bytes together stay.
         """

@@ -9,7 +9,7 @@ from typing import NamedTuple
 MOST_COUNTED = 10_000  # traces that a list counts
 MOST_MODELS = 20  # listed of one trace
 DAY_NS = 86_400 * 10**9
-LONGEST_PAST_NS = 3650 * DAY_NS
+LONGEST_NS = 3650 * DAY_NS  # of a trace, and since it began
 
 
 class Project(NamedTuple):
@@ -125,18 +125,22 @@ class TraceRow:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took by its own clock; None while it runs or where that clock runs backwards."""
+        """How long it took by its own clock; None while it runs or where that clock cannot be right."""
         return seconds_between(self.started, self.ended)
 
     @property
     def has_clock_fault(self) -> bool:
-        """Whether all of it ended before it began."""
-        return self.ended is not None and self.ended < self.started
+        """Whether it ended before it began, took longer than ten years, or a step states no start."""
+        return self.ended is not None and self.seconds is None
 
 
 def seconds_between(started: int, ended: int | None) -> float | None:
-    """Return a duration of two times in nanoseconds; None without an end, or where the end is before the start."""
-    return None if ended is None or ended < started else (ended - started) / 1e9
+    """Return a duration of two times in nanoseconds; None without an end, or where a clock cannot be right.
+
+    That is so without a start, where the end comes first, and for more than ten years.
+    """
+    is_possible = ended is not None and 0 < started <= ended <= started + LONGEST_NS
+    return (ended - started) / 1e9 if is_possible and ended is not None else None
 
 
 class ScoreCondition(NamedTuple):
@@ -250,6 +254,20 @@ class StoredScore:
     def is_stale(self) -> bool:
         """Whether a span of the trace came after it."""
         return self.stale is not None
+
+
+def latest_correction(scores: Sequence[StoredScore], root: str) -> str | None:
+    """Return the latest correction of a trace's answer; those of other steps, and of a session, are of other answers.
+
+    Args:
+        scores: of the trace, in the order of their times.
+        root: the id of its first step.
+    """
+    for score in reversed(scores):
+        is_of_session = (score.trace_id, score.span_id, score.response_id) == (None,) * 3
+        if score.correction and not is_of_session and (score.span_id is None or score.span_id.hex() == root):
+            return score.correction
+    return None
 
 
 class LightSpan(NamedTuple):
@@ -412,10 +430,7 @@ def n_unpriced(spans: Sequence[LightSpan], nodes: Sequence[TreeNode], costs: Col
     A call that two packages recorded, one within the other or with one response id, is one; a failed call without
     tokens is none. A call with a cost covers what is recorded within it, but for calls below a tool or an agent.
 
-    Args:
-        spans: of one trace.
-        nodes: their tree.
-        costs: positions of the spans whose cost counts.
+    costs: positions of the spans whose cost counts.
     """
     parents = _parents(nodes)
     holds_call = [False] * len(nodes)  # below it, without what is below a tool or an agent
@@ -447,9 +462,7 @@ def n_unpriced(spans: Sequence[LightSpan], nodes: Sequence[TreeNode], costs: Col
 def summary_of(spans: Sequence[LightSpan], received: float) -> dict[str, object]:
     """Return the columns of a trace that follow from its spans.
 
-    Args:
-        spans: at least one.
-        received: when its last span came, in seconds.
+    spans: at least one. received: when its last span came, in seconds.
     """
     nodes = tree_of(spans)
     counted = counted_spans(spans, nodes)
@@ -459,7 +472,7 @@ def summary_of(spans: Sequence[LightSpan], received: float) -> dict[str, object]
     now = int(received * 1e9)
     names = list(dict.fromkeys(model for model in (span.model for span in spans) if model))[:MOST_MODELS]
     return {
-        "at": started if now - LONGEST_PAST_NS < started < now + DAY_NS else now,
+        "at": started if now - LONGEST_NS < started < now + DAY_NS else now,
         "started": started,
         "ended": max(ends) if len(ends) == len(spans) else None,
         "name": first.name,

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
     Select,
@@ -20,12 +19,14 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    null,
     or_,
     select,
     update,
 )
 
 from assaymark.applications.traces.tables import trace_scores, traces
+from assaymark.applications.traces.trace_filters import lasted
 from assaymark.applications.watch.alarm_rows import (
     AlarmEpoch,
     AlarmEvent,
@@ -41,10 +42,8 @@ from assaymark.applications.watch.tables import (
     trace_alarm_values,
     trace_alarms,
 )
-from assaymark.applications.watch.trace_quality import optional_column
 from assaymark.errors import UnknownName, UsageError
-from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.runs import next_id
 from assaymark.store.schema import StoredRow
@@ -55,7 +54,6 @@ OVERLAP_SECONDS = 3600.0  # of what is looked at twice, since a transaction may 
 NOTED_EVERY_SECONDS = 600.0  # how far was looked is noted where nothing was to be counted
 AT_ONCE = 5000  # values in one transaction
 LATEST_VALUES = 300  # that an alarm without a baseline begins with
-NANOSECONDS = 10**9
 SCORE = "score:"
 
 
@@ -157,6 +155,7 @@ class WatchedStream:
     def raise_alarm(self, event: AlarmEvent) -> None:
         """Store that the alarm was raised."""
         row = asdict(event)
+        del row["source"]
         row["alarm"], row["is_drop"] = row.pop("stream"), int(event.is_drop)
         self._connection.execute(insert(trace_alarm_events), row)
 
@@ -164,11 +163,8 @@ class WatchedStream:
         self._connection.execute(update(trace_alarms).where(trace_alarms.c.id == self.stream.id).values(**columns))
 
 
-class AlarmLog:
+class AlarmLog(FeatureLog):
     """Alarms of all projects. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     def add(self, project: int, alarm: NewAlarm, now: float | None = None) -> None:
         """Make an alarm. Its baseline begins with the latest values that are there already.
@@ -177,8 +173,7 @@ class AlarmLog:
         """
         present = time.time() if now is None else now
         name = shown_text(alarm.name)
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             if _streams(connection, project, name):
                 raise UsageError(f"there is an alarm '{name}' already; choose another name, or remove it first")
             for metric in dict.fromkeys(map(shown_text, alarm.metrics)):
@@ -209,12 +204,24 @@ class AlarmLog:
         with self._database.reading() as connection:
             return _epoch(connection, stream)
 
+    def n_clipped(self, stream: AlarmStream) -> int:
+        """Return how many counted scores are beyond [0, 1], where no bound is stated: they count as its ends."""
+        if stream.bound is not None or not stream.metric.startswith(SCORE):
+            return 0
+        values = trace_alarm_values.c
+        is_beyond = or_(values.value < 0.0, values.value > 1.0)
+        statement = select(func.count()).where(values.alarm == stream.id, is_beyond)
+        with self._database.reading() as connection:
+            return int(connection.execute(statement).scalar_one())
+
     def events(self, streams: Sequence[int]) -> list[AlarmEvent]:
         """Return the alarms that were raised, the latest first."""
         columns = trace_alarm_events.c
-        statement = select(trace_alarm_events).where(columns.alarm.in_(streams))
-        with self._database.reading() as connection:
-            rows = connection.execute(statement.order_by(columns.raised.desc(), columns.id)).all()
+        epochs = trace_alarm_epochs.c
+        of_event = and_(epochs.alarm == columns.alarm, epochs.epoch == columns.epoch)
+        statement = select(trace_alarm_events, epochs.source).join(trace_alarm_epochs, of_event)
+        statement = statement.where(columns.alarm.in_(streams))
+        rows = self._rows(statement.order_by(columns.raised.desc(), columns.id))
         return [_event(row) for row in rows]
 
     def is_due(self, stream: AlarmStream, now: float) -> bool:
@@ -307,14 +314,14 @@ def _trace_values(stream: AlarmStream, since: float, now: float) -> Pending:
     columns = traces.c
     value: ColumnElement[object] = {
         "errors": case((columns.n_errors > 0, 1.0), else_=0.0),
-        "latency": case((columns.ended >= columns.started, (columns.ended - columns.started) * 1e-9), else_=None),
+        "latency": lasted() * 1e-9,
         "cost": case((func.coalesce(columns.n_unpriced, 0) == 0, columns.cost), else_=None),
     }[stream.metric]
     has_ended = and_(columns.ended.isnot(None), columns.n_orphans == 0)
     is_complete = or_(
         and_(has_ended, columns.received <= now - QUIET_SECONDS), columns.received <= now - LONGEST_SECONDS
     )
-    nothing = (optional_column("").label(name) for name in ("source", "rule", "rule_version"))
+    nothing = (null().label(name) for name in ("source", "rule", "rule_version"))
     return (
         select(columns.trace_id, columns.at, value, columns.version, *nothing)
         .where(columns.project == stream.project, columns.received >= since, is_complete, value.isnot(None))
@@ -326,20 +333,18 @@ def _trace_values(stream: AlarmStream, since: float, now: float) -> Pending:
 def _score_values(stream: AlarmStream, epoch: AlarmEpoch, since: float, now: float) -> Pending:
     """Select the mean of a trace's scores, by rule and source; failed and stale ones are none."""
     score = trace_scores.c
-    source, rule, version = (optional_column(name) for name in ("source", "rule", "rule_version"))
-    groups: list[ColumnElement[object]] = [score.trace_id, traces.c.at, traces.c.version]
-    groups += [column for column in (source, rule, version) if isinstance(column, Column)]
-    own = [] if epoch.source is None else [source == epoch.source]
-    own += [] if epoch.rule is None else [rule >= epoch.rule]
+    of_score = score.source, score.rule, score.rule_version
+    own = [] if epoch.source is None else [score.source == epoch.source]
+    own += [] if epoch.rule is None else [score.rule >= epoch.rule]
     same = and_(traces.c.project == score.project, traces.c.trace_id == score.trace_id)
     return (
-        select(score.trace_id, traces.c.at, func.avg(score.value), traces.c.version, source, rule, version)
+        select(score.trace_id, traces.c.at, func.avg(score.value), traces.c.version, *of_score)
         .select_from(trace_scores.join(traces, same))
         .where(score.project == stream.project, score.name == stream.metric.removeprefix(SCORE))
         .where(score.received >= since, score.received <= now - QUIET_SECONDS)
-        .where(score.value.isnot(None), score.error.is_(None), optional_column("stale").is_(None))
+        .where(score.value.isnot(None), score.error.is_(None), score.stale.is_(None))
         .where(_is_uncounted(stream, score.trace_id), *own)
-        .group_by(*groups)
+        .group_by(score.trace_id, traces.c.at, traces.c.version, *of_score)
         .order_by(func.min(score.received), score.trace_id)
     )
 

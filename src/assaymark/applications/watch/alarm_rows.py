@@ -108,3 +108,4 @@ class AlarmEvent:
     n_tries: int = 0
     not_before: float = 0.0
     failure: str | None = None
+    source: str | None = None  # of the scores, as its epoch states it

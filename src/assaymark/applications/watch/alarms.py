@@ -188,10 +188,7 @@ def _measure(stream: AlarmStream, mean: float) -> str:
 def watch_once(store: Store, now: float, project: int | None = None) -> list[RaisedAlarm]:
     """Count the values that have become complete, for every alarm; return the alarms raised by them.
 
-    Args:
-        store: where alarms and traces are.
-        now: seconds since 1970.
-        project: of the alarms; None: of all projects.
+    now: seconds since 1970. project: of the alarms; None: of all projects.
     """
     raised = []
     for stream in AlarmLog(store).streams(project):
@@ -347,11 +344,7 @@ def _event(
 def reset(store: Store, project: int, name: str, *, new_baseline: bool = False) -> None:
     """Let an alarm watch again from the next value on.
 
-    Args:
-        store: where it is.
-        project: of the alarm.
-        name: of the alarm.
-        new_baseline: whether the next values freeze another baseline; otherwise it keeps that which it has.
+    new_baseline: whether the next values freeze another baseline; otherwise it keeps that which it has.
 
     Raises: UnknownName.
     """

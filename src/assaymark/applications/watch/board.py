@@ -24,11 +24,12 @@ class ListedAlarm:
 
 @dataclass(frozen=True, slots=True)
 class ListedEvent:
-    """An alarm that was raised. at: nanoseconds of the trace that raised it."""
+    """An alarm that was raised. source: of a scorer's; at: nanoseconds of the trace that raised it."""
 
     name: str
     metric: str
     is_score: bool
+    source: str | None
     time: str
     text: str
     evidence: float
@@ -57,6 +58,8 @@ def alarm_board(store: Store, project: int) -> AlarmBoard:
         epoch = AlarmLog(store).epoch(stream.id)
         is_raised = (stream.id, epoch.epoch) in raised
         state = state_text(stream, epoch, is_raised=is_raised)
+        if n_clipped := AlarmLog(store).n_clipped(stream):
+            state += f"; {n_clipped:,} values are beyond [0, 1] and count as 0 or 1: make it again with --bound"
         is_score = stream.metric.startswith("score:")
         alarms.append(ListedAlarm(stream.name, metric_name(stream), is_score, state, guarantee(stream), is_raised))
     return AlarmBoard(tuple(alarms), tuple(_listed_event(streams[event.stream], event) for event in events))
@@ -67,6 +70,7 @@ def _listed_event(stream: AlarmStream, event: AlarmEvent) -> ListedEvent:
         stream.name,
         metric_name(stream),
         stream.metric.startswith("score:"),
+        event.source,
         datetime.fromtimestamp(event.raised, UTC).strftime("%Y-%m-%d %H:%M:%S"),
         event_text(stream, event),
         event.evidence,

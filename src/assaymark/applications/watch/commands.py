@@ -8,8 +8,7 @@ import click
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
-from assaymark.cli.help import Command, Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
 from assaymark.documents.numbers import NOTHING
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def add_alarm(
     import secrets
 
     from assaymark.applications.watch.alarms import guarantee, new_alarm
-    from assaymark.applications.watch.webhooks import check_webhook
+    from assaymark.applications.watch.rounds import check_webhook
 
     if webhook is not None:
         check_webhook(webhook, allow_private=allow_private)

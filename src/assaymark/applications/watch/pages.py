@@ -9,10 +9,11 @@ from fastapi import FastAPI, Request, Response
 from markupsafe import Markup
 
 from assaymark.applications.traces.pages import shown_instant
-from assaymark.applications.traces.readers import Readers
+from assaymark.applications.traces.routes import Readers
 from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
 from assaymark.applications.watch.quality import (
+    NANOSECONDS,
     Quality,
     QualityMetric,
     QualityPoint,
@@ -28,7 +29,6 @@ from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
 from assaymark.web.render import Drawing, respond, wants_json
 from assaymark.web.svg import on_screens
 
-NANOSECONDS = 10**9
 CHART_WIDTH = 540  # of a plot, pixels: two stand side by side
 PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90", "last 90 days"))
 
@@ -101,7 +101,7 @@ def _events(quality: Quality, metric: QualityMetric, board: AlarmBoard) -> list[
     return [
         PlotEvent(event.at / NANOSECONDS, f"alarm {event.name}: {event.text}", f"/trace/{event.trace_id}")
         for event in board.raised
-        if (event.metric, event.is_score) == (metric.key.removesuffix(" 95%"), metric.is_score)
+        if (event.metric, event.source or "") == (metric.key.removesuffix(" 95%"), metric.source)
         and quality.window.since <= event.at < quality.window.until
     ]
 

@@ -7,6 +7,7 @@ over its rate, so that a change of the rate changes no line.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ from urllib.parse import urlencode
 import numpy as np
 from numpy.typing import NDArray
 
+from assaymark.applications.live.annotation import number_scores
 from assaymark.applications.scorers.named import is_of_numbers
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.watch.trace_quality import Durations, QualityWindow, Sums, TraceQuality
@@ -115,15 +117,23 @@ class MetricSeries:
 
 @dataclass(frozen=True, slots=True)
 class QualityMetric:
-    """One metric over time. key: traces (how many), errors, latency, latency 95%, cost, tokens, or a scorer's name."""
+    """One metric over time. key: traces (how many), errors, latency, latency 95%, cost, tokens, or a score's name.
+
+    source: of scores: event, rule, feedback or queue; "" for what is of all traces.
+    """
 
     key: str
     title: str
     unit: Unit
     series: tuple[MetricSeries, ...]
-    is_score: bool = False
+    source: str = ""
 
-    json_keys = "metric=key unit is_score series"
+    json_keys = "metric=key source? unit is_score series"
+
+    @property
+    def is_score(self) -> bool:
+        """Whether its values are scores of traces."""
+        return bool(self.source)
 
     def shown(self, value: float | None) -> str:
         """Return a value as people read it."""
@@ -225,17 +235,22 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
             if sums is not None:
                 point = QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0)
                 add(key, cell.version, replace(point, n_unpriced=n_unpriced))
-    ends: dict[str, tuple[float, float]] = {}
+    ends: dict[tuple[str, str], tuple[float, float]] = {}  # by name and source
     for score in scores:
         if score.sums is not None:
-            low, high = ends.get(score.name, (score.sums.low, score.sums.high))
-            ends[score.name] = min(low, score.sums.low), max(high, score.sums.high)
-    is_share = {name: low >= 0 and high <= 1 and not is_of_numbers(name) for name, (low, high) in ends.items()}
-    of_scores: dict[str, dict[str | None, list[QualityPoint]]] = {}
+            low, high = ends.get(score[:2], (score.sums.low, score.sums.high))
+            ends[score[:2]] = min(low, score.sums.low), max(high, score.sums.high)
+    numbers = number_scores(store, window.project)
+    is_share = {
+        key: low >= 0 and high <= 1 and key not in numbers and not is_of_numbers(key[0])
+        for key, (low, high) in ends.items()
+    }
+    of_scores: dict[tuple[str, str], dict[str | None, list[QualityPoint]]] = {}
     for score in scores:
         if score.sums is not None and (score.version in versions or not versions):
-            point = QualityPoint.of(score.bucket, _mean(score.sums, is_share=is_share[score.name]), score.n_failed)
-            of_scores.setdefault(score.name, {}).setdefault(score.version, []).append(point)
+            point = QualityPoint.of(score.bucket, _mean(score.sums, is_share=is_share[score[:2]]), score.n_failed)
+            of_scores.setdefault(score[:2], {}).setdefault(score.version, []).append(point)
+    n_sources = Counter(name for name, _ in of_scores)
     of_traces = [
         QualityMetric(key, title, unit, _series(points[key], versions))
         for key, title, unit in _OF_TRACES
@@ -243,9 +258,13 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
     ]
     metrics = of_traces[:1] + [
         QualityMetric(
-            name, name, "share" if is_share[name] else "number", _series(of_scores[name], versions), is_score=True
+            name,
+            name if n_sources[name] == 1 else f"{name} ({source})",
+            "share" if is_share[name, source] else "number",
+            _series(of_scores[name, source], versions),
+            source,
         )
-        for name in sorted(of_scores)
+        for name, source in sorted(of_scores)
     ]
     return Quality(window, tuple(versions), len(ordered) - len(versions), (*metrics, *of_traces[1:]))
 

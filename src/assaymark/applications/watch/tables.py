@@ -46,17 +46,11 @@ trace_alarms = Table(  # one row for each metric of an alarm
 Index("trace_alarms_by_name", trace_alarms.c.project, trace_alarms.c.name, trace_alarms.c.metric, unique=True)
 
 trace_alarm_values = Table(
-    "trace_alarm_values",
-    metadata,
-    Column("alarm", BigInteger, nullable=False),
-    Column("position", BigInteger, nullable=False),
-    Column("trace_id", Blob(16), nullable=False),
-    Column("epoch", Integer, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("value", Double, nullable=False),
-    Column("version", Text),
-    PrimaryKeyConstraint("alarm", "position"),
-)
+    "trace_alarm_values", metadata, Column("alarm", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False), Column("trace_id", Blob(16), nullable=False),
+    Column("epoch", Integer, nullable=False), Column("at", BigInteger, nullable=False),
+    Column("value", Double, nullable=False), Column("version", Text), PrimaryKeyConstraint("alarm", "position")
+)  # fmt: skip
 Index("trace_alarm_values_by_trace", trace_alarm_values.c.alarm, trace_alarm_values.c.trace_id, unique=True)
 
 trace_alarm_epochs = Table(

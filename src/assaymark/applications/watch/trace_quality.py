@@ -14,12 +14,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Select, Subquery, Text, and_, case, func, literal, null, select
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Select,
+    Subquery,
+    Text,
+    and_,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 from sqlalchemy import cast as sql_cast
 from sqlalchemy import text as sql
 
+from assaymark.applications.live.tables import trace_rules
 from assaymark.applications.traces.tables import trace_scores, traces
-from assaymark.store.connection import OpenStore
+from assaymark.applications.traces.trace_filters import lasted
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.schema import StoredRow
 
 
@@ -70,37 +85,30 @@ class TraceCell(NamedTuple):
     errors: Sums  # 1 for a trace with a failed step
     cost: Sums | None  # of those whose cost is known
     tokens: Sums | None
-    durations: Durations  # of ended traces whose clock does not run backwards
+    durations: Durations  # of ended traces whose clock may be right
     n_unpriced: int  # calls of models without a price, in traces with a cost
 
 
 class ScoreCell(NamedTuple):
-    """The scores of one scorer in one bucket, of traces of one version."""
+    """The scores of one name and source in one bucket, of traces of one version."""
 
     name: str
+    source: str  # event | rule | feedback | queue: a rule and raters measure two things under one name
     bucket: int
     version: str | None
     n_failed: int  # scores that could not be computed: neither 0 nor left out silently
     sums: Sums | None
 
 
-def optional_column(name: str) -> ColumnElement[Any]:
-    """Return a column of scores that live rules fill; NULL in a schema that has none."""
-    return trace_scores.c[name] if name in trace_scores.c else null()
-
-
-class TraceQuality:
+class TraceQuality(FeatureLog):
     """Reads sums over a window. May be used by several threads."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     def reach(self, window: QualityWindow) -> tuple[int, int] | None:
         """Return the times of the first and the last trace or score of a window; None where there is neither."""
         ends: list[int] = []
         for project, at in ((traces.c.project, traces.c.at), (trace_scores.c.project, trace_scores.c.observed)):
             within = (project == window.project, at >= window.since, at < window.until)
-            for row in self._rows(select(func.min(at), func.max(at)).where(*within)):
+            for row in self._sorted_rows(select(func.min(at), func.max(at)).where(*within)):
                 ends += [end for end in row if isinstance(end, int)]
         return (min(ends), max(ends)) if ends else None
 
@@ -113,8 +121,7 @@ class TraceQuality:
             "cost": column.cost,
             "tokens": func.coalesce(n_input + column.n_output, n_input, n_output),
         }
-        lasted = column.ended - column.started
-        durations = func.aggregate_strings(case((lasted >= 0, sql_cast(lasted, Text)), else_=None), ",")
+        durations = func.aggregate_strings(sql_cast(lasted(), Text), ",")
         keys = [_bucket(column.at, window).label("bucket"), *([column.version] if window.by_version else [])]
         session = func.nullif(column.session, "")
         each = (
@@ -138,7 +145,7 @@ class TraceQuality:
             func.aggregate_strings(case((is_alone, None), else_=each.c.durations), ";"),
             func.sum(each.c.n_unpriced),
         ).group_by(*groups)
-        rows = self._rows(statement)
+        rows = self._sorted_rows(statement)
         cells = []
         for row in rows:
             bucket, version, rest = _bucket_and_version(row, window)
@@ -150,21 +157,22 @@ class TraceQuality:
         return cells
 
     def scores(self, window: QualityWindow) -> list[ScoreCell]:
-        """Return the scores' sums, by scorer, bucket and version of the trace. Weights are 1 over the sampling rate.
+        """Return the scores' sums, by name, source, bucket and version of the trace. Weights are 1 over the rate.
 
         Scores of one rate are added up before they are weighted, which needs no product for each. Where a trace has no
-        session, its scores depend on each other: a rule gives one, events and people may give several.
+        session, its scores depend on each other: a rule gives one, events and people may give several. A trace that two
+        rules of one score have drawn counts once, at the higher rate, of equal ones by the later rule.
         """
         score = trace_scores.c
-        keys = [_bucket(score.observed, window).label("bucket"), score.name]
+        keys = [_bucket(score.observed, window).label("bucket"), score.name, score.source]
         if window.by_version:
             keys.insert(1, traces.c.version)
         trace = func.hex(score.trace_id) if self._database.is_sqlite else func.encode(score.trace_id, "hex")
         session = func.coalesce(
             *(func.nullif(each, "") for each in (score.session, traces.c.session)),
-            case((optional_column("source") == "rule", None), else_=trace),
+            case((score.source == "rule", None), else_=trace),
         )
-        rate = func.coalesce(optional_column("rate"), 1.0)
+        rate = func.coalesce(score.rate, 1.0)
         value = case((score.error.is_(None), score.value), else_=None)
         same = and_(traces.c.project == score.project, traces.c.trace_id == score.trace_id)
         by_rate = (
@@ -174,7 +182,7 @@ class TraceQuality:
             .add_columns(func.min(value).label("low"), func.max(value).label("high"))
             .select_from(trace_scores.outerjoin(traces, same))
             .where(score.project == window.project, score.observed >= window.since, score.observed < window.until)
-            .where(optional_column("stale").is_(None))
+            .where(score.stale.is_(None), *self._once(window.project))
             .group_by(*keys, session, rate)
             .subquery()
         )
@@ -204,16 +212,28 @@ class TraceQuality:
             func.sum(case((is_alone, total.aa), else_=total.a * total.a)),
             *(func.min(total.low), func.max(total.high), func.min(total.low_rate), func.max(total.high_rate)),
         ).group_by(*groups)
-        rows = self._rows(statement)
+        rows = self._sorted_rows(statement)
         cells = []
         for row in rows:
-            bucket, version, (name, n_failed, n, n_sessions_of_cell, *rest) = _bucket_and_version(row, window)
+            bucket, version, (name, source, n_failed, n, n_sessions_of_cell, *rest) = _bucket_and_version(row, window)
             *numbers, low_rate, high_rate = rest
             sums = _sums(n, n_sessions_of_cell, numbers, has_equal_weights=low_rate == high_rate) if n else None
-            cells.append(ScoreCell(name, bucket, version, int(n_failed), sums))
+            cells.append(ScoreCell(name, source, bucket, version, int(n_failed), sums))
         return cells
 
-    def _rows(self, statement: Select[object]) -> Sequence[StoredRow]:
+    def _once(self, project: int) -> list[ColumnElement[bool]]:
+        """Return the condition by which each trace's score of rules counts once; none where no two rules have one."""
+        rules = trace_rules.c
+        of_two = select(rules.score).where(rules.project == project).group_by(rules.score).having(func.count() > 1)
+        names = [str(row[0]) for row in self._rows(of_two)]
+        if not names:
+            return []
+        score, other = trace_scores.c, trace_scores.alias().c
+        same = [other[name] == score[name] for name in ("project", "trace_id", "name", "source")]
+        comes_first = or_(other.rate > score.rate, and_(other.rate == score.rate, other.rule > score.rule))
+        return [~and_(score.source == "rule", score.name.in_(names), exists().where(*same, comes_first))]
+
+    def _sorted_rows(self, statement: Select[object]) -> Sequence[StoredRow]:
         with self._database.reading() as connection:
             if not self._database.is_sqlite:  # the default of 4 MB has a month's rows sorted on the disk
                 connection.execute(sql("SET LOCAL work_mem = '64MB'"))

@@ -1,5 +1,6 @@
 """`assaymark arena`: battles between models in the browser, their votes as a file, and ratings of any file of votes."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,7 @@ import click
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.extras import serving_options
-from assaymark.cli.help import Group, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import dataclass_of
 
@@ -45,13 +45,8 @@ def arena() -> None:
     help="Names of columns that are not recognised: model_a, model_b, winner, prompt, judge, language, category, time.",
 )
 @click.option("--anchor", metavar="MODEL=1000", help="Fix one model's rating (default: the mean is 1000).")
-@click.option(
-    "--interval",
-    type=click.Choice(["sandwich", "bootstrap"]),
-    default="sandwich",
-    show_default=True,
-    help="Method of the intervals.",
-)
+@click.option("--interval", type=click.Choice(["sandwich", "bootstrap"]), default="sandwich", show_default=True,
+              help="Method of the intervals.")  # fmt: skip
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, metavar="SHARE", help="Level of the intervals."
 )
@@ -69,11 +64,8 @@ def arena() -> None:
     metavar="SHARE",
     help="Votes on one prompt weigh together at most this share of all, or three times the mean prompt, such as 0.01.",
 )
-@click.option(
-    "--over",
-    type=click.Choice(["category", "language", "time"]),
-    help="Also rate each part of the votes; time: months.",
-)
+@click.option("--over", type=click.Choice(["category", "language", "time"]),
+              help="Also rate each part of the votes; time: months.")  # fmt: skip
 @click.option("--matrix", is_flag=True, help="Show the battles of each pair and those that contradict the ratings.")
 @click.option("--influence", is_flag=True, help="Find the fewest votes without which another model is first.")
 @click.option(
@@ -120,13 +112,9 @@ def rate(
     "runs of the models that share a task).",
 )
 @click.option("--task", metavar="NAME", help="Generation task of the runs (default: the one that most models have).")
-@click.option(
-    "--makers",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Organisation and licence of the models, shown beside their ratings: a file with the columns model, "
-    "organization and license.",
-)
+@click.option("--makers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Organisation and licence of the models, shown beside their ratings: a file with the columns model, "
+              "organization and license.")  # fmt: skip
 @serving_options(port=7500)
 @click.option(
     "--cooldown", default=5.0, show_default=True, metavar="SECONDS", help="Time between two votes of a voter."
@@ -200,7 +188,8 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
 
     path = Path(output)
     with Store.open_to_read(store) as opened:
-        head = export_votes(opened, path, texts=texts, live_texts=live_texts)
+        tell = partial(echo, err=True)
+        head = export_votes(opened, path, texts=texts, live_texts=live_texts, tell=tell)
     if as_json:
         print_json({"file": str(path), "head": head})
     else:

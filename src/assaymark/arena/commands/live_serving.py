@@ -9,9 +9,9 @@ from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
+    from assaymark.arena.ballots import VoteLimits
     from assaymark.arena.live_battles import LiveLimits
     from assaymark.arena.live_turns import Moderation
-    from assaymark.arena.voters import VoteLimits
 
 
 def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **options: Any) -> None:
@@ -25,19 +25,17 @@ def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None
             "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
         )
     from assaymark.arena.answer_files import open_answers, read_makers
-    from assaymark.arena.ballots import Publishing
+    from assaymark.arena.ballots import Publishing, VoteLimits
     from assaymark.arena.battles import Arena
     from assaymark.arena.rating_boards import Ratings
     from assaymark.arena.routes.arena import arena_feature
-    from assaymark.arena.voters import VoteLimits
     from assaymark.store import Store
     from assaymark.web.serve import Where, serve_features
 
     where = Where.of(options)
-    with Store.open(store, hidden_for="answers of battles") as opened:
-        source, n_named = open_answers(answers, opened, task, lambda line: echo(line, err=True))
-        if n_named:
-            echo(f"left out: {n_named:,} answers that name a model", err=True)
+    with Store.open(store, hidden_for="answers of battles", follows=True) as opened:
+        source, notes = open_answers(answers, opened, task, lambda line: echo(line, err=True))
+        echo(*notes, err=True)
         limits = VoteLimits(options["cooldown"], options["votes_per_day"], options["address_votes_per_day"],
                             3 * options["address_votes_per_day"])  # fmt: skip
         arena = Arena(opened, source, limits, Publishing(votes=options["batch"]))
@@ -93,7 +91,7 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
             raise UsageError(f"a battle needs two models; only '{endpoints[0].name}' is named; add --endpoint NAME=URL")
         names = [endpoint.name for endpoint in endpoints]
         makers = read_makers(options["makers"], names) if options["makers"] else {}
-        opened = stack.enter_context(Store.open(store, hidden_for="live battles"))
+        opened = stack.enter_context(Store.open(store, hidden_for="live battles", follows=True))
         arena = LiveArena(
             opened, names, server_secret(), limits, vote_limits,
             Publishing(votes=options["batch"]), Cadence.of(options["cadence"]),
@@ -111,8 +109,8 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
 
 def _limits(*, demo: bool, **options: Any) -> "tuple[LiveLimits, VoteLimits]":
     """Return the limits of battles and of voters. Raises: UsageError for a cadence or a time that is none."""
+    from assaymark.arena.ballots import VoteLimits
     from assaymark.arena.live_battles import LiveLimits
-    from assaymark.arena.voters import VoteLimits
 
     if not 1 <= options["cadence"] <= 100_000:
         raise UsageError(f"--cadence {options['cadence']:g}; expected 1 to 100,000 characters per second")

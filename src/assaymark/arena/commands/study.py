@@ -8,8 +8,7 @@ import click
 
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.cli.extras import need_web, serving_options
-from assaymark.cli.help import Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, store_option
 from assaymark.errors import ModelError
 
 
@@ -28,7 +27,7 @@ def serve_study(file: str, options: Mapping[str, object], store: str | None) -> 
 
     where = Where.of(options)
     read, secret = read_study(Path(file)), server_secret()
-    with Store.open(store) as opened:
+    with Store.open(store, follows=True) as opened:
         design, _ = store_study(opened, read, secret, time.time())
         echo(*design.notes, err=True)
 
@@ -138,6 +137,7 @@ def check(file: str, *, as_json: bool) -> None:
     read = read_study(Path(file))
     design = design_study(read)
     sizes = {name: len(own) for name, own in design.assignments.items()}
+    n_items = " to ".join(str(n) for n in sorted({min(sizes.values()), max(sizes.values())}))
     if as_json:
         print_json({"study": read.study, "n_comparisons": design.n_comparisons, "items_of_raters": sizes,
                     "models": design.plan["models"], "notes": design.notes})  # fmt: skip
@@ -145,7 +145,7 @@ def check(file: str, *, as_json: bool) -> None:
     echo(*design.notes, err=True)
     echo(
         f"{read.study}: {design.n_comparisons} comparisons of {len(design.plan['models'])} models, "
-        f"{read.ratings} raters each; {len(sizes)} raters with {min(sizes.values())} to {max(sizes.values())} items"
+        f"{read.ratings} raters each; {len(sizes)} raters with {n_items} items"
     )
 
 

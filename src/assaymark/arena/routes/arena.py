@@ -13,13 +13,12 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from assaymark.arena.arena_log import AlreadyVoted
-from assaymark.arena.ballots import Refused, Voter, VoterView
+from assaymark.arena.ballots import Refused, Voter, VoterView, keyed_hash
 from assaymark.arena.battles import Arena
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.pages.live_battle import ArenaPage, BattlePage
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.rating_documents import shown_name
-from assaymark.arena.voters import keyed_hash
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import Drawing, respond

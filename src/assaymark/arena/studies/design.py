@@ -7,12 +7,10 @@ from itertools import combinations
 
 import numpy as np
 
-from assaymark.arena.answer_files import answers_of_files
-from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.answer_files import ArenaPrompt, StoredAnswers, answers_of_files
 from assaymark.arena.studies.drafts import accepted_of, read_drafts
-from assaymark.arena.studies.study_file import StudyFile, StudyQuestion
+from assaymark.arena.studies.study_file import PlannedItem, StudyFile, StudyPlan
 from assaymark.arena.studies.study_log import NewAssignment
-from assaymark.arena.studies.study_plan import PlannedItem, PlannedQuestion, StudyPlan
 from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
 from assaymark.registry import nearest
@@ -37,7 +35,7 @@ class Design:
     plan: StudyPlan
     assignments: Mapping[str, tuple[NewAssignment, ...]]
     n_comparisons: int
-    notes: tuple[str, ...] = ()  # on prompts that are left out
+    notes: tuple[str, ...] = ()  # on answers and prompts that are left out
 
 
 def design_study(study: StudyFile) -> Design:
@@ -46,7 +44,7 @@ def design_study(study: StudyFile) -> Design:
     Raises: DataError if the raters' caps or the answers do not suffice, or if no drafted prompt is accepted;
         UnknownName for a model.
     """
-    source, _ = answers_of_files(study.answers)
+    source, left_out = answers_of_files(study.answers)
     prompts, notes = _accepted(study, source)
     models = _models(study, source)
     items: list[PlannedItem] = []
@@ -70,25 +68,18 @@ def design_study(study: StudyFile) -> Design:
     dealt = _deal(study, comparisons)
     plan: StudyPlan = {
         "study": study.study, "title": study.title, "consent": study.consent, "models": list(models), "items": items,
-        "questions": _questions(study.questions), "ratings": study.ratings, "cap": study.cap,
-        "demographics": _questions(study.demographics), "seed": study.seed,
+        "questions": study.questions, "ratings": study.ratings, "cap": study.cap,
+        "demographics": study.demographics, "seed": study.seed,
         "n_comparisons": len(comparisons),
     }  # fmt: skip
     if study.scales:
-        plan["scales"] = [
-            {"id": each.id, "text": each.text, "points": each.points, "low": each.low, "high": each.high}
-            for each in study.scales
-        ]
+        plan["scales"] = study.scales
     if study.groups:
         plan["groups"] = list(study.groups)
     if study.group_quotas:
         plan["group_quotas"] = study.group_quotas
     ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
-    return Design(plan, ordered, len(comparisons), notes)
-
-
-def _questions(questions: Sequence[StudyQuestion]) -> list[PlannedQuestion]:
-    return [{"id": each.id, "text": each.text, "choices": each.choices} for each in questions]
+    return Design(plan, ordered, len(comparisons), left_out + notes)
 
 
 def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[ArenaPrompt], tuple[str, ...]]:

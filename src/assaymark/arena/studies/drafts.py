@@ -63,7 +63,6 @@ def draft_prompts(writer: PromptWriter, wanted: Mapping[str, int], known: Sequen
         writer: asks the model; it samples at temperature 1.
         wanted: number of prompts of each category; it may remain unreached after three rounds.
         known: prompts that the study has already, which no candidate may repeat.
-        seed: of the sampling.
 
     Raises: UsageError if the model generates no text; ModelUnavailable.
     """

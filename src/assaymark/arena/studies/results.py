@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from assaymark.arena.studies.study_file import StudyPlan, StudyQuestion
 from assaymark.arena.studies.study_log import AssignmentRow, StudyLog
-from assaymark.arena.studies.study_plan import PlannedQuestion, StudyPlan
 from assaymark.arena.votes import WINNERS
 from assaymark.documents.blocks import Block, Column, Paragraph, table
 from assaymark.documents.document import Document, document
@@ -106,11 +106,7 @@ def study_results(
 ) -> StudyResults:
     """Return the results of the answers so far.
 
-    Args:
-        plan: of the study.
-        rows: all assignments.
-        states: rater -> state.
-        groups: rater -> his answers about himself, for the questions by which results are counted.
+    states: rater -> state. groups: rater -> his answers about himself, for the questions by which results are counted.
     """
     failed = tuple(
         sorted({row.rater for row in rows if row.expected and row.answers and row.answers["better"] != row.expected})
@@ -249,7 +245,7 @@ def _same(pairs: Sequence[tuple[str, str]]) -> float | None:
     return sum(choice == other for choice, other in pairs) / len(pairs) if pairs else None
 
 
-def _counts(question: PlannedQuestion, used: Sequence[AssignmentRow]) -> dict[str, int]:
+def _counts(question: StudyQuestion, used: Sequence[AssignmentRow]) -> dict[str, int]:
     return {
         choice: sum((row.answers or {}).get(question["id"]) == choice for row in used) for choice in question["choices"]
     }

@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assaymark.arena.ballots import CHOICES
+from assaymark.arena.ballots import CHOICES, keyed_hash
 from assaymark.arena.studies.design import Design, design_study
-from assaymark.arena.studies.study_file import StudyFile
+from assaymark.arena.studies.study_file import Scale, StudyFile, StudyQuestion
 from assaymark.arena.studies.study_log import AssignmentRow, RaterRow, StudyLog
-from assaymark.arena.studies.study_plan import PlannedQuestion, PlannedScale
-from assaymark.arena.voters import keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 
@@ -27,14 +25,14 @@ class StudyStep:
     kind: str
     title: str
     consent: str = ""
-    demographics: tuple[PlannedQuestion, ...] = ()
+    demographics: tuple[StudyQuestion, ...] = ()
     position: int = 0
     n_positions: int = 0
     prompt: str = ""
     answer_a: str = ""
     answer_b: str = ""
-    questions: tuple[PlannedQuestion, ...] = ()
-    scales: tuple[PlannedScale, ...] = ()  # on which each answer is rated by itself
+    questions: tuple[StudyQuestion, ...] = ()
+    scales: tuple[Scale, ...] = ()  # on which each answer is rated by itself
     groups: tuple[str, ...] = ()  # texts of the demographics by which results are counted
     required: tuple[str, ...] = ()  # ids of the demographics that a quota needs
 

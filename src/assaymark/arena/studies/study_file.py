@@ -1,9 +1,10 @@
-"""The file of a study: the comparisons, the raters, and their questions; and an example of one."""
+"""A study: its file, with an example of one, and its plan, which the store keeps in JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UnknownName, UsageError, write_errors
@@ -80,17 +81,23 @@ checks:                        # attention checks: one answer is plainly right
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StudyQuestion:
+class PlannedItem(TypedDict):
+    """A prompt with the answers to it."""
+
+    prompt: str
+    category: str
+    answers: Mapping[str, str]  # by model; of an attention check: right and wrong
+
+
+class StudyQuestion(TypedDict):
     """A question with a choice of answers."""
 
     id: str
     text: str
-    choices: tuple[str, ...]
+    choices: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(TypedDict):
     """A scale on which each answer is rated by itself, from 1 to `points`; the ends have words."""
 
     id: str
@@ -130,6 +137,25 @@ class StudyFile:
     group_quotas: Mapping[str, Mapping[str, int]] | None = None  # of demographics: choice -> most raters who say so
     checks: tuple[AttentionCheck, ...] = ()
     prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
+
+
+class StudyPlan(TypedDict):
+    """A study's plan; fields that a study does not use, or older plans lack, are not required."""
+
+    study: str  # its name
+    title: str
+    consent: str
+    models: Sequence[str]
+    items: Sequence[PlannedItem]
+    questions: Sequence[StudyQuestion]
+    ratings: int  # of each comparison
+    cap: int  # comparisons of one rater
+    demographics: Sequence[StudyQuestion]
+    seed: int
+    n_comparisons: int
+    scales: NotRequired[Sequence[Scale]]
+    groups: NotRequired[Sequence[str]]  # ids of the demographics by which results are counted
+    group_quotas: NotRequired[Mapping[str, Mapping[str, int]]]  # such an id -> choice -> raters at most
 
 
 def read_study(path: Path) -> StudyFile:
@@ -242,12 +268,12 @@ class _Checked:
                 raise self.wrong(key, "at least two choices for each question")
             if not all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices):
                 raise self.wrong(key, "texts as choices; in quotes where YAML reads yes and no as something else")
-            questions.append(StudyQuestion(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
+            questions.append(StudyQuestion(id=str(row["id"]), text=str(row["text"]), choices=tuple(map(str, choices))))
             if not all(isinstance(text, str) and text.strip() for text in (row["id"], row["text"])):
                 raise self.wrong(key, "an id and a text for each question, none of them empty")
             if len(set(map(str, choices))) < len(choices):
                 raise self.wrong(key, f"different choices for '{row['id']}'")
-        ids = [question.id for question in questions]
+        ids = [question["id"] for question in questions]
         if len(set(ids)) < len(ids) or RESERVED & set(ids):
             raise self.wrong(key, f"a different id for each question, other than {', '.join(sorted(RESERVED))}")
         return tuple(questions)
@@ -263,9 +289,9 @@ class _Checked:
             words = [text for text in own if isinstance(text, str) and text.strip()]
             if len(words) < len(own):
                 raise self.wrong("scales", "texts as id, text, low and high; in quotes where YAML reads another value")
-            scales.append(Scale(words[0], words[1], points, words[2], words[3]))
-        taken = [question.id for question in self.questions("questions")]
-        fields_of = [f"{scale.id}_{side}" for scale in scales for side in "ab"]
+            scales.append(Scale(id=words[0], text=words[1], points=points, low=words[2], high=words[3]))
+        taken = [question["id"] for question in self.questions("questions")]
+        fields_of = [f"{scale['id']}_{side}" for scale in scales for side in "ab"]
         if len(set(fields_of)) < len(fields_of) or set(fields_of) & {*RESERVED, *taken}:
             names = ", ".join(sorted(RESERVED))
             raise self.wrong("scales", f"ids that differ from questions, and whose ID_a and ID_b are none of {names}")
@@ -274,7 +300,7 @@ class _Checked:
     def groups(self) -> tuple[str, ...]:
         """Return the demographics by which results are counted."""
         names = self.texts("groups", required=False)
-        known = [question.id for question in self.questions("demographics")]
+        known = [question["id"] for question in self.questions("demographics")]
         if not set(names) <= set(known) or len(set(names)) < len(names):
             raise self.wrong("groups", f"ids of `demographics` ({', '.join(known) or 'there are none'})")
         return names
@@ -284,7 +310,7 @@ class _Checked:
         value = self._values.get("group_quotas")
         if value is None:
             return None
-        choices = {question.id: question.choices for question in self.questions("demographics")}
+        choices = {question["id"]: question["choices"] for question in self.questions("demographics")}
         expected = "a mapping of ids of `demographics` to {choice: number}"
         if not isinstance(value, dict) or not value:
             raise self.wrong("group_quotas", expected)

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, Table, delete, insert, select
 
-from assaymark.arena.studies.study_plan import StudyPlan
+from assaymark.arena.studies.study_file import StudyPlan
 from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
 from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.packing import pack_json, text_digest, unpack_json
 from assaymark.store.runs import change_row, next_id
 from assaymark.store.schema import as_saved, with_checksum
@@ -57,19 +57,11 @@ class AssignmentRow:
     seconds: float | None
 
 
-class StudyLog:
+class StudyLog(FeatureLog):
     """The studies of one store."""
 
-    def __init__(self, store: OpenStore) -> None:
-        """Use the store's database."""
-        self._database = store.database
-
     def create(
-        self,
-        plan: StudyPlan,
-        tokens: Mapping[str, str],
-        by_rater: Mapping[str, Sequence[NewAssignment]],
-        at: float,
+        self, plan: StudyPlan, tokens: Mapping[str, str], by_rater: Mapping[str, Sequence[NewAssignment]], at: float
     ) -> bool:
         """Store a study with its raters; return False if it is stored already.
 
@@ -82,8 +74,7 @@ class StudyLog:
         Raises: StoreError if another plan is stored under the name.
         """
         name = plan["study"]
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             stored = connection.execute(select(studies).where(studies.c.name == name)).one_or_none()
             if stored is not None:
                 if unpack_json(stored.plan) != json.loads(json.dumps(plan)):
@@ -182,8 +173,7 @@ class StudyLog:
             .join(studies, studies.c.id == study_raters.c.study)
             .where(studies.c.name == name)
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(joined).all()
+        rows = self._rows(joined)
         return {rater: {id_: said[id_] for id_ in ids if id_ in said} for rater, content in rows
                 for said in [unpack_json(content)]}  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`assaymark audit`: contamination, sensitivity to prompts, and calibration."""
+"""`assaymark audit`: contamination, sensitivity to prompts, calibration; `assaymark diagnose`: why answers fail."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, examples, with_options
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option, with_options
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -17,6 +16,9 @@ from assaymark.runs.run_options import declared_option, evaluate_options
 if TYPE_CHECKING:
     from assaymark.documents.document import Document
     from assaymark.runs.evaluate_options import EvaluateOptions
+
+
+from assaymark.cli.output import Command
 
 evaluation_options = with_options(
     declared_option("model_args", help="Arguments of the model, as in `run`."),
@@ -37,18 +39,14 @@ output_option = click.option(
     metavar="FILE",
     help="Write the result, with its samples, as JSON.",
 )
-
-
 ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait"}  # options that are no part of a run's plan
-
 EXAMPLES = examples(
-    "audit contamination DIR arc_challenge",
-    "audit prompts DIR arc_easy",
-    "audit calibration RUN",
-    "audit calibration RUN gsm8k --answers",
-    "audit bias RUN",
-    "audit toxicity RUN --scorer my_classifier",
+    "audit contamination DIR arc_challenge", "audit prompts DIR arc_easy", "audit calibration RUN",
+    "audit calibration RUN gsm8k --answers", "audit bias RUN", "audit toxicity RUN --scorer my_classifier",
     "audit efficiency DIR -o here.json",
+)  # fmt: skip
+_DIAGNOSE_EXAMPLES = examples(
+    "diagnose last", "diagnose RUN --task mmlu_anatomy --limit 50", "diagnose RUN --json -o why.json"
 )
 
 
@@ -60,13 +58,8 @@ def audit() -> None:
 @audit.command(epilog=examples("audit contamination DIR arc_easy --test order"))
 @click.argument("model", metavar="MODEL")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option(
-    "--test",
-    "tests",
-    multiple=True,
-    metavar="NAME",
-    help="Test to run: order, options, numbers, overlap or min-k; repeatable (default: all).",
-)
+@click.option("--test", "tests", multiple=True, metavar="NAME",
+              help="Test to run: order, options, numbers, overlap or min-k; repeatable (default: all).")  # fmt: skip
 @click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Text to search for the samples.")
 @click.option("--n_words", type=click.IntRange(4), default=13, show_default=True, help="Words in an n-gram.")
 @click.option("--control", metavar="MODEL", help="A model that cannot have seen the tasks.")
@@ -105,14 +98,9 @@ def contamination(
         seed=seed,
     )
     results = auditing.audit_contamination(
-        model,
-        tasks,
-        settings,
-        control=control,
-        control_task=control_task,
-        announce=_announcer(options),
+        model, tasks, settings, control=control, control_task=control_task, announce=_announcer(options),
         **_evaluate_options(options),
-    )
+    )  # fmt: skip
     _print(output, options, contamination_json(results), contamination_document(results))
 
 
@@ -156,10 +144,7 @@ def prompts(
         **_evaluate_options(options),
     )
     changes = rank_changes(audits)
-    content = {
-        "audits": audits,
-        "ranks": changes,
-    }
+    content = {"audits": audits, "ranks": changes}
     _print(output, options, content, prompts_document(audits, changes))
 
 
@@ -337,3 +322,53 @@ def _print(output: Path | None, options: Mapping[str, object], content: object, 
         print_json(content)
     else:
         print_rich(view)
+
+
+@click.command(cls=Command, epilog=_DIAGNOSE_EXAMPLES)
+@click.argument("run", default="last")
+@click.option(
+    "--task", "-t", "tasks", multiple=True, metavar="NAME", help="Task of the run; repeatable (default: all)."
+)
+@click.option("--limit", "-L", type=click.IntRange(0), default=200, show_default=True, metavar="N",
+              help="Wrong answers of each task that are looked at; 0: all.")  # fmt: skip
+@click.option("--more_shots", type=click.IntRange(0), default=5, show_default=True, metavar="N",
+              help="Shots beyond those of the run; 0: the answers are not asked with more.")  # fmt: skip
+@click.option("--reasoning", is_flag=True, help="Also ask multiple-choice questions with a chain of thought (slow).")
+@declared_option("data_dir")
+@declared_option("include_path", help="Folder with the run's own task files.")
+@declared_option("workers")
+@declared_option("wait", help="Exit with code 4 if another process is writing the same diagnosis.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@store_option
+@output_option
+@json_option
+def diagnose(
+    run: str, tasks: tuple[str, ...], limit: int, more_shots: int, reasoning: bool, quiet: bool, store: str | None,
+    output: Path | None, as_json: bool, **options: object,
+) -> None:  # fmt: skip
+    """Say why answers of a stored RUN are wrong.
+
+    The run's model is asked again: with the options in every rotation, in other wordings, with more shots, without the
+    question. Each wrong answer has one cause: truncated, extraction failure, position bias, reads only the choices,
+    prompt sensitivity, ambiguous (better models of the store miss it too), or missing knowledge. The same command
+    continues an interrupted diagnosis.
+    """
+    from assaymark.audit.auditing import check_ending, write_json
+    from assaymark.audit.diagnosing import diagnose as diagnose_run
+    from assaymark.audit.documents import diagnosis_document
+    from assaymark.runs.stored import open_run
+
+    check_ending(output)
+    evaluation = evaluate_options(options)
+    evaluation["command"] = typed_command()
+    diagnoses = diagnose_run(
+        open_run(store, run), tasks, at_most=limit or None, more_shots=more_shots, reasoning=reasoning,
+        announce=lambda line: None if quiet or as_json else echo(line, err=True),
+        **evaluation,
+    )  # fmt: skip
+    if output is not None:
+        echo(f"wrote {write_json(output, diagnoses)}", err=True)
+    if as_json:
+        print_json(diagnoses)
+    else:
+        print_rich(diagnosis_document(diagnoses))

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import F, Group, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import F, Group, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.records.json_values import dataclass_of
 from assaymark.runs.run_options import declared_option
 
@@ -28,16 +27,9 @@ def task() -> None:
 @store_option
 @json_option
 def check(
-    name: str,
-    num_fewshot: int | None,
-    model_args: str,
-    data_dir: str | None,
-    include_path: tuple[str, ...],
-    skip_bad_rows: bool,
-    answers: str | None,
-    store: str | None,
-    as_json: bool,
-) -> int:
+    name: str, num_fewshot: int | None, model_args: str, data_dir: str | None, include_path: tuple[str, ...],
+    skip_bad_rows: bool, answers: str | None, store: str | None, as_json: bool,
+) -> int:  # fmt: skip
     """Read, render and check a task: golds, duplicates, leaks among shots, and choices with unusual tokens.
 
     Where the store has whole runs of five models or more on the same data, also which questions may have a wrong key.

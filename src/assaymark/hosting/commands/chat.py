@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo
+from assaymark.cli.output import Command, echo, examples
 from assaymark.errors import UsageError
 
 if TYPE_CHECKING:

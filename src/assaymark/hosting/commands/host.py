@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo
+from assaymark.cli.output import Command, echo, examples
 from assaymark.errors import MissingExtra, UsageError
 
 

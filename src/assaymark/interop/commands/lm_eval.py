@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo
+from assaymark.cli.output import Command, echo, examples
 from assaymark.errors import MissingExtra
 from assaymark.settings import data_folder
 

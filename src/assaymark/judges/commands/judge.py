@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, examples, with_options
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option, with_options
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
@@ -105,14 +104,9 @@ def run_command(
     is_quiet = quiet or as_json
     observe = None if is_quiet else _Lines()
     audit = judge_runs(
-        judge_model,
-        runs,
-        options,
-        store=store,
-        announce=lambda line: None if is_quiet else echo(line, err=True),
-        observe=observe,
-        command=typed_command(),
-    )
+        judge_model, runs, options, store=store, announce=lambda line: None if is_quiet else echo(line, err=True),
+        observe=observe, command=typed_command(),
+    )  # fmt: skip
     print_json(audit.content) if as_json else print_rich(audit.view)
     return 0 if audit.row.status == "finished" else ModelError.exit_code
 
@@ -199,12 +193,7 @@ def injections(
         n, n_questions = n_injections()
         echo(f"{n} injections with {min(questions or n_questions, n_questions)} questions", err=True)
     rates = judge_injections(
-        judge_model,
-        prompts,
-        model_args=model_args,
-        n_questions=questions,
-        seed=seed,
-        max_tokens=max_tokens,
+        judge_model, prompts, model_args=model_args, n_questions=questions, seed=seed, max_tokens=max_tokens
     )
     print_json(rates) if as_json else print_rich(injection_document(rates))
 

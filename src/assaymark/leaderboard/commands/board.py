@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.extras import need_web
-from assaymark.cli.help import Group, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.leaderboard.commands.serve import gated_option
 
@@ -116,8 +115,7 @@ def query(
     limit: int, as_csv: bool,
 ) -> None:  # fmt: skip
     """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
-    from assaymark.leaderboard.exports import rows_csv, shown_json
-    from assaymark.leaderboard.query_table import found_rows, rows_document
+    from assaymark.leaderboard.exports import found_rows, rows_csv, rows_document, shown_json
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")
@@ -176,7 +174,7 @@ def datasets(path: str, output: str, show_gated: bool, store: str | None) -> Non
     A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`; `assaymark import` reads
     a model's folder in FOLDER/details.
     """
-    from assaymark.leaderboard.old_layout import write_old_layout
+    from assaymark.leaderboard.request_files import write_old_layout
     from assaymark.store import Store
     from assaymark.store.public_store import public_store
 

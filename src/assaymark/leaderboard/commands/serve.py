@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.extras import need_web, served_features, served_options, serving_options
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, store_option
+from assaymark.cli.output import Command, echo, examples, store_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +99,6 @@ def open_site(
 
     Args:
         boards: files; none: a board for each suite with stored runs.
-        store: where the runs are.
         show_gated: whether texts of gated data sets are shown.
         all_runs: whether runs that are on none of the files' boards are shown too.
 

@@ -106,10 +106,7 @@ class ChartsPage:
 def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> ChartsPage:
     """Return a board's charts under a view.
 
-    Args:
-        site: the boards.
-        name: of the board.
-        pairs: parameters of a view; `column` of the bars, and what the average is set `against`.
+    pairs: parameters of a view; `column` of the bars, and what the average is set `against`.
 
     Raises: UnknownName for a board that does not exist.
     """

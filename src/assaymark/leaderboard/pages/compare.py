@@ -134,7 +134,6 @@ def compare_page(site: Site, parameters: Sequence[tuple[str, str]], *, with_text
     """Return the comparison of the named runs, or the runs to choose from.
 
     Args:
-        site: whose runs there are.
         parameters: `runs` in their order, the first one the baseline, or `run` of each, the oldest the baseline;
             `task`, `change` and `page` of the answers that changed; `q`, words of the runs to choose from.
         with_texts: of all answers that changed, for JSON, and not only of those on the page.

@@ -1,14 +1,13 @@
-"""The page of the recommendation that `assaymark recommend` prints, over the server's tables."""
+"""The pages of recommendations, as `assaymark recommend` prints them, over the server's tables, and of the guide."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
-from assaymark.leaderboard.capabilities import Capability, capabilities
-from assaymark.leaderboard.evidence import EvidenceTable
-from assaymark.leaderboard.preferences import Preference
+from assaymark.leaderboard.evidence import EvidenceTable, Preference
+from assaymark.leaderboard.guide import Capability, GuideSection, capabilities, guide, words
 from assaymark.leaderboard.recommend import KnownModel, ModelRanking, Recommendation, Requested, recommend
 from assaymark.leaderboard.recommendation_views import (
     advice_line,
@@ -19,6 +18,8 @@ from assaymark.leaderboard.recommendation_views import (
     shown_ranks,
     unmeasured_line,
 )
+from assaymark.records import JsonValue
+from assaymark.web.render import plain
 
 MOST_LISTED = 100
 LISTED = 10
@@ -120,3 +121,28 @@ def _number(key: str, text: str) -> float | None:
     if not 0.0 < value <= most:
         raise UsageError(f"{key} is '{text[:40]}'; expected a number above 0, at most {most:g}")
     return value
+
+
+@dataclass(frozen=True)
+class _GuidePage:
+    """All capabilities with their benchmarks."""
+
+    sections: tuple[GuideSection, ...]
+    words: Mapping[str, str]
+
+    def to_json(self) -> JsonValue:
+        """Return the JSON twin."""
+        return {
+            section.capability.key: {
+                "title": section.capability.title,
+                "advice": section.capability.advice,
+                "suggested": section.capability.suggested or None,
+                "benchmarks": plain(section.entries),
+            }
+            for section in self.sections
+        }
+
+
+def guide_page() -> _GuidePage:
+    """Return the guide; it depends on the package alone."""
+    return _GuidePage(guide(), words())

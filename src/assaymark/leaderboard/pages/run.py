@@ -11,12 +11,12 @@ from assaymark.leaderboard.rows import StoppedEarly
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
-from assaymark.options.of_plans import limit_shown
+from assaymark.options.of_plans import part_shown
 from assaymark.records import Estimate, JsonValue
 from assaymark.results.estimate_texts import truncation_of
 from assaymark.results.evidence.perturbations import perturbed_from
 from assaymark.results.evidence.records import PerturbedScore
-from assaymark.results.views.perturbed import perturbed_cells, perturbed_name, shown_scores
+from assaymark.results.views.run_document import perturbed_cells, perturbed_name, shown_scores
 from assaymark.store import AttemptRow
 from assaymark.web.render import plain, plain_fields
 
@@ -198,7 +198,7 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
         "profile": plan.profile,
         "shots": ", ".join(map(str, shots)),
         "few-shot seed": plan.seed,
-        "limit": None if plan.limit is None else limit_shown(plan.limit),
+        "limit": part_shown(plan),
         "chat template": plan.apply_chat_template or None,
         "shots as turns": plan.fewshot_as_multiturn or None,
         "system prompt": plan.system_instruction,

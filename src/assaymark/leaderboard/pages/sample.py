@@ -11,13 +11,14 @@ from assaymark.leaderboard.pages.run import LONGEST_SEARCH, SamplesPage, filter_
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.records import BOUND, ImagePart, JsonValue, Output, Score
-from assaymark.results.evidence.broken_samples import MarkedText, marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
 from assaymark.results.views.samples import (
+    MarkedText,
     answer_text,
     flags_of_programs,
     is_scored_as_a_whole,
     logs_of,
+    marked_texts,
     reasons_of,
     sample_to_json,
     shown_choices,

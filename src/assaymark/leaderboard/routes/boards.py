@@ -1,8 +1,12 @@
 """The routes of leaderboards; the contents of pages are made in `pages`."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -17,9 +21,8 @@ from assaymark.leaderboard.pages.board import about_page, board_page, boards_pag
 from assaymark.leaderboard.pages.board_document import correlations_page, win_rates_page
 from assaymark.leaderboard.pages.charts import charts_page
 from assaymark.leaderboard.pages.compare import compare_page
-from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.leaderboard.pages.model import card_page, model_page, series_page
-from assaymark.leaderboard.pages.recommend import recommend_page
+from assaymark.leaderboard.pages.recommend import guide_page, recommend_page
 from assaymark.leaderboard.pages.run import group_page, run_page, samples_page
 from assaymark.leaderboard.pages.sample import sample_image, sample_page, with_replies
 from assaymark.leaderboard.pages.task import questions_page, task_page
@@ -28,14 +31,14 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import TextsWithheld, model_label
 from assaymark.records import content_hash
 from assaymark.web.app import Feature, image_response, logo_response
-from assaymark.web.page_cache import PageCache
-from assaymark.web.render import JSON, Drawing, model_path, respond, wants_json
+from assaymark.web.render import JSON, Drawing, model_path, respond, viewer_of, wants_json
 
 MARKDOWN = ".md"  # the end of a model card's address under which it is a file
 LONGEST_NAME = 300  # characters of anything in a path
 LARGEST_INDEX = 10**9  # of a sample
 LINKS = (("/boards", "Leaderboards"), ("/compare", "Compare runs"), ("/recommend", "Recommend"))
 DRAWING = Drawing(Path(__file__).resolve().parents[1] / "templates", {"model_type": model_type, "label": model_label})
+MOST_BYTES = 64 << 20
 
 
 def board_feature(site: Site) -> Feature:
@@ -64,7 +67,7 @@ def _named(path: str) -> tuple[str, bool]:
 
 
 def _add_boards(app: FastAPI, site: Site) -> None:
-    cache = PageCache()
+    cache = _PageCache()
 
     @app.get("/")
     def boards(request: Request) -> Response:
@@ -99,7 +102,7 @@ def _add_boards(app: FastAPI, site: Site) -> None:
 
 
 def _add_about(app: FastAPI, site: Site) -> None:
-    cache = PageCache()
+    cache = _PageCache()
 
     def cached(request: Request, name: str, template: str, page: Callable[[], object]) -> Response:
         """Return a page, which is cached for each version of the board's table."""
@@ -188,7 +191,7 @@ def _add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_named_pages(app: FastAPI, site: Site) -> None:
-    cache = PageCache()
+    cache = _PageCache()
 
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
@@ -230,7 +233,7 @@ def _add_named_pages(app: FastAPI, site: Site) -> None:
 
 
 def _add_guide(app: FastAPI, site: Site) -> None:
-    cache = PageCache()
+    cache = _PageCache()
 
     @app.get("/recommend")
     @app.get("/recommend.json")
@@ -248,3 +251,46 @@ def _add_guide(app: FastAPI, site: Site) -> None:
     @app.get("/guide.json")
     def guide(request: Request) -> Response:
         return respond(request, "guide.html", guide_page(), as_json=wants_json(request))
+
+
+class _Page(NamedTuple):
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+class _PageCache:
+    """The latest pages, up to a number of bytes. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pages: OrderedDict[tuple[str, ...], _Page] = OrderedDict()
+        self._bytes = 0
+
+    def respond(self, request: Request, version: str, make: Callable[[], Response]) -> Response:
+        """Return the page at an address for this version of its data, or 304 if the browser has it already."""
+        key = (version, request.url.path, request.url.query, request.cookies.get("theme", "")[:8],
+               viewer.name if (viewer := viewer_of(request)) else "")  # fmt: skip
+        tag = f'W/"{sha256(repr(key).encode("utf-8", "surrogatepass")).hexdigest()[:20]}"'
+        headers = {"etag": tag, "cache-control": "no-cache", "vary": "Cookie"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        with self._lock:
+            known = self._pages.get(key)
+            if known is not None:
+                self._pages.move_to_end(key)
+        if known is None:
+            page = make()
+            page.headers.update(headers)
+            known = _Page(page.status_code, bytes(page.body), dict(page.headers))
+            self._keep(key, known)
+        # a new response each time, since compression changes its headers
+        return Response(known.body, known.status, dict(known.headers))
+
+    def _keep(self, key: tuple[str, ...], page: _Page) -> None:
+        with self._lock:
+            if key not in self._pages:
+                self._pages[key] = page
+                self._bytes += len(page.body)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._pages.popitem(last=False)[1].body)

@@ -101,7 +101,6 @@ def queue_feature(
     Args:
         store: open for writing.
         boards: those that take submissions, by name.
-        sources: of models.
         policy: what the host asks of submissions.
         user_header: header in which the proxies pass the signed-in user; "" for none.
         proxies: their addresses.

@@ -21,16 +21,15 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from assaymark.documents.plain_text import printable
 from assaymark.errors import write_errors
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.capabilities import capabilities
 from assaymark.leaderboard.columns import FACTS, FROM_FILES, MODEL_TYPES, FactColumn
+from assaymark.leaderboard.guide import capabilities
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import IntervalValue
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.static.folder import Exported, SiteFolder, open_folder
-from assaymark.leaderboard.static.links import Paths, addresses, canonical, file_name, rewritten
+from assaymark.leaderboard.static.links import PageReader, Paths, addresses, canonical, file_name, rewritten, visiting
 from assaymark.leaderboard.static.samples import SAMPLES, SampleFiles
-from assaymark.leaderboard.static.visit import PageReader, visiting
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
@@ -251,7 +250,6 @@ def rows_script(board: Board, table: BoardTable, file_of: Link, model_address: C
 
     Args:
         board: names the columns that are shown at first.
-        table: its rows.
         file_of: the file of an address, relative to the script; None where the site has none.
         model_address: the address of a model's page.
     """

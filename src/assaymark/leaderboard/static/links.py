@@ -1,4 +1,4 @@
-"""Addresses of the server as files of a static site, and pages with their links rewritten to these files.
+"""Pages of an application, read without a socket, with their links rewritten to the files of a static site.
 
 Links are relative, so that a site works at any address and from a disk. A link to a page that a static site lacks (a
 filter of samples, a theme, a JSON twin) becomes plain text; in the header and the footer it is removed.
@@ -6,11 +6,17 @@ filter of samples, a theme, a JSON twin) becomes plain text; in the header and t
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from html import escape, unescape
 from posixpath import dirname, relpath
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assaymark.errors import DataError
 from assaymark.platforms import portable_name
 
 _TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][\w-]*)(?P<rest>(?:[^"'<>]|"[^"]*"|'[^']*')*)>""")
@@ -18,6 +24,8 @@ _ATTRIBUTE = re.compile(r"""\s([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 ADDRESSES = {"href", "src", "action", "data-rows"}
 _OWN_FOLDER = re.compile(r"(/board/[^/?]+)(/charts|\.csv|\.jsonl|\.parquet)?")  # what may lack its query
+HOST = "http://localhost"
+_MOST_REDIRECTS = 5
 
 
 class Paths:
@@ -157,3 +165,51 @@ def _tag(tag: "re.Match[str]", link: Callable[[str], str | None]) -> str | None:
     if not has_live:
         return tag[0]
     return f"<{tag['name']}{''.join(kept)}>"
+
+
+@contextmanager
+def visiting(app: ASGIApp) -> Iterator["PageReader"]:
+    """Yield a reader of an ASGI application's pages, which know that they become files (their `live` is false).
+
+    The application runs in a thread with a loop of its own, so this works inside a running loop too (a notebook).
+    """
+
+    async def as_files(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = {**scope.get("state", {}), "context": {"live": False}}
+        await app(scope, receive, send)
+
+    headers = {"accept-encoding": "identity"}
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=as_files), base_url=HOST, headers=headers)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(client) as entered:
+        yield PageReader(entered, portal)
+
+
+class PageReader:
+    """A reader of an application's pages. May be used by one thread."""
+
+    def __init__(self, client: httpx.AsyncClient, portal: BlockingPortal) -> None:
+        """Args: client: of the application; portal: to the loop that the client lives in."""
+        self._client, self._portal = client, portal
+
+    def get(self, address: str) -> httpx.Response:
+        """Return the answer at an address; redirections are not followed.
+
+        Raises: DataError for a page that failed.
+        """
+        response = self._portal.call(self._client.get, address)
+        if response.status_code >= 500:
+            raise DataError(
+                f"the page {address} cannot be exported: the application answered {response.status_code} "
+                f"({response.reason_phrase}); `assaymark serve` shows the page and logs the reason"
+            )
+        return response
+
+    def final(self, address: str) -> str:
+        """Return the address that an address leads to, redirections followed."""
+        for _ in range(_MOST_REDIRECTS):
+            response = self.get(address)
+            if not response.is_redirect:
+                return address
+            target = urlsplit(response.headers["location"])
+            address = f"{target.path}?{target.query}" if target.query else target.path
+        return address

@@ -12,8 +12,7 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from assaymark.leaderboard.static.folder import SiteFolder
-from assaymark.leaderboard.static.links import Paths, addresses, canonical
-from assaymark.leaderboard.static.visit import PageReader
+from assaymark.leaderboard.static.links import PageReader, Paths, addresses, canonical
 
 CHUNK = 500  # samples in one file
 LARGEST_CHUNK = 8 << 20  # characters after which a file of samples ends earlier

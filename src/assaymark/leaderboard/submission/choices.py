@@ -76,9 +76,7 @@ def read_choices(
 ) -> tuple[NewSubmission, list[SubmissionProblem]]:
     """Return the choices made, and a problem for each value that is not one of those allowed.
 
-    Args:
-        text_of: returns the text of a field, empty if it was not sent.
-        boards: the boards that take submissions, by name.
+    text_of: returns the text of a field, empty if it was not sent. boards: the boards that take submissions, by name.
     """
     fields = _Fields(text_of)
     problems, of_list, of_pattern = fields.problems, fields.of_list, fields.of_pattern

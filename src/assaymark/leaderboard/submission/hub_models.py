@@ -123,12 +123,7 @@ def _object(content: bytes | None) -> dict[str, JsonValue]:
 @contextmanager
 def _translated(name: str, revision: str) -> Iterator[None]:
     """Translate the Hub client's errors."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
         yield

@@ -21,26 +21,21 @@ from assaymark.leaderboard.submission.tables import (
     revoked_tokens,
 )
 from assaymark.records import JsonValue, content_hash
-from assaymark.store.connection import OpenStore
-from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.feature_tables import FeatureLog, FeatureTables
 from assaymark.store.leases import now
 
 LONGEST_CHAIN = 10  # of names, each renamed to the next
 
 
-class Moderation:
+class Moderation(FeatureLog):
     """Readers' reports about models, and moderators' decisions. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     # ------------------------------------------------------------------------------------------- flags
 
     def flag(self, model: str, kind: str, text: str, reporter: str) -> str:
         """Report a model; return the flag's id. Raises: UsageError if the reporter has an open flag on it."""
         flag = secrets.token_hex(6)
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             mine = (flags.c.model == model) & (flags.c.reporter == reporter) & (flags.c.state == "open")
             if (open_flag := connection.execute(select(flags.c.id).where(mine)).scalar()) is not None:
                 raise UsageError(f"you have reported '{model}' already (flag {open_flag}); reply there instead")
@@ -61,8 +56,7 @@ class Moderation:
         Raises: UnknownName.
         """
         n_changed = 0
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)  # of two moderators at once, the second sees what the first did
+        with self._database.writing(locked=True) as connection:  # the second of two moderators sees what the first did
             for flag in dict.fromkeys(chosen):
                 row = connection.execute(select(flags.c.model, flags.c.state).where(flags.c.id == flag)).one_or_none()
                 if row is None:
@@ -90,21 +84,18 @@ class Moderation:
         for column, wanted in ((flags.c.model, model), (flags.c.reporter, reporter), (flags.c.state, state)):
             if wanted is not None:
                 statement = statement.where(column == wanted)
-        with self._database.reading() as connection:
-            return [FlagRow(**row._asdict()) for row in connection.execute(statement)]
+        return [FlagRow(**row._asdict()) for row in self._rows(statement)]
 
     def replies(self, flag: str) -> list[FlagReply]:
         """Return the replies to a flag, the first one first."""
         wanted = select(flag_replies).where(flag_replies.c.flag == flag).order_by(flag_replies.c.made)
-        with self._database.reading() as connection:
-            return [FlagReply(row.writer, row.role, row.text, row.made) for row in connection.execute(wanted)]
+        return [FlagReply(row.writer, row.role, row.text, row.made) for row in self._rows(wanted)]
 
     # ------------------------------------------------------------------------------------------- names
 
     def rename(self, old: str, new: str, moderator: str) -> None:
         """Give a model another name; the old one leads to it. Raises: UsageError if that would be a circle."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             if old == new or _followed(self._names(connection), new) == old:
                 raise UsageError(f"'{new}' leads to '{old}' already; the names would lead to each other")
             at = now(connection)
@@ -127,8 +118,7 @@ class Moderation:
 
     def revoke(self, token: str, moderator: str) -> None:
         """Revoke a token by its id, and log it."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             if connection.execute(select(revoked_tokens).where(revoked_tokens.c.token == token)).first() is None:
                 connection.execute(insert(revoked_tokens), {"token": token, "revoked": now(connection)})
                 self._log(connection, moderator, "revoke token", token, {})
@@ -142,8 +132,7 @@ class Moderation:
 
     def log(self, moderator: str, action: str, subject: str, detail: Mapping[str, JsonValue]) -> None:
         """Add an entry to the log."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             self._log(connection, moderator, action, subject, detail)
 
     def _log(
@@ -160,11 +149,10 @@ class Moderation:
     def entries(self, *, limit: int = 500) -> list[LogEntry]:
         """Return the entries of the log, the latest first."""
         statement = select(moderation).order_by(moderation.c.number.desc()).limit(limit)
-        with self._database.reading() as connection:
-            return [
-                LogEntry(row.number, row.made, row.moderator, row.action, row.subject, json.loads(row.detail), row.hash)
-                for row in connection.execute(statement)
-            ]
+        return [
+            LogEntry(row.number, row.made, row.moderator, row.action, row.subject, json.loads(row.detail), row.hash)
+            for row in self._rows(statement)
+        ]
 
     def verify_log(self) -> list[str]:
         """Return a line for each entry that was changed or removed; empty if the log is whole."""

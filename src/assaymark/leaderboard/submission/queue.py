@@ -29,7 +29,7 @@ from assaymark.leaderboard.submission.queue_rows import (
 from assaymark.leaderboard.submission.tables import flags, jobs, models_seen, moderation, queue_votes, submissions
 from assaymark.records import content_hash
 from assaymark.store.claims import Claims
-from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.leases import clock_of, now
 from assaymark.store.schema import StoredRow, as_saved, is_as_saved, with_checksum
 
@@ -40,11 +40,8 @@ RECENT = 50  # finished jobs whose mean duration is used
 _NEW = tuple(field.name for field in fields(NewSubmission))
 
 
-class SubmissionQueue:
+class SubmissionQueue(FeatureLog):
     """Submissions and their jobs. May be used by several threads and processes."""
-
-    def __init__(self, store: OpenStore) -> None:
-        self._database = store.database
 
     # ------------------------------------------------------------------------------------- submitting
 
@@ -52,7 +49,6 @@ class SubmissionQueue:
         """Store a submission with its job and its submitter's own vote; return its id.
 
         Args:
-            new: what was submitted and checked.
             kind: of its job, evaluate or reproduce.
             at_most: how many submissions the submitter may make in how many seconds; None: any number.
 
@@ -60,8 +56,7 @@ class SubmissionQueue:
         """
         key = content_hash([new.content_hash, new.precision, new.preset, new.weights, new.base_revision, new.board])
         submission = secrets.token_hex(6)
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)  # turns and limits are counted, then used
+        with self._database.writing(locked=True) as connection:  # turns and limits are counted, then used
             at = now(connection)
             self._refuse_too_many(connection, new.submitter, at, at_most)
             earlier = connection.execute(
@@ -258,8 +253,7 @@ class SubmissionQueue:
 
     def reproduce(self, submission: str) -> None:
         """Add the job that verifies reported results. Raises: UnknownName; UsageError if there is one."""
-        with self._database.writing() as connection:
-            self._database.lock_structure(connection)
+        with self._database.writing(locked=True) as connection:
             row = _locked(connection, submission)
             mine = (jobs.c.submission == submission) & (jobs.c.kind == "reproduce")
             if connection.execute(select(jobs.c.id).where(mine)).first() is not None:
@@ -286,8 +280,7 @@ class SubmissionQueue:
     def submissions_of(self, jobs_: Sequence[JobRow]) -> dict[str, SubmissionRow]:
         """Return the submissions of jobs, by id."""
         ids = list({job.submission for job in jobs_})
-        with self._database.reading() as connection:
-            rows = connection.execute(select(submissions).where(submissions.c.id.in_(ids))).all()
+        rows = self._rows(select(submissions).where(submissions.c.id.in_(ids)))
         return {row.id: _submission(row) for row in rows}
 
     def with_results(self) -> list[tuple[SubmissionRow | str, str]]:
@@ -306,6 +299,14 @@ class SubmissionQueue:
         """Return the jobs of a submission, the first one first."""
         return self._jobs(jobs.c.submission == submission, (jobs.c.created,))
 
+    def ended(self, names: Sequence[str]) -> list[str]:
+        """Return which of these are ids of jobs that are neither waiting nor running."""
+        if not names:
+            return []
+        statement = select(jobs.c.id).where(jobs.c.id.in_(names), jobs.c.state.not_in(("pending", "running")))
+        with self._database.reading() as connection:
+            return list(connection.execute(statement).scalars())
+
     def jobs_in(self, state: str, *, limit: int = 100) -> list[JobRow]:
         """Return jobs of a state: pending ones in the order of work, others the latest first."""
         order: tuple[ColumnElement[object], ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
@@ -317,8 +318,7 @@ class SubmissionQueue:
         self, which: ColumnElement[bool], order: Sequence[ColumnElement[object]], limit: int = 1000
     ) -> list[JobRow]:
         statement = select(jobs).where(which).order_by(*order).limit(limit)
-        with self._database.reading() as connection:
-            return [JobRow(**row._asdict()) for row in connection.execute(statement)]
+        return [JobRow(**row._asdict()) for row in self._rows(statement)]
 
     def n_ahead(self, job: JobRow) -> int:
         """Return how many pending jobs come before a pending one."""

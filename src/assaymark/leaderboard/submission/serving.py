@@ -10,24 +10,16 @@ from assaymark.errors import UsageError
 
 _OPTIONS = (
     click.option("--submissions", is_flag=True, help="Take submissions: pages for submitting, queue and reports."),
-    click.option(
-        "--allow_folder",
-        multiple=True,
-        metavar="DIR",
-        help="Folder whose models may be submitted by name; give it to the workers too. Repeatable.",
-    ),
+    click.option("--allow_folder", multiple=True, metavar="DIR",
+                 help="Folder whose models may be submitted by name; give it to the workers too. Repeatable."),
     click.option("--no_hub", is_flag=True, help="Take no models of the Hub."),
-    click.option(
-        "--precision",
-        multiple=True,
-        metavar="TYPE",
-        help="What the workers load, such as 8bit (default: as the packages of this machine do). Repeatable.",
-    ),
+    click.option("--precision", multiple=True, metavar="TYPE",
+                 help="What the workers load, such as 8bit (default: as the packages of this machine do). Repeatable."),
     click.option("--user_header", default="", metavar="NAME", help="Header in which that proxy tells who signed in."),
     click.option(
         "--moderator", multiple=True, metavar="NAME", help="One of those signed in, who moderates. Repeatable."
     ),
-)
+)  # fmt: skip
 
 
 def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
@@ -62,7 +54,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
     if not sources:
         raise UsageError("there is no place that models may come from; name one with --allow_folder, or omit --no_hub")
     part = queue_feature(
-        Store.open(store),
+        Store.open(store, follows=True),
         boards_of(options["boards"]),
         sources,
         Policy(precisions=options["precision"] or None),

@@ -119,12 +119,9 @@ Index(
 )
 
 queue_votes = Table(
-    "queue_votes",
-    metadata,
-    _of("submission", "submissions.id", primary_key=True),
-    Column("voter", String(128), primary_key=True),
-    Column("made", Double, nullable=False),
-)
+    "queue_votes", metadata, _of("submission", "submissions.id", primary_key=True),
+    Column("voter", String(128), primary_key=True), Column("made", Double, nullable=False)
+)  # fmt: skip
 
 models_seen = Table(
     "models_seen",
@@ -137,12 +134,9 @@ models_seen = Table(
 )
 
 aliases = Table(
-    "aliases",
-    metadata,
-    Column("old_name", String(200), primary_key=True),
-    Column("new_name", String(200), nullable=False),
-    Column("made", Double, nullable=False),
-)
+    "aliases", metadata, Column("old_name", String(200), primary_key=True),
+    Column("new_name", String(200), nullable=False), Column("made", Double, nullable=False)
+)  # fmt: skip
 
 flags = Table(
     "flags",

@@ -19,10 +19,7 @@ MOST_DEPTH = 40
 def store_results(store: Store, results: object, model: str) -> str:
     """Store the results of a file that another tool wrote; return the id of their run.
 
-    Args:
-        store: where.
-        results: the file's content, a JSON object as lm-eval's results_<time>.json.
-        model: for which they are reported.
+    results: the file's content, a JSON object as lm-eval's results_<time>.json. model: for which they are reported.
 
     Raises: DataError for content that is not as its tool writes it, of another model of the Hub, or that was reported
         before; nothing is stored then.

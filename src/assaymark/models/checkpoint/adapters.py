@@ -19,14 +19,8 @@ MOST_OF_PROMPT = 1 << 30  # numbers of a learned prompt: virtual tokens, times t
 _VECTORS = dict.fromkeys(("n_frequency", "theta_d_length"), 1 << 24)
 _SIDES = (
     *("num_vectors", "vector_length", "encoder_hidden_size", "encoder_num_layers", "num_tasks", "n_tasks", "n_skills"),
-    *(
-        "num_ranks",
-        "num_subspaces",
-        "subspace_rank",
-        "asa_target_subspaces",
-        "boft_block_num",
-        "boft_n_butterfly_factor",
-    ),
+    *("num_ranks", "num_subspaces", "subspace_rank", "asa_target_subspaces"),
+    *("boft_block_num", "boft_n_butterfly_factor"),
     *("oft_block_size", "u", "depth", "num_B", "gralora_k", "hybrid_r", "xlora_size", "xlora_depth"),
 )
 MOST_SIZES = {**_VECTORS, **dict.fromkeys(_SIDES, 1 << 14)}
@@ -44,6 +38,8 @@ def check_adapter(folder: Path) -> None:
             f"{folder} has no adapter_config.json, so it holds no adapter; expected a folder that peft saved: "
             "pretrained=BASE,peft=ADAPTER"
         )
+    if not files.weight_files(folder):
+        raise ModelUnavailable(f"{folder} has no adapter_model.safetensors; expected a folder that peft saved")
     config = files.read_json(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
     header = files.safetensors_header(weights) if config.keys() & {"r", "rank_pattern"} and weights.is_file() else {}

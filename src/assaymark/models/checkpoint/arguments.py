@@ -358,17 +358,8 @@ def local_arguments(model_args: Mapping[str, object]) -> LocalArguments:
     dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
-    for name in (
-        "pretrained",
-        "revision",
-        "subfolder",
-        "tokenizer",
-        "peft",
-        "base",
-        "device",
-        "chat_template",
-        "cache_dir",
-    ):
+    texts = ("pretrained", "revision", "subfolder", "tokenizer", "peft", "base", "device", "chat_template", "cache_dir")
+    for name in texts:
         if name in values:
             values[name] = str(values[name])
     return arguments_record(LocalArguments, {**values, "dtype": DTYPES[dtype], "model_kwargs": kwargs})

@@ -57,9 +57,7 @@ class _WeightFiles:
 def check_index(folder: Path, weights: Sequence[Path]) -> None:
     """Check that an index of weights, where one is used, names only files of weights beside it.
 
-    Args:
-        folder: of the model.
-        weights: its files of weights; with a file of all weights transformers reads no index.
+    weights: its files of weights; with a file of all weights transformers reads no index.
 
     Raises: ModelUnavailable with the first name that is not.
     """
@@ -86,10 +84,6 @@ def check_config(folder: Path, weights: Sequence[Path]) -> None:
 
     transformers would report some of them as errors of other things, and accept others; generation_config.json has
     token ids too.
-
-    Args:
-        folder: the model's folder with config.json.
-        weights: its weight files.
 
     Raises: ModelUnavailable with the file, the key, its value and what was expected.
     """

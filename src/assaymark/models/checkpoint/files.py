@@ -1,8 +1,7 @@
 """Find a model's files on disk or on the Hub, and hash their contents once.
 
 A model is identified by its content, so that a renamed folder is the same model and an edited one is not. Hashing
-gigabytes takes seconds, so digests are cached by path, size, modification time and inode. Nothing here imports torch or
-transformers.
+gigabytes takes seconds, so digests are cached (`FileDigests`). Nothing here imports torch or transformers.
 """
 
 import hashlib
@@ -10,7 +9,7 @@ import json
 import operator
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -25,18 +24,9 @@ from assaymark.settings import cache_folder, remember
 
 CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
 TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "tokenizer.model",
-    "spiece.model",
-    "*.tiktoken",
-    "tekken.json",
-)
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "*.tiktoken", "tekken.json",
+)  # fmt: skip
 TEMPLATE = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
 SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
 PICKLES = ("*.bin", "*.bin.index.json")
@@ -49,6 +39,24 @@ MOST_VALUES = 10_000_000  # of a JSON file, each of up to 30 times its size in m
 MOST_HEADER_VALUES = 2_000_000  # of a safetensors file's header, eight for each tensor
 
 
+def other_code(folder: Path) -> list[str]:
+    """Return the repositories, or folders, whose classes the configurations in a folder name: `ORG/NAME--file.Class`.
+
+    Raises: ModelUnavailable if one of them is not JSON.
+    """
+    maps = [read_json(path).get("auto_map") for path in matching(folder, ("config.json", "*_config.json"))]
+    return sorted({named.partition("--")[0] for named in _texts(maps) if "--" in named})
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a JSON value, without the keys of objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | Mapping):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
+
+
 @dataclass(frozen=True, slots=True)
 class HubOptions:
     """Options for accessing the Hub: token, cache folder, and whether to stay offline."""
@@ -59,12 +67,7 @@ class HubOptions:
 
 
 def folder_of(
-    name: str,
-    revision: str | None = None,
-    *,
-    subfolder: str = "",
-    weights: bool = True,
-    hub: HubOptions = HubOptions(),
+    name: str, revision: str | None = None, *, subfolder: str = "", weights: bool = True, hub: HubOptions = HubOptions()
 ) -> Path:
     """Return the folder with a model's files; a name that is not a folder is looked up on the Hub, or in its cache.
 
@@ -128,12 +131,7 @@ def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool
 
 def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
     """Return the message for an error of the Hub's client, with the remedy."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     at = f" at revision '{revision}'" if revision else ""
     no_folder = f"no such folder ({Path(name).absolute()})"
@@ -286,8 +284,20 @@ def _check_offsets(header: Mapping[str, TensorEntry], n_data: int) -> None:
         raise ValueError(f"{n_data - end:,} of its bytes belong to no tensor")
 
 
+def state_of(path: Path) -> tuple[int, int, int] | None:
+    """Return a file's inode, and what a write into it changes: time and size; None if there is no file."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
 class FileDigests:
-    """SHA-256 of files, cached between processes by path, size, modification time and inode."""
+    """SHA-256 of files, cached between processes by path, size, inode and the times of both.
+
+    The inode's time cannot be set, as `cp -p` and `rsync -t` set that of the content to the one of what they copy.
+    """
 
     def __init__(self) -> None:
         self._path = cache_folder() / "file_digests.json"
@@ -310,7 +320,7 @@ class FileDigests:
         """
         try:
             state = path.stat()
-            key = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{state.st_ino}"
+            key = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{state.st_ino}|{state.st_ctime_ns}"
             known = self._load()
             if key not in known:
                 with path.open("rb") as file:

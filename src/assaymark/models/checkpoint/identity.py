@@ -54,7 +54,7 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
 
     Raises: ModelUnavailable.
     """
-    hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
+    hub = _hub(arguments)
     adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
     if adapter is not None:
         check_adapter(adapter)
@@ -72,6 +72,10 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
     if arguments.tokenizer is not None:
         tokenizer = files.tokenizer_place(arguments.tokenizer, arguments.revision, hub)
     return ModelFolders(model, tokenizer, adapter)
+
+
+def _hub(arguments: LocalArguments) -> files.HubOptions:
+    return files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
 
 
 def name_with_adapter(model: str, adapter: str | None) -> str:
@@ -127,13 +131,13 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
     # The file has no length: the class may have a default, or use another name for it (RWKV's context_length), so
     # transformers is queried once and the result is cached.
     if config and folders.trained is None:
-        length = _length_of_class(folders.model, arguments.trust_remote_code)
+        length = _length_of_class(folders.model, arguments)
         if length is not None:
             return length
     return _tokenizer_length(folders.tokenizer) or DEFAULT_MAX_LENGTH
 
 
-def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
+def _length_of_class(folder: Path, arguments: LocalArguments) -> int | None:
     """Return the positions in the configuration's class, cached by content and library version."""
     try:
         library = version("transformers")
@@ -141,13 +145,14 @@ def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
         raise MissingExtra("a local model", "hf") from None
     remembered = cache_folder() / "config_lengths.json"
     digests = files.FileDigests()
-    key = f"{digests.of(folder / 'config.json')}|{library}"
+    own = {name: digests.of(path) for name, path in _code(arguments, "model", folder).items()}  # may be of such a class
+    key = "|".join(filter(None, (digests.of(folder / "config.json"), library, files.combined_digest(own))))
     try:
         known = dict(json.loads(remembered.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         known = {}  # no cache yet, or a damaged one
     if not isinstance(known.get(key, ""), int | None):
-        known[key] = _length_by_transformers(folder, trust_remote_code)
+        known[key] = _length_by_transformers(folder, arguments.trust_remote_code)
         remember(remembered, json.dumps(known))
     length: int | None = known[key]
     return length
@@ -190,7 +195,7 @@ def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
 
 def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
     """Return the dtype of the first floating tensor, from a safetensors file's header."""
-    for path in files.weight_files(folder, arguments.gguf_file):
+    for path in _weights(arguments, folder):
         if path.suffix == ".safetensors":
             for entry in files.safetensors_header(path).values():
                 if entry.get("dtype") in SAFETENSORS_DTYPES:
@@ -233,7 +238,7 @@ def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]
     """
     if folders.trained is not None:
         return list(folders.trained.identifying)
-    weights = files.weight_files(folders.model, arguments.gguf_file)
+    weights = _weights(arguments, folders.model)
     if not weights:
         of_llama = min(folders.model.glob("*.gguf"), default=None)
         other = "" if of_llama is None else f"; run {of_llama.name} by --model gguf --model_args pretrained={of_llama}"
@@ -242,8 +247,31 @@ def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]
     if arguments.gguf_file is None:
         check_index(folders.model, weights)
         check_config(folders.model, weights)
-    code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
-    return [*files.matching(folders.model, files.CONFIGURATION), *weights, *code]
+    return [*files.matching(folders.model, files.CONFIGURATION), *weights]
+
+
+def _weights(arguments: LocalArguments, folder: Path) -> list[Path]:
+    """Return the files that weights are loaded from."""
+    if arguments.model_kwargs.get("use_safetensors") is False:
+        return files.matching(folder, files.PICKLES)
+    return files.weight_files(folder, arguments.gguf_file)
+
+
+def _code(arguments: LocalArguments, part: str, folder: Path) -> dict[str, Path]:
+    """Return the files of code that a folder may run, by their names in its part of the model's content.
+
+    A configuration's `auto_map` names classes of the folder, or of another repository: `ORG/NAME--file.Class`.
+
+    Raises: ModelUnavailable for another repository that is not here and cannot be fetched.
+    """
+    if not arguments.trust_remote_code:
+        return {}
+    own = {f"{part}/{path.name}": path for path in files.matching(folder, files.CODE)}
+    revision = arguments.model_kwargs.get("code_revision")
+    for name in files.other_code(folder):
+        place = files.folder_of(name, None if revision is None else str(revision), weights=False, hub=_hub(arguments))
+        own |= {f"code of {name}/{path.name}": path for path in files.matching(place, files.CODE)}
+    return own
 
 
 def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
@@ -263,6 +291,10 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
         else [],
     }
     parts = {f"{part}/{path.name}": digests.of(path) for part, paths in named.items() for path in paths}
+    code = _code(arguments, "model", folders.model)
+    if folders.tokenizer != folders.model:
+        code |= _code(arguments, "tokenizer", folders.tokenizer)
+    parts |= {name: digests.of(path) for name, path in code.items()}
     if folders.trained is not None:  # its files may be in several folders, and its configuration in none
         parts |= {f"model/{at}/{path.name}": digests.of(path) for at, path in enumerate(named["model"])}
         parts["config"] = content_hash(dict(folders.config))
@@ -281,14 +313,49 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
         max_length=resolve_max_length(folders, arguments),
         n_parameters=count_parameters(folders.model) if trained is None else trained.n_parameters,
         revision=_revision_of(folders.model),
-        options=arguments.options if trained is None else _with_tokenizer(arguments),
+        options=tuple(sorted({**dict(arguments.options), **_other_options(arguments, folders)}.items())),
     )
 
 
-def _with_tokenizer(arguments: LocalArguments) -> tuple[tuple[str, JsonValue], ...]:
-    """Return the options with the tokenizer's place: a checkpoint without one cannot be loaded again without it."""
-    named = {} if arguments.tokenizer is None else {"tokenizer": arguments.tokenizer}
-    return tuple(sorted({**dict(arguments.options), **named}.items()))
+def mapped_files(arguments: LocalArguments, folders: ModelFolders) -> tuple[Path, ...]:
+    """Return the files of weights that a processor reads whenever it computes, as those of the stored dtype are mapped.
+
+    A write into such a file changes the weights of a model that is loaded.
+    """
+    if folders.trained is not None:
+        return folders.trained.identifying
+    is_cast = _stored_dtype(folders.model, arguments) not in (None, resolve_dtype(folders, arguments))
+    is_other = is_cast or arguments.gguf_file is not None  # a copy in memory
+    return () if is_other else tuple(_weights(arguments, folders.model))
+
+
+def refuse_replaced_files(before: ModelIdentity, now: ModelIdentity) -> None:
+    """Refuse a model whose files, once it is loaded, are no longer those that it was identified by.
+
+    Raises: ModelUnavailable: its outputs would be stored, and found by other runs, as those of the one before.
+    """
+    if now.content_hash != before.content_hash:
+        raise ModelUnavailable(
+            f"the files of {before.name} changed while it was loaded; expected files that stay as they are: once they "
+            "are complete, run the same command again, or evaluate a copy of them"
+        )
+
+
+def _other_options(arguments: LocalArguments, folders: ModelFolders) -> dict[str, JsonValue]:
+    """Return the options that decide outputs by what the files are.
+
+    These are what leads to other files than the model's folder alone, which are not found again without it, and a
+    `backend` other than the configuration's.
+    """
+    backend, is_seq2seq = arguments.backend, bool(folders.config.get("is_encoder_decoder"))
+    is_other = backend != "default" and (backend == "seq2seq") != is_seq2seq
+    named = {
+        "tokenizer": arguments.tokenizer,
+        "subfolder": arguments.subfolder or None,
+        "use_safetensors": False if arguments.model_kwargs.get("use_safetensors") is False else None,
+        "backend": backend if is_other else None,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, object] | None = None) -> None:

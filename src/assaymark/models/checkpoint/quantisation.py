@@ -29,8 +29,7 @@ def lacking_packages(precision: str) -> tuple[str, ...]:
 def quantised_as(config: Mapping[str, object]) -> str:
     """Return the precision of a checkpoint's own quantisation: a key of QUANTISED, or the name of another method.
 
-    Args:
-        config: its config.json, which is not trusted. Empty: it has none.
+    config: its config.json, which is not trusted. Empty: it has none.
     """
     own = config.get("quantization_config")
     if not isinstance(own, Mapping):

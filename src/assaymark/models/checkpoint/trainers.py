@@ -98,12 +98,9 @@ def find_checkpoint(arguments: LocalArguments) -> FoundCheckpoint | None:
     generation = generation if generation is not None and generation.is_file() else None
     alpha, alpha_file = _lora_alpha(arguments, homes)
     checkpoint = TrainerCheckpoint(
-        tuple(map(str, weights)),
-        config,
-        str(generation.parent) if generation is not None else None,
-        tuple(map(str, base_weights)),
-        alpha,
-    )
+        tuple(map(str, weights)), config, str(generation.parent) if generation is not None else None,
+        tuple(map(str, base_weights)), alpha
+    )  # fmt: skip
     beside = (path for path in (config_path, alpha_file, generation) if path is not None)
     named = dict.fromkeys([*_content(weights), *_content(base_weights), *beside])
     tokenizer = _tokenizer_of(arguments, [*homes, *([base_folder] if base_folder else [])], weights[0])

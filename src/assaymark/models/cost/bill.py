@@ -8,8 +8,10 @@ retried after a failure is charged once, although a provider may also charge att
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from assaymark.models.cost.prices import Price
+from assaymark.errors import UsageError
+from assaymark.models.cost.prices import Price, find_price
 from assaymark.models.model import Model
 from assaymark.models.server.arguments import TOP_LOGPROBS
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS
@@ -220,12 +222,29 @@ def _tokens_read(model: Model, pending: Sequence[Request]) -> int | None:
     """Return the tokens of the prompts as the model's tokenizer counts them; None if only the server knows."""
     if not pending:
         return 0
-    return model.estimate([_with_tokens(request, 1) for request in pending]).n_tokens_asked  # includes generated ones
+    return model.estimate([_with_one_token(request) for request in pending]).n_tokens_asked  # includes generated ones
 
 
-def _with_tokens(request: Request, n: int) -> Request:
+def _with_one_token(request: Request) -> Request:
     queries = tuple(
-        replace(query, settings=replace(query.settings, max_tokens=n)) if isinstance(query, GenerateQuery) else query
+        replace(query, settings=replace(query.settings, max_tokens=1)) if isinstance(query, GenerateQuery) else query
         for query in request.queries
     )
     return replace(request, queries=queries)
+
+
+def bill_for(model: Model, price: str | Price | None, prices: str | Path | None, max_cost: float | None) -> Bill | None:
+    """Return an empty bill; None where the model's price is not known, and no limit is set.
+
+    Raises: UsageError for a limit without a price; as `find_price`.
+    """
+    identity = model.identity
+    model_price = find_price(identity, price, prices)
+    if model_price is not None:
+        return Bill(model_price, BillingRules.of(identity), max_cost)
+    if max_cost is None:
+        return None
+    raise UsageError(
+        f"--max_cost is in money, and no price of model '{identity.name}' is known; give it per million tokens read "
+        "and generated with --price IN,OUT, or in a file with --prices FILE"
+    )

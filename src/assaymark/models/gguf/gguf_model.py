@@ -18,6 +18,7 @@ from assaymark.models.gguf.arguments import GgufArguments
 from assaymark.models.gguf.llama_cpp import GgufEngine, LlamaFile, LlamaSession
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
+from assaymark.models.token_engine import TokenEngine
 from assaymark.records import ModelIdentity, content_hash
 from assaymark.settings import thread_count
 
@@ -164,6 +165,11 @@ class GgufModel(LocalModel):
         if self._tokenizer_place is None:
             return LlamaTokenizer(self._file, self.arguments.add_bos_token)
         return load_tokenizer(TokenizerSource(self._tokenizer_place, add_bos_token=self.arguments.add_bos_token))
+
+    def _mapped_files(self, engine: TokenEngine) -> Sequence[Path]:
+        """Return the file: llama.cpp maps it."""
+        del engine
+        return [self._gguf_settings.file]
 
     def _started(self) -> GgufEngine:
         import llama_cpp

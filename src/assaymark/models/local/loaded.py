@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import KNOWN, LocalArguments, local_arguments
@@ -22,6 +23,7 @@ TOO_LATE = (
     *("revision", "subfolder", "tokenizer", "peft", "dtype", "device", "trust_remote_code", "model_kwargs"),
     *("token", "cache_dir", "local_files_only"),
 )
+_HOOKING = frozenset({"accelerate", "bitsandbytes", "deepspeed", "peft", "torch", "transformers", "trl", "wandb"})
 
 
 def loaded_arguments(model: object, options: Mapping[str, object]) -> LocalArguments:
@@ -67,6 +69,21 @@ def _tokenizer_hash(tokenizer: "PreTrainedTokenizerBase") -> str:
     return content_hash([type(tokenizer).__name__, tokenizer.get_vocab(), tokenizer.bos_token_id])
 
 
+def _hooks(model: "PreTrainedModel") -> tuple[tuple[str, JsonValue], ...]:
+    """Return an option that no other model has where hooks of the caller may change what the modules compute.
+
+    What a hook does cannot be read from it, so answers of a model with one are never those of another run. Hooks of
+    libraries, as of gradient checkpointing, change no answer.
+    """
+    hooked = [
+        name or "model"
+        for name, module in model.named_modules()
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())  # noqa: SLF001 - no reader
+        if (getattr(hook, "__module__", None) or "").partition(".")[0] not in _HOOKING
+    ]
+    return (("hooks", f"{', '.join(dict.fromkeys(hooked))} ({uuid4().hex[:12]})"),) if hooked else ()
+
+
 def identify_loaded(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", arguments: LocalArguments
 ) -> ModelIdentity:
@@ -94,5 +111,5 @@ def identify_loaded(
         numerics=arguments.numerics,
         max_length=int(max_length),
         n_parameters=sum(int(p.numel()) for p in model.parameters()),
-        options=arguments.options,
+        options=(*arguments.options, *_hooks(model)),
     )

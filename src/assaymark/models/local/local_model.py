@@ -14,13 +14,21 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assaymark.engine.options import EngineSettings
-from assaymark.errors import MissingExtra, UsageError
+from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
 from assaymark.limits.nesting import parse_json
+from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.arguments import LocalArguments, whole_number
-from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify
+from assaymark.models.checkpoint.identity import (
+    ModelFolders,
+    find_folders,
+    identify,
+    mapped_files,
+    refuse_replaced_files,
+)
 from assaymark.models.local.estimate import estimate_work
 from assaymark.models.local.generation import (
     Generation,
@@ -114,6 +122,7 @@ class LocalModel:
         self._loaded = loaded
         self._engine: TokenEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
+        self._mapped: Mapping[Path, tuple[int, int, int] | None] = {}  # files that are still read, with their states
 
     @classmethod
     def from_loaded(
@@ -207,12 +216,9 @@ class LocalModel:
     def _tokenizer_source(self) -> TokenizerSource:
         arguments = self.arguments
         return TokenizerSource(
-            self._folders.tokenizer,
-            arguments.use_fast_tokenizer,
-            arguments.add_bos_token,
-            arguments.trust_remote_code,
-            arguments.gguf_file,
-        )
+            self._folders.tokenizer, arguments.use_fast_tokenizer, arguments.add_bos_token, arguments.trust_remote_code,
+            arguments.gguf_file
+        )  # fmt: skip
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -238,11 +244,7 @@ class LocalModel:
     # --------------------------------------------------------------------------------------------- answering
 
     def answer(
-        self,
-        requests: Sequence[Request],
-        *,
-        cache: OutputCache | None = None,
-        observe: ProgressObserver | None = None,
+        self, requests: Sequence[Request], *, cache: OutputCache | None = None, observe: ProgressObserver | None = None
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         refuse_opened_reasoning(requests)
@@ -259,10 +261,12 @@ class LocalModel:
         chunks = list(chunks_of(scored, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
         pieces = (scoring.take(queries) for queries in read_ahead(self._reader().read, chunks, "tokenise"))
         for output in chain(chain.from_iterable(pieces), scoring.finish()):
+            self._refuse_changed_weights()
             tally.done(output)
             yield output
         for piece in pieces_of(requests):
             for output in self._generate(piece, cache, tally):
+                self._refuse_changed_weights()
                 tally.done(output)
                 yield output
 
@@ -309,9 +313,34 @@ class LocalModel:
         Raises: ModelUnavailable; MissingExtra without torch.
         """
         if self._engine is None:
-            self._engine = self._started()
+            before, engine = self.identity, self._started()
+            self._mapped = {path: files.state_of(path) for path in self._mapped_files(engine)}
+            del self.identity  # only cached: files that did not change are not hashed again
+            now, self.identity = self.identity, before
+            refuse_replaced_files(before, now)
+            self._engine = engine
             self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
         return self._engine
+
+    def _mapped_files(self, engine: TokenEngine) -> Sequence[Path]:
+        """Return the files that the loaded weights are still read from."""
+        is_mapped = self._loaded is None and engine.info.device.startswith("cpu")
+        return mapped_files(self.arguments, self._folders) if is_mapped else ()
+
+    def _refuse_changed_weights(self) -> None:
+        """Refuse outputs of weights whose files, which are still read, were written to since they were loaded.
+
+        A file that was removed or replaced is read on as it was.
+
+        Raises: ModelUnavailable.
+        """
+        for path, before in self._mapped.items():
+            now = files.state_of(path)
+            if before and now and now[0] == before[0] and now != before:
+                raise ModelUnavailable(
+                    f"{path} changed while it was evaluated, and with it the weights in use; earlier answers stay: "
+                    "put the file back and run the same command again, or evaluate a copy"
+                )
 
     def _engine_for(self, tally: ProgressTally) -> TokenEngine:
         """Return the engine; while it is being loaded, that is reported."""
@@ -337,7 +366,7 @@ class LocalModel:
             source = str(self._folders.model)
             links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
             return EnginePool(links, self._token_costs())
-        from assaymark.engine.loading import load_engine
+        from assaymark.engine.seq2seq import load_engine
         from assaymark.engine.steps import loading
         from assaymark.models.local.own_engine import OwnEngine
         from assaymark.models.passed_checks import PassedChecks

@@ -18,12 +18,7 @@ from assaymark.stopping import StopAfterReports, under_way
 class SpanScoring:
     """All scored queries of one call of `answer`; the engine is only requested when there is something to score."""
 
-    def __init__(
-        self,
-        engine: Callable[[], TokenEngine],
-        cache: OutputCache | None,
-        tally: ProgressTally,
-    ) -> None:
+    def __init__(self, engine: Callable[[], TokenEngine], cache: OutputCache | None, tally: ProgressTally) -> None:
         self._engine = engine
         self._cache = cache
         self._tally = tally

@@ -26,7 +26,7 @@ from assaymark.engine.spans import IntArray, SpanFailure
 from assaymark.errors import MissingExtra, ModelError, ModelUnavailable, Permanent, PromptTooLong, UsageError
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.arguments import LocalArguments, local_arguments, whole_number
-from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify
+from assaymark.models.checkpoint.identity import ModelFolders, find_folders, identify, refuse_replaced_files
 from assaymark.models.local.generation import (
     Generation,
     GenerationRules,
@@ -219,11 +219,7 @@ class ImageTextModel:
     # --------------------------------------------------------------------------------------------- answering
 
     def answer(
-        self,
-        requests: Sequence[Request],
-        *,
-        cache: OutputCache | None = None,
-        observe: ProgressObserver | None = None,
+        self, requests: Sequence[Request], *, cache: OutputCache | None = None, observe: ProgressObserver | None = None
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, request by request; see `Model.answer`."""
         tally = AnswerTally(sum(request.n_outputs for request in requests), observe, lambda: "one prompt at a time")
@@ -372,7 +368,12 @@ class ImageTextModel:
             if find_spec("torch") is None:
                 raise MissingExtra("a local model", "hf")
             with without_bars():
-                self._engine = ImageTextEngine.load(str(self._folders.model), self._settings())
+                engine = ImageTextEngine.load(str(self._folders.model), self._settings())
+            before = self.identity
+            del self.identity  # only cached: files that did not change are not hashed again
+            now, self.identity = self.identity, before
+            refuse_replaced_files(before, now)
+            self._engine = engine
             self._last_info = {**asdict(self._engine.info), "n_workers": 1}
         return self._engine
 

@@ -4,7 +4,13 @@ Every argument is known by name: those without an effect here are accepted and i
 the nearest names. An API key is never an argument: arguments are stored with the run, so the key comes from
 OPENAI_API_KEY.
 
-Source: lm-evaluation-harness 0.4.13, models/api_models.py (TemplateAPI), models/openai_completions.py.
+A service with an OpenAI-compatible interface is recognised by its host, or named with `provider=`. Fields that a
+service refuses or ignores are not sent; a setting that the user gave for a run always is, so that a refusal is seen.
+
+Source: lm-evaluation-harness 0.4.13, models/api_models.py (TemplateAPI), models/openai_completions.py; Azure OpenAI
+    REST API reference (api-key, api-version); Anthropic, OpenAI SDK compatibility (seed and logprobs are ignored, stop
+    texts must not be white space only); Gemini API, OpenAI compatibility (an unknown field, seed among them, is refused
+    with 400).
 """
 
 import math
@@ -15,7 +21,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.checkpoint.arguments import arguments_record, boolean, whole_number
-from assaymark.models.server.providers import PROVIDERS, Provider, provider_of
 from assaymark.records import JsonValue
 from assaymark.records.json_values import float_of
 from assaymark.registry import nearest
@@ -41,6 +46,63 @@ INTEGERS = (("num_concurrent", 1), ("max_retries", 1), ("max_gen_toks", 1), ("ma
          ("seed", 0), (TOP_LOGPROBS, 1), ("max_response_mib", 1), ("max_response_depth", 10))  # fmt: skip
 DEEPEST = 500  # levels of nested JSON: Python's parser recurses once per level
 BOOLEANS = ("tokenized_requests", "add_bos_token", "verify_certificate", "trust_remote_code", "use_fast_tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    """One service.
+
+    hosts: what its host names end with. key_header: the header of the key; None: `Authorization: Bearer`.
+    takes_new_limit: chats are limited by max_completion_tokens; max_tokens is deprecated there.
+    lists_models: `GET /models` accepts the key as a chat does, so that it can be checked before the run.
+    """
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    key_header: str | None = None
+    takes_seed: bool = True
+    takes_blank_stops: bool = True
+    takes_new_limit: bool = False
+    gives_logprobs: bool = True
+    lists_models: bool = True
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Return the headers with the key."""
+        return {"Authorization": f"Bearer {key}"} if self.key_header is None else {self.key_header: key}
+
+
+OTHER = _Provider("other")
+_PROVIDERS: Mapping[str, _Provider] = {
+    provider.name: provider
+    for provider in (
+        _Provider("openai", ("api.openai.com",), takes_new_limit=True),
+        _Provider(
+            "azure",
+            (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com"),
+            key_header="api-key",
+            takes_new_limit=True,
+            lists_models=False,
+        ),
+        _Provider(
+            "anthropic",
+            ("api.anthropic.com",),
+            takes_seed=False,
+            takes_blank_stops=False,
+            gives_logprobs=False,
+            lists_models=False,
+        ),
+        _Provider("gemini", ("generativelanguage.googleapis.com",), takes_seed=False),
+        OTHER,
+    )
+}
+
+
+def provider_of(host: str) -> _Provider:
+    """Return the service of a host; `OTHER` for all that need nothing special."""
+    return next(
+        (provider for provider in _PROVIDERS.values() if provider.hosts and host.lower().endswith(provider.hosts)),
+        OTHER,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +156,11 @@ class OpenAIArguments:
         return self.kind.startswith("openai-")
 
     @property
-    def provider(self) -> Provider:
+    def provider(self) -> _Provider:
         """The service whose rules requests follow."""
         if self.service is not None:
-            return PROVIDERS[self.service]
-        return PROVIDERS["openai"] if self.is_openai else provider_of(urlsplit(self.base_url).hostname or "")
+            return _PROVIDERS[self.service]
+        return _PROVIDERS["openai"] if self.is_openai else provider_of(urlsplit(self.base_url).hostname or "")
 
     @property
     def url(self) -> str:
@@ -244,9 +306,9 @@ def _check(values: Mapping[str, JsonValue]) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise UsageError(f"{name}={value!r}; expected seconds, above 0")
     provider = values.get("provider")
-    if provider is not None and provider not in PROVIDERS:
+    if provider is not None and provider not in _PROVIDERS:
         raise UnknownName(
-            "provider", str(provider), nearest(str(provider), PROVIDERS), f"known: {', '.join(PROVIDERS)}"
+            "provider", str(provider), nearest(str(provider), _PROVIDERS), f"known: {', '.join(_PROVIDERS)}"
         )
     if values.get("too_long", "cut") not in ("cut", "error"):
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error (drop_shots is for local models)")

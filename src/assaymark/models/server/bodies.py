@@ -28,6 +28,8 @@ ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
 LONGEST_NAMED = 100  # characters of a model's name
 _NOT_THE_NAME = re.compile(r"^.*/(?=[^/])|[-:]latest$|\.gguf$", re.IGNORECASE)  # folders, an alias, a file's ending
 _VERSION = re.compile(r"(?:[-@:_]v?\d[\d.]*)*")
+_BOS = re.compile(r"<[^\s>]*>|\[[A-Z]+\]|")
+_WORD = re.compile("[A-Za-z0-9]")  # characters of which every token has the text
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
 
 
@@ -36,13 +38,14 @@ class ScoredPart:
     """The scored part of a prompt.
 
     n_prompt, n_scored: tokens of the whole prompt and of its scored end; None if only the server tokenises the text.
-    text: the scored end. are_sent: tokens were sent, so the server must return the same ones.
+    text: the scored end. are_sent: tokens were sent, so the server must return the same ones. context: before it.
     """
 
     text: str
     n_prompt: int | None = None
     n_scored: int | None = None
     are_sent: bool = False
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,13 @@ def read_score(answer: object, part: ScoredPart) -> ServerScore:
             f"{n_prompt} tokens were sent and {len(nats) - 1} were returned: the server adds its own tokens; send "
             "texts with tokenized_requests=False",
         )
+    for name in ("tokens", "top_logprobs"):
+        if isinstance(listed := logprobs.get(name), list) and n_prompt <= len(listed) != len(nats):
+            raise HttpFailure(
+                MalformedAnswer,
+                f"the answer has log-probabilities of {len(nats)} tokens and {len(listed)} {name}: which belongs to "
+                "which is not known; expected lists of one length",
+            )
     first = _first_scored(logprobs, n_prompt, part)
     return ServerScore(
         total_nats=_sum(nats, first, n_prompt),
@@ -167,12 +177,30 @@ def _first_scored(logprobs: Mapping[str, object], n_prompt: int, part: ScoredPar
             break
         left = left.removesuffix(text)
         if not left:
+            _check_context(texts[:position], part.context)
             return position
     raise HttpFailure(
         MalformedAnswer,
         f"the server splits the prompt into {n_prompt} tokens, none of which begins where the choice {part.text!r} "
         "does; set the model's tokenizer with tokenizer=<folder or Hub id>",
     )
+
+
+def _check_context(texts: Sequence[object], context: str) -> None:
+    """Refuse an answer whose tokens begin in the middle of the context: the choice was scored after an end of it.
+
+    Raises: HttpFailure. Tokens whose texts are no end of the context, as with marks for spaces, show nothing.
+    """
+    words = list(map(str, texts))
+    if words and _BOS.fullmatch(words[0]):
+        del words[0]
+    listed = "".join(words)
+    if context.endswith(listed) and _WORD.search(cut := context[: len(context) - len(listed)]):
+        raise HttpFailure(
+            MalformedAnswer,
+            f"the server left out the first {len(cut):,} of the prompt's {len(context):,} characters; run it with a "
+            "larger context, or use fewer shots",
+        )
 
 
 def _sum(nats: Sequence[object], first: int, end: int) -> float:
@@ -207,10 +235,17 @@ def _is_greedy(nats: Sequence[float], tops: object, first: int, end: int) -> boo
     """Return whether each scored token is as probable as the most probable one. Raises: HttpFailure."""
     if not isinstance(tops, list) or len(tops) < end:
         raise _without_logprobs("the answer lacks the most probable tokens (top_logprobs)")
-    best = tops[first:end]
-    if not all(isinstance(each, Mapping) and each for each in best):
+    if not all(isinstance(each, Mapping) and each for each in tops[first:end]):
         raise HttpFailure(MalformedAnswer, "a scored token lacks the most probable alternative (top_logprobs)")
-    return all(token == max(top.values()) for token, top in zip(nats, best, strict=True))
+    best = [max(top.values()) for top in tops[first:end]]
+    for token, most in zip(nats, best, strict=True):
+        if token > most + ROUNDING:
+            raise HttpFailure(
+                MalformedAnswer,
+                f"a token has the log-probability {token:g}, and the most probable one (top_logprobs) {most:g}; "
+                "expected both of one place",
+            )
+    return all(token == most for token, most in zip(nats, best, strict=True))
 
 
 def _without_logprobs(what: str) -> HttpFailure:

@@ -102,6 +102,7 @@ class OpenAIModel:
         self._notes: list[str] = []
         self._other_model: str | None = None
         self._n_past_stop = 0
+        self._n_shortened = 0
         self._takes_tokens = False  # known after the first request
         self._first_tokens = FirstTokenTally()
 
@@ -227,11 +228,7 @@ class OpenAIModel:
     # --------------------------------------------------------------------------------------------- answering
 
     def answer(
-        self,
-        requests: Sequence[Request],
-        *,
-        cache: OutputCache | None = None,
-        observe: ProgressObserver | None = None,
+        self, requests: Sequence[Request], *, cache: OutputCache | None = None, observe: ProgressObserver | None = None
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
@@ -372,6 +369,8 @@ class OpenAIModel:
             if finish == "length" and went_on(server_text.text, prepared.stops, self.arguments.think_end_token):
                 finish = "stop"
                 self._n_past_stop += prepared.settings.stop_after_text
+            if self._prompts.sends_tokens:
+                self._n_shortened += 0 < server_text.n_context < prepared.tokens.size
             output = prepared.output(repeat, final, server_text.n_tokens, finish)
             thoughts = [each for each in (server_text.reasoning, final.reasoning) if each]
             yield replace(
@@ -387,8 +386,8 @@ class OpenAIModel:
         is_cut = server_text.finish_reason == "length"
         if server_text.tool_calls is not None and not final.text.strip():
             return False
-        if server_text.reasoning is not None:
-            return is_cut and not final.text.strip()
+        if server_text.reasoning is not None:  # a stop text, or a parser for another model, leaves it alone
+            return not (final if is_cut else server_text).text.strip()
         prompt = self._prompts.prompt_of(prepared)
         opened = opened_reasoning(prompt) if isinstance(prompt, str) else None
         return ends_in_reasoning(final, self.arguments.think_end_token, is_cut=is_cut, opened=opened)
@@ -457,7 +456,12 @@ class OpenAIModel:
             f"the server went on to the limit of tokens after the answer's end ({self._n_past_stop:,} times); if none "
             """begins with a blank line it can stop there: --gen_kwargs 'until=["\\n\\n"]'"""
         )
-        note = "; ".join(each for each in (self._other_model, past_stop if self._n_past_stop else None) if each)
+        shortened = (
+            f"the server counts fewer tokens than were sent ({self._n_shortened:,} times): it may leave out the "
+            "beginning of long prompts; run it with a larger context, or set max_length= to the one that it has"
+        )
+        notes = (self._other_model, self._n_past_stop and past_stop, self._n_shortened and shortened)
+        note = "; ".join(each for each in notes if each)
         facts |= {"note": note} if note else {}
         return {**facts, **({"notes": list(self._notes)} if self._notes else {})}
 

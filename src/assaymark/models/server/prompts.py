@@ -64,14 +64,14 @@ class PromptMaker:
         n_scored = int(span.scored.size)
         if self.encoder is None:
             characters = Characters()
-            end = characters.decode(span.scored)
-            return characters.decode(span.context) + end, ScoredPart(end)
+            context, end = characters.decode(span.context), characters.decode(span.scored)
+            return context + end, ScoredPart(end, context=context)
         tokens = [*span.context.tolist(), *span.scored.tolist()]
         if self.sends_tokens:
             return [tokens], ScoredPart("", len(tokens), n_scored, are_sent=True)
         text = str(self.encoder.tokenizer.decode(tokens))
         context = str(self.encoder.tokenizer.decode(span.context.tolist()))
-        return text, ScoredPart(text[len(context) :], len(tokens), n_scored)
+        return text, ScoredPart(text[len(context) :], len(tokens), n_scored, context=context)
 
     def texts(self, requests: Sequence[Request]) -> list[GenerationInput]:
         """Return every generate query of the requests, ready to be sent; an invalid one carries its error.

@@ -15,11 +15,7 @@ from dataclasses import dataclass
 
 from assaymark.errors import MalformedAnswer
 from assaymark.limits.nesting import is_deeper
-from assaymark.models.server.failures import (
-    NO_KEYS,
-    HttpFailure,
-    KeyHider,
-)
+from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider
 
 ACCEPT_ENCODING = "gzip, deflate"
 MIB = 1 << 20

@@ -33,7 +33,6 @@ def shorter_prompts(
     """Return each prompt, shortened to fit.
 
     Args:
-        encoder: the model's tokenizer.
         prompts: the segments of each: what precedes the shots, the shots, and the question as the last segment.
         n_shots: of each prompt.
         capacities: the most tokens of each prompt; below 1, it is returned as it is.

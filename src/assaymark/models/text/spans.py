@@ -239,12 +239,17 @@ def _too_long(what: str, max_length: int) -> tuple[str, str]:
     )
 
 
+THROUGH_TOKENS = frozenset({  # options that decide which tokens are sent, what is read from a text, or lie in a hash
+    "add_bos_token", "chat_template", "chat_template_args", "generation_config", "max_gen_toks", "prefix_token_id",
+    "subfolder", "think_end_token", "tokenizer", "use_fast_tokenizer",
+})  # fmt: skip
+
+
 def fingerprint_of(identity: ModelIdentity) -> bytes | None:
     """Return the part of a model's identity that decides the score of tokens; None if the model has no content hash."""
     if identity.content_hash is None:
         return None
-    deciding = ("quantization_config", "gguf_file", "variant", "attention")  # present only if not the default
-    options = [option for option in identity.options if option[0] in deciding]
+    options = [option for option in identity.options if option[0] not in THROUGH_TOKENS]
     return canonical_json([identity.content_hash, identity.dtype, identity.numerics, options]).encode()
 
 

@@ -13,29 +13,11 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
 SET_ELSEWHERE = frozenset({"model", "tokenizer", "max_model_len"})  # of EngineArgs: from pretrained=, max_length=
-SHARED = frozenset(
-    {
-        "add_bos_token",
-        "cache_dir",
-        "chat_template",
-        "chat_template_args",
-        "dtype",
-        "enable_thinking",
-        "generation_config",
-        "local_files_only",
-        "max_gen_toks",
-        "max_length",
-        "prefix_token_id",
-        "pretrained",
-        "revision",
-        "think_end_token",
-        "tokenizer",
-        "token",
-        "too_long",
-        "torch_dtype",
-        "trust_remote_code",
-    }
-)
+SHARED = frozenset({
+    "add_bos_token", "cache_dir", "chat_template", "chat_template_args", "dtype", "enable_thinking",
+    "generation_config", "local_files_only", "max_gen_toks", "max_length", "prefix_token_id", "pretrained",
+    "revision", "think_end_token", "tokenizer", "token", "too_long", "torch_dtype", "trust_remote_code",
+})  # fmt: skip
 # Fields of vLLM's EngineArgs, 0.8 to 0.12; other names are looked up in the installed EngineArgs.
 ENGINE = frozenset({
     "additional_config", "aggregate_engine_logging", "allowed_local_media_path", "async_scheduling",

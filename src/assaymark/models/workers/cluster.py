@@ -401,7 +401,6 @@ def run_on_cluster(
     """Yield the number and the result of each call of a function on the cluster's machines, as they end.
 
     Args:
-        address: of the cluster.
         function: of a module that every machine has; a call takes one processor.
         arguments: of each call; they are pickled.
         n_at_once: calls in progress at the same time; None: as many as the cluster has processors.

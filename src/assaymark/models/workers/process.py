@@ -70,7 +70,7 @@ class _WorkerServer:
 
     def _load(self, source: str, settings: EngineSettings, tokenizer: TokenizerSource, number: int) -> None:
         """Load the engine, on this worker's own device if there are several."""
-        from assaymark.engine.loading import load_engine
+        from assaymark.engine.seq2seq import load_engine
         from assaymark.models.passed_checks import PassedChecks
 
         if settings.device in ("auto", "cuda"):

@@ -166,10 +166,7 @@ def _parts(row: Mapping[str, JsonValue]) -> dict[str, tuple[str, ...]]:
 def differences_by(name: str, rows: Sequence[RowPair], pair: PairComparison) -> list[PartDifference]:
     """Return the difference of each score on each part of the rows, p corrected over all of them (Holm).
 
-    Args:
-        name: "tag", "split", or a name in the rows' metadata; a row with several tags counts in each.
-        rows: of `row_pairs`.
-        pair: the comparison of the two runs.
+    name: "tag", "split", or a name in the rows' metadata; a row with several tags counts in each. rows: of `row_pairs`.
 
     Raises: UsageError where no row has that name, or there are more than 100 parts.
     """

@@ -98,10 +98,7 @@ def means_at_any_time(
     The tasks share alpha (Bonferroni). Of a random order of all questions those of one task are in random order too. A
     task whose scores are not all in [0, 1] is missing, and so are all of a run whose order followed its answers.
 
-    Args:
-        row: the run.
-        scores_of: returns a task's stored scores.
-        alpha: how often any of the intervals may miss.
+    scores_of: returns a task's stored scores. alpha: how often any of the intervals may miss.
     """
     stopped = stopped_by_rule(row)
     if stopped is None or stopped.is_active:

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from assaymark.errors import UnknownName, UsageError
+from assaymark.options.of_plans import part_shown
 from assaymark.options.shared import compared_settings, headings
 from assaymark.records import (
     Estimate,
@@ -161,6 +162,7 @@ def choice_queries(record: SampleRecord) -> list[LoglikelihoodQuery]:
     ]
 
 
+_PLACES = frozenset({"tokenizer", "subfolder"})  # options that name files, whose content is in the model's hashes
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "code runs in", "other settings"})
 """Settings that the files of other tools do not state, or state in another form."""
 SUMMARY_DUE: Final = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
@@ -193,9 +195,6 @@ def save_summary(
     """Compute a run's estimates, store them with the facts of its task files, and return them.
 
     Args:
-        store: the store of the run.
-        run_id: its id.
-        selection: its tasks, groups and suites.
         bound: its bound tasks; without them the size of the whole split is unknown.
         bootstrap_iters: draws of lm-eval's bootstrap errors (`--bootstrap_iters`).
 
@@ -208,16 +207,11 @@ def save_summary(
 
 
 def save_summary_of(
-    store: Store,
-    run_id: str,
-    facts: ResultFacts,
-    functions: Mapping[tuple[str, str], OwnAggregation],
+    store: Store, run_id: str, facts: ResultFacts, functions: Mapping[tuple[str, str], OwnAggregation]
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 
     Args:
-        store: the store of the run.
-        run_id: its id.
         facts: the facts stored with the run: its tasks, groups and suites.
         functions: aggregations that are functions of task files, by (task, metric).
 
@@ -262,12 +256,9 @@ def run_view(store: Store, run_id: str) -> RunView:
     """Return a run's stored estimates under its model's name, for tables."""
     row = store.run(run_id)
     return RunView(
-        label_of(row),
-        row.short_id,
-        with_declared_chance(store.estimates(run_id), row.extra),
-        tuple(facts_shown(row)),
-        perturbed_from(row.extra),
-    )
+        label_of(row), row.short_id, with_declared_chance(store.estimates(run_id), row.extra), tuple(facts_shown(row)),
+        perturbed_from(row.extra)
+    )  # fmt: skip
 
 
 def run_evidence(
@@ -329,6 +320,13 @@ def stopped_by_rule(row: RunRow) -> StoppedByRule | None:
     return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), seed, bool(facts.get("macro")), is_active)
 
 
+def part_evaluated(row: RunRow) -> str | None:
+    """Return, in words, which part of its tasks' samples a run evaluated, as it was told to; None for all of them."""
+    if (stopped := stopped_by_rule(row)) is not None:
+        return f"stopped by rule after {stopped.n_seen:,} of {stopped.n:,} questions"
+    return part_shown(row.plan)
+
+
 def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:
     """Return the estimate of a task (or group) and metric; without a metric, the task's primary one.
 
@@ -373,8 +371,8 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         yield "scored again", "scored again after the run"
     if row.status != "finished":
         yield "status", row.status
-        if (stopped := stopped_by_rule(row)) is not None:
-            yield "race", f"stopped by rule after {stopped.n_seen:,} of {stopped.n:,} questions"
+        if stopped_by_rule(row) is not None:
+            yield "race", str(part_evaluated(row))
 
 
 def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> ScoreRow:
@@ -458,7 +456,9 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
         "tokenizer": model.tokenizer_hash,
         "longest context": model.max_length,
         # of an application, and of the fake model, they are what is compared: its version, how often it is right
-        "model options": [] if model.kind in {"application", "fake"} else [list(option) for option in model.options],
+        "model options": []
+        if model.kind in {"application", "fake"}
+        else [list(option) for option in model.options if option[0] not in _PLACES],
         **compared_settings(plan),
         "code runs in": plan.code_runs_in,
         "other settings": [list(setting) for setting in plan.extra],

@@ -142,11 +142,7 @@ def _of_group(
 
 
 def _cell(
-    group: GroupSummaryInput,
-    own: GroupCell,
-    cells: Sequence[Estimate],
-    path: tuple[str, ...],
-    confidence: float,
+    group: GroupSummaryInput, own: GroupCell, cells: Sequence[Estimate], path: tuple[str, ...], confidence: float
 ) -> Estimate:
     lacking = [cell.task for cell in cells if cell.value is None]  # the mean of the others is not the group's
     weights = own.weights([cell.n for cell in cells])

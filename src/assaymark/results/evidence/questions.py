@@ -7,6 +7,7 @@ import numpy as np
 
 from assaymark.documents.numbers import counted
 from assaymark.errors import UnknownName, UsageError
+from assaymark.options.of_plans import part_shown
 from assaymark.records import Estimate, ScoreStatus
 from assaymark.registry import nearest
 from assaymark.results.estimate_texts import is_proportion
@@ -63,11 +64,6 @@ def questions_in(store: Store, rows: Sequence[RunRow], task: str) -> Questions:
     Questions are matched by the hash of their rows; those that a model did not answer are left out, and withheld ones
     have no text.
 
-    Args:
-        store: the database.
-        rows: the runs that count.
-        task: a task of theirs.
-
     Raises: UnknownName for a task of no finished run; UsageError for fewer than five models with questions in common,
         or a task whose scores do not say whether an answer is right.
     """
@@ -110,7 +106,7 @@ def _best_runs(store: Store, rows: Sequence[RunRow], task: str) -> list[tuple[Ru
     for row in rows:
         own = [estimate for estimate in store.estimates(row.run_id) if estimate.task == task]
         estimate = find_estimate(own, task) if own else None
-        if estimate is None or estimate.value is None or row.plan.limit is not None:
+        if estimate is None or estimate.value is None or part_shown(row.plan) is not None:
             continue
         if not is_proportion(estimate):
             raise UsageError(f"{estimate.metric} of {task} does not say whether an answer is right; name another task")

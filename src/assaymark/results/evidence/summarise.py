@@ -7,9 +7,10 @@ counted, and the interval is valid at 0%, at 100% and for few samples. `details[
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
 also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
-none of their choices); first_error where requests failed; labels where a scorer gave those alone; n_skipped and
-first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks. Of the samples of one
-subject of a user's own task: kind "subject", with the task at the end of its path; its name is TASK:SUBJECT.
+none of their choices); first_error where requests failed; n_infinite where scores are; labels where a scorer gave those
+alone; n_skipped and first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks. Of
+the samples of one subject of a user's own task: kind "subject", with the task at the end of its path; its name is
+TASK:SUBJECT.
 
 Of every multiple-choice task the Brier score and the calibration error are computed. The confidence of an answer is the
 share of the choices' probability on the best one. With few samples even a perfectly calibrated model has a calibration
@@ -92,10 +93,8 @@ def summarise(
 
     Args:
         rows: every score of the run.
-        tasks: the tasks and their metrics.
         groups: the groups of tasks; groups may contain groups.
         bootstrap_iters: draws of lm-eval's bootstrap errors; 0 omits lm-eval's errors, as in lm-eval.
-        confidence: of the intervals.
 
     Raises: DataError or UnknownName where items do not fit their aggregation.
     """
@@ -240,16 +239,24 @@ def _estimate(
     items = [row.item for row in counted]
     try:
         ours = _interval(metric, counted, items, confidence)
+        lm_evals = _lm_eval_value(metric, items)
     except (DataError, UnknownName):
         raise
     except Exception as error:
         if metric.aggregation in AGGREGATIONS:  # one of ours
-            raise
+            raise DataError(
+                f"task {task.name}: the aggregation {metric.aggregation} cannot take what {metric.name} gives, such as "
+                f"{items[0]!r:.80} ({exception_text(error)}); name another one in metric_list, and run the same "
+                "command again: the answers are stored"
+            ) from error
         raise DataError(
             f"task {task.name}: the aggregation of {metric.name} raises {exception_text(error)}; mend it, and "
             "run the same command again: the answers are stored"
         ) from error
-    unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
+    without = [row for row in rows if row.status is not ScoreStatus.FAILED and not _has_item(row)]
+    unscored = Counter(  # a label is what its scorer gives
+        row.status for row in without if row.status is ScoreStatus.UNPARSED or _detail(row, "label", None) is None
+    )
     tied = [row for row in counted if _count(row, "n_tied", 1) > 1]
     details: EstimateDetails = {
         **shared,
@@ -260,14 +267,16 @@ def _estimate(
         **_first_tokens(counted),
         **_equal_by(counted),
         **_first_error(rows),
-        "lm_eval_value": _lm_eval_value(metric, items),
+        "lm_eval_value": lm_evals,
         "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),
         "lm_eval_n": len(items),
     }
     if metric.is_neutral:
         details["is_neutral"] = True
     if unscored:
-        details["n_unscored"] = unscored
+        details["n_unscored"] = unscored.total()
+    if infinite := sum(row.value is not None and math.isinf(row.value) for row in counted):
+        details["n_infinite"] = infinite
     if not counted and (
         labels := Counter(str(label)[:LONGEST_LABEL] for row in rows if (label := _detail(row, "label", None)))
     ):
@@ -284,7 +293,7 @@ def _estimate(
         method=ours.method if ours else "none",
         n=len(counted),
         n_failed=sum(row.status is ScoreStatus.FAILED for row in rows),
-        n_unparsed=sum(row.status is ScoreStatus.UNPARSED for row in rows) - unscored,
+        n_unparsed=sum(row.status is ScoreStatus.UNPARSED for row in rows) - unscored[ScoreStatus.UNPARSED],
         stderr=_finite(ours.stderr) if ours else None,
         chance=_chance(task, metric, counted),
         higher_is_better=metric.higher_is_better,
@@ -351,11 +360,11 @@ def _mean(rows: Sequence[ScoreRow], confidence: float, bounds: tuple[float, floa
     """Return the mean with tied best choices sharing the credit; with partial credit, too, by Wilson's interval.
 
     A share of credits has no more variance than a share of correct answers with the same mean, so Wilson's interval is
-    at most too wide for it, and it remains valid where all answers are correct.
+    at most too wide for it, and it remains valid where all answers are correct. None where a score is infinite: in
+    lm-eval the mean is too.
     """
     values = [score_number(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
-    values = [value for value in values if math.isfinite(value)]
-    if not values:
+    if not values or not all(map(math.isfinite, values)):
         return None
     plain = estimate_mean(values, binary=None if bounds is None else False, confidence=confidence, bounds=bounds)
     if any("credit" in (row.detail or {}) for row in rows if isinstance(row.detail, dict)):

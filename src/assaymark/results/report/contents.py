@@ -15,13 +15,7 @@ from assaymark.results.comparison.document import tasks_by_change
 from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.comparison.stored_runs import matched_evidence
 from assaymark.results.estimate_texts import is_proportion
-from assaymark.results.evidence.from_store import (
-    choice_queries,
-    deciding_score,
-    run_evidence,
-    run_view,
-    wrong_samples,
-)
+from assaymark.results.evidence.from_store import choice_queries, deciding_score, run_evidence, run_view, wrong_samples
 from assaymark.results.evidence.records import RunView, score_number
 from assaymark.results.views.cells import leaf_estimates, table_rows
 from assaymark.results.views.samples import example_choices, shortened

@@ -8,22 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from assaymark.documents.blocks import (
-    Block,
-    Bullets,
-    Figure,
-    Heading,
-    Paragraph,
-    Tile,
-    Tiles,
-    table,
-)
-from assaymark.documents.charts import (
-    ClaimPoint,
-    calibration_chart,
-    can_draw,
-    interval_charts,
-)
+from assaymark.documents.blocks import Block, Bullets, Figure, Heading, Paragraph, Tile, Tiles, table
+from assaymark.documents.charts import ClaimPoint, calibration_chart, can_draw, interval_charts
 from assaymark.documents.html import html_page
 from assaymark.documents.markdown import chart_files, markdown_text
 from assaymark.documents.numbers import counted, shown_interval, shown_p, shown_value

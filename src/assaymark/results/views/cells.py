@@ -47,9 +47,7 @@ class _Node:
 def table_rows(views: Sequence[RunView], *, primary_only: bool = False) -> list[TableLine]:
     """Return the rows of a table over these runs, in the order in which their tasks were evaluated.
 
-    Args:
-        views: the runs, one column each.
-        primary_only: show only the primary metric of each task.
+    views: the runs, one column each. primary_only: show only the primary metric of each task.
     """
     root = _Node("", "")
     for column, view in enumerate(views):

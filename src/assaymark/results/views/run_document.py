@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from assaymark.documents.blocks import Block, Bullets, Cell, Cells, Column, Figure, Paragraph, Table, table
 from assaymark.documents.charts import ClaimPoint, IntervalPoint, can_draw, interval_charts
 from assaymark.documents.document import Document, document
-from assaymark.documents.numbers import counted
+from assaymark.documents.numbers import NOTHING, counted, shown_difference, shown_value
 from assaymark.errors import few
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate, JsonValue, with_filter
 from assaymark.results.estimate_texts import (
     chance_cell,
     interval_text,
@@ -24,7 +24,7 @@ from assaymark.results.estimate_texts import (
     value_text,
 )
 from assaymark.results.evidence.composites import composite_lines
-from assaymark.results.evidence.records import RunView
+from assaymark.results.evidence.records import FOLD_ABOVE, PerturbedScore, RunView
 from assaymark.results.views.cells import (
     TableLine,
     heading_blocks,
@@ -35,9 +35,9 @@ from assaymark.results.views.cells import (
     table_rows,
 )
 from assaymark.results.views.details import baseline_notes, detail_tables, foot_lines
-from assaymark.results.views.perturbed import perturbed_table
 
 MAX_NAMED = 4  # tasks that share a note and are named
+PERTURBED_HEADERS = ("metric", "n", "as it is", "perturbed", "difference", "95% interval", "broken", "mended")
 
 
 def run_document(views: Sequence[RunView], *, details: bool = False) -> Document:
@@ -64,7 +64,7 @@ def result_blocks(views: Sequence[RunView], *, details: bool = False, claims: Se
         blocks.append(_one_run(rows) if len(views) == 1 else _side_by_side(rows, views))
     blocks += _figure(views, claims)
     if len(views) == 1:
-        tables = [perturbed_table(views[0].perturbed), *detail_tables(rows, details=details)]
+        tables = [_perturbed_table(views[0].perturbed), *detail_tables(rows, details=details)]
         blocks += [each for each in tables if each is not None]
     notes = tuple(note_lines(rows, views))
     return [*blocks, *([Bullets(notes, "warning")] if notes else [])]
@@ -100,8 +100,7 @@ def _without_empty(whole: Table, labels: Sequence[str]) -> Table:
         if column.label not in labels or any(row[index].text for row in whole.rows)
     ]
     return Table(
-        tuple(whole.columns[index] for index in kept),
-        tuple(tuple(row[index] for index in kept) for row in whole.rows),
+        tuple(whole.columns[index] for index in kept), tuple(tuple(row[index] for index in kept) for row in whole.rows)
     )
 
 
@@ -236,6 +235,8 @@ def _notes(cell: Estimate) -> list[str]:
             notes.append(f"{what}, so there is no result" + (f": {reason}" if reason else ""))
     if cell.n and (lacking := details.get("lacking")):
         notes.append(f"no mean, since there is no result of {few(lacking, 3)}")
+    if infinite := details.get("n_infinite"):
+        notes.append(f"{counted(infinite, 'score')} infinite, so there is no mean")
     if unscored := details.get("n_unscored"):
         notes.append(f"{unscored:,} not scored, excluded")
     if labels := details.get("labels"):
@@ -261,3 +262,56 @@ def _notes(cell: Estimate) -> list[str]:
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
     return [*notes, *baseline_notes(cell)]
+
+
+def shown_scores(scores: Sequence[PerturbedScore]) -> list[PerturbedScore]:
+    """Return the results by each task's main metric; of many tasks only their groups, where there are any."""
+    primary = [score for score in scores if score.is_primary]
+    tasks = {score.task for score in primary if score.n_tasks == 1}
+    groups = [score for score in primary if score.n_tasks > 1]
+    return groups if groups and len(tasks) > FOLD_ABOVE else primary
+
+
+def perturbed_name(score: PerturbedScore) -> str:
+    """Return the name of a result's perturbation, or of the worst case of a family."""
+    return f"worst of {score.by}" if score.is_worst else score.by
+
+
+def perturbed_cells(score: PerturbedScore) -> list[str]:
+    """Return the cells under `PERTURBED_HEADERS`."""
+    metric = with_filter(score.metric, score.filter)
+    return [
+        metric,
+        f"{score.n:,}",
+        shown_value(score.original, proportion=score.is_share),
+        shown_value(score.value, proportion=score.is_share),
+        shown_difference(score.difference, proportion=score.is_share),
+        difference_interval(score),
+        f"{score.n_broken:,}",
+        f"{score.n_mended:,}",
+    ]
+
+
+def difference_interval(score: PerturbedScore) -> str:
+    """Return the interval of the difference: `-4.1 to +1.2`."""
+    if score.difference_low is None or score.difference_high is None:
+        return NOTHING
+    low, high = (
+        shown_difference(end, proportion=score.is_share) for end in (score.difference_low, score.difference_high)
+    )
+    return f"{low} to {high}"
+
+
+def _perturbed_table(scores: Sequence[PerturbedScore]) -> Table | None:
+    """Return the table, the perturbations of a task below its name; None for a run without perturbations."""
+    body: list[Cells] = []
+    last = None
+    for score in shown_scores(scores):
+        if score.task != last:
+            pooled = f" ({score.n_tasks} tasks, samples pooled)" if score.n_tasks > 1 else ""
+            body.append((Cell(score.task + pooled, role="group"), *("" for _ in PERTURBED_HEADERS)))
+            last = score.task
+        body.append((Cell(perturbed_name(score), depth=1), *perturbed_cells(score)))
+    return (
+        table(("perturbations", Column(PERTURBED_HEADERS[0], "text"), *PERTURBED_HEADERS[1:]), body) if body else None
+    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from assaymark.documents.blocks import Column, table
 from assaymark.documents.document import Document, document
+from assaymark.options.of_plans import positions
 from assaymark.results.model_names import names_apart
 from assaymark.store.rows import RunRow
 
@@ -25,7 +26,7 @@ def run_list(rows: Sequence[RunRow]) -> Document:
 def _cells(row: RunRow, model: str) -> dict[str, str]:
     failed = f" ({row.n_failed:,} failed)" if row.n_failed else ""
     shots = sorted({task.num_fewshot for task in row.plan.tasks})
-    limit = row.plan.limit
+    limit, chosen = row.plan.limit, "chosen" if positions(row.plan) else ""
     status = "imported" if row.plan.model.kind == "imported" and row.status == "finished" else row.status
     return {
         "run": row.short_id,
@@ -33,7 +34,7 @@ def _cells(row: RunRow, model: str) -> dict[str, str]:
         "tasks": ", ".join(_outermost_names(row)),
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
         "n": f"{row.n_samples:,}",
-        "limit": "" if limit is None else f"{limit:.0%}" if limit < 1 else f"{int(limit):,}",
+        "limit": chosen if limit is None else f"{limit:.0%}" if limit < 1 else f"{int(limit):,}",
         "status": status + failed,
         "when": row.updated_at[5:16].replace("T", " "),
     }

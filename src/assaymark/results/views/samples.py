@@ -1,14 +1,21 @@
-"""One stored sample for display: the end of its prompt, the model's answer and the correct answer.
+"""Stored samples for display: the end of the prompt, the model's answer and the correct answer.
 
 It uses a `SampleRecord` alone, so it shows what was stored, whatever the task file contains now.
 
 A stored conversation for the terminal: the messages turn by turn, in full.
+
+The samples that a perturbation broke have a lower score for the perturbed copy than as they are. Words of a copy that
+the original does not have in that place are found by a longest common subsequence of words.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from assaymark.documents.blocks import Example, ExampleChoice, Mark, Piece
+from assaymark.errors import UsageError
 from assaymark.records import (
     BOUND,
     IN_REASONING,
@@ -17,17 +24,28 @@ from assaymark.records import (
     Output,
     Query,
     QueryKind,
+    RunPlan,
     Score,
     ScoreStatus,
 )
 from assaymark.records.json_values import json_of
-from assaymark.results.evidence.broken_samples import marked_texts
-from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
+from assaymark.results.evidence.from_store import (
+    choice_queries,
+    deciding_score,
+    gold_indices,
+    is_wrong,
+    score_rows,
+    verdict_of,
+)
+from assaymark.results.evidence.records import row_value
+from assaymark.results.evidence.task_facts import tasks_from
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import find_metric, is_auxiliary
-from assaymark.store.rows import SampleRecord
+from assaymark.store import RunRow, SampleRecord, Store
 
 _ENDINGS = {"length": " (truncated)", IN_REASONING: " (ended while reasoning)"}
+_MOST_WORDS = 4000  # longer texts are not compared: the time grows with the square of their length
+_PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
@@ -316,3 +334,60 @@ def prompt_end(prompt: str) -> str:
 def shortened(text: str, longest: int = ANSWER_END) -> str:
     """Return the beginning of a text, marked where it is not the whole."""
     return text if len(text) <= longest else text[:longest] + " …"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A part of a perturbed text."""
+
+    text: str
+    is_changed: bool
+
+
+def marked_texts(original: str, perturbed: str) -> list[MarkedText]:
+    """Return the perturbed text in parts; parts that the original does not have are marked."""
+    before, after = _PIECE.findall(original), _PIECE.findall(perturbed)
+    if original == perturbed or max(len(before), len(after)) > _MOST_WORDS:
+        return [MarkedText(perturbed, is_changed=False)]
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    parts = (("".join(after[start:end]), tag != "equal") for tag, _, _, start, end in matcher.get_opcodes())
+    return [MarkedText(text, is_changed=changed) for text, changed in parts if text]
+
+
+def original_of(store: Store, run_id: str, plan: RunPlan, record: SampleRecord) -> SampleRecord | None:
+    """Return the original of a perturbed sample; None if the sample is not perturbed, or its original is not stored."""
+    of = next(
+        (each.perturbed["of"] for each in plan.tasks if each.name == record.request.task and each.perturbed), None
+    )
+    if of is None:
+        return None
+    return next(store.samples(run_id, of, indices=[record.request.sample_index]), None)
+
+
+def broken_samples(store: Store, row: RunRow, task: str) -> Iterator[SampleRecord]:
+    """Yield the perturbed copies of a task's samples that score lower than their originals.
+
+    task: a task of the run: either of copies, or of their originals, which selects the copies by all perturbations.
+
+    Raises: UsageError if the task has no copies, or the run has no results yet.
+    """
+    copies = {each.name: each.perturbed["of"] for each in row.plan.tasks if each.perturbed is not None}
+    wanted = {name: of for name, of in copies.items() if task in {name, of}}
+    if not wanted:
+        raise UsageError(
+            f"run {row.short_id} has no perturbed copies of {task}; evaluate some: assaymark run --perturb robustness"
+        )
+    primary = {each.name: each.primary for each in tasks_from(row.extra)}
+    for copy, of in wanted.items():
+        by = primary.get(of)
+        if by is None:
+            raise UsageError(f"run {row.short_id} has no results yet; finish it by running it again")
+        before, after = (_values(store, row.run_id, name, by) for name in (of, copy))
+        broken = [index for index in after if index in before and after[index] < before[index]]
+        if broken:
+            yield from store.samples(row.run_id, copy, indices=broken)
+
+
+def _values(store: Store, run_id: str, task: str, by: tuple[str, str]) -> dict[int, float]:
+    rows = score_rows(store, run_id, task)
+    return {row.sample_index: row_value(row) for row in rows if (row.metric, row.filter) == by}

@@ -1,4 +1,4 @@
-"""`assaymark compare RUN RUN`: which run is better, by how much, and with what uncertainty."""
+"""`assaymark compare`, `diff-prompts` and `tune-report`: stored runs beside each other."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
     from assaymark.results.comparison.records import Comparison
     from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 
+
 GATE_FAILED = 1
-
-
 EXAMPLES = examples(
     "compare RUN_A RUN_B --flips",
     "compare RUN_A RUN_B --rows --by tag",
@@ -32,13 +30,8 @@ EXAMPLES = examples(
 @click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")
 @click.option("--rows", "with_rows", is_flag=True, help="Show both answers of each row, those that got worse first.")
 @click.option("--by", metavar="NAME", help="Differences by tag, split, or a name in the rows' metadata.")
-@click.option(
-    "--gate",
-    "gates",
-    multiple=True,
-    metavar="EXPR",
-    help='Fail unless the interval meets it: "mmlu >= -0.01"; repeatable.',
-)
+@click.option("--gate", "gates", multiple=True, metavar="EXPR",
+              help='Fail unless the interval meets it: "mmlu >= -0.01"; repeatable.')  # fmt: skip
 @click.option(
     "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the results of the gates as JUnit XML."
 )
@@ -92,10 +85,7 @@ def compare(
 
 
 def _print_rows(
-    comparison: "Comparison",
-    rows: "Sequence[Sequence[RowPair]]",
-    by: str,
-    parts: "Sequence[Sequence[PartDifference]]",
+    comparison: "Comparison", rows: "Sequence[Sequence[RowPair]]", by: str, parts: "Sequence[Sequence[PartDifference]]"
 ) -> None:
     from assaymark.documents.document import Document
     from assaymark.results.comparison.row_pairs import parts_document, rows_blocks
@@ -118,3 +108,54 @@ def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[s
     else:
         echo("\n".join(claim_lines(results)))
     return 0
+
+
+@click.command("diff-prompts", cls=Command, epilog=examples("diff-prompts last~1 last arc_easy"))
+@click.argument("first", metavar="RUN_A")
+@click.argument("second", metavar="RUN_B")
+@click.argument("tasks", nargs=-1, metavar="[TASK...]")
+@click.option("--limit", "-L", type=click.IntRange(0), default=3, show_default=True, help="Number of samples to show.")
+@store_option
+@json_option
+def diff_prompts(first: str, second: str, tasks: tuple[str, ...], limit: int, store: str | None, as_json: bool) -> int:
+    """Show which prompts of two stored runs differ, and how: shots, wording, choices, tokens, BOS.
+
+    Exit code 1 if any prompt differs.
+    """
+    from assaymark.runs import prompt_diff
+    from assaymark.runs.stored import open_run
+
+    diff = prompt_diff.diff_prompts(open_run(store, first), open_run(store, second), tasks)
+    if as_json:
+        print_json(prompt_diff.diff_to_json(diff))
+    else:
+        print_rich(prompt_diff.diff_document(diff, limit))
+    return 1 if diff.n_differing else 0
+
+
+@click.command(
+    "tune-report",
+    cls=Command,
+    epilog=examples("tune-report BASE_RUN TUNED_RUN", "tune-report BASE_RUN SFT_RUN DPO_RUN --json"),
+)
+@click.argument("runs", nargs=-1, required=True, metavar="BASE TUNED...")
+@store_option
+@json_option
+def tune_report(runs: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Say what training changed in tuned models, apart from the set-up of their evaluation.
+
+    Where a tuned run has other shots, another precision or another template than the run of the base, runs of the base
+    in that set-up are looked for in the store, and each cause is a paired comparison of its own. Without them the
+    report says which run is missing. Gains are in points; * marks significant ones.
+    """
+    from assaymark.runs.tuning import refuse_few, tune_document
+    from assaymark.runs.tuning import tune_report as report
+
+    refuse_few(runs)
+    models = report(store, runs[0], runs[1:])
+    if as_json:
+        print_json([model.to_json() for model in models])
+        return
+    print_rich(tune_document(models))
+    if any(len(model.effects) > 1 for model in models):
+        echo("each cause compares two runs on the same samples; the first gain is the sum of the others", err=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from assaymark.cli.extras import has_web
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, print_rich, store_option
+from assaymark.cli.output import Command, echo, examples, print_rich, store_option
 from assaymark.runs.progress import ProgressLine
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark import settings
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json
+from assaymark.cli.output import Command, echo, examples, json_option, print_json
 from assaymark.errors import install_line
 from assaymark.records import JsonValue
 from assaymark.runs.run_options import declared_option

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Command, OptionDecorator
 from assaymark.cli.main import is_option, normalise, with_underscores
+from assaymark.cli.output import Command, OptionDecorator
 from assaymark.errors import MissingExtra, UnknownName, UsageError
 
 # torchtune's tokenizer builders: their file is given with --tokenizer-checkpoint, or is beside the weights.
@@ -43,11 +43,7 @@ def _option(name: str, **attributes: object) -> OptionDecorator:
 
 
 @click.command(
-    "eval",
-    cls=Command,
-    epilog=EPILOG,
-    context_settings={"ignore_unknown_options": True},
-    options_metavar="[OPTIONS]",
+    "eval", cls=Command, epilog=EPILOG, context_settings={"ignore_unknown_options": True}, options_metavar="[OPTIONS]"
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ls [WORDS]]")
 @_option(

@@ -2,8 +2,7 @@
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import json_option, print_json, print_rich
+from assaymark.cli.output import Command, examples, json_option, print_json, print_rich
 from assaymark.errors import UnknownName
 from assaymark.runs.run_options import declared_option
 
@@ -18,13 +17,9 @@ from assaymark.runs.run_options import declared_option
 @declared_option("include_path", help="Folder with task files, as in `run`.")
 @json_option
 def explain(
-    task: str,
-    num_fewshot: int | None,
-    model_args: str,
-    data_dir: str | None,
-    include_path: tuple[str, ...],
+    task: str, num_fewshot: int | None, model_args: str, data_dir: str | None, include_path: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Explain what TASK measures, show a prompt with its token boundaries, and score one sample step by step.
 
     The name of a metric, such as acc_norm, explains the metric.

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import declared_option
@@ -116,11 +115,8 @@ EXAMPLES = examples(
 @click.option("--replace", is_flag=True, help="With hub-results: replace files that say something else.")
 @click.option("--model_id", metavar="DEVELOPER/MODEL", help="With every-eval-ever: the model's name for others.")
 @click.option("--organization", metavar="NAME", help="With every-eval-ever: who publishes the results.")
-@click.option(
-    "--relationship",
-    type=click.Choice(["first_party", "third_party", "collaborative", "other"]),
-    help="With every-eval-ever: of whoever evaluated to the model's developer (default: other).",
-)
+@click.option("--relationship", type=click.Choice(["first_party", "third_party", "collaborative", "other"]),
+              help="With every-eval-ever: of whoever evaluated to the model's developer (default: other).")  # fmt: skip
 @click.option("--wrong", is_flag=True, help="Write the samples answered wrongly or not at all, as .jsonl or .csv.")
 @click.option("--by", type=click.Choice(["subject"]), help="With --wrong: subjects with the lowest values first.")
 @click.option(
@@ -128,11 +124,8 @@ EXAMPLES = examples(
     is_flag=True,
     help="With --wrong: write a training file instead, other rows of the same subjects as chats.",
 )
-@click.option(
-    "--train_on",
-    metavar="SPLIT|FILE",
-    help="With --chat: a split of the tasks' data sets, or a file with their columns.",
-)
+@click.option("--train_on", metavar="SPLIT|FILE",
+              help="With --chat: a split of the tasks' data sets, or a file with their columns.")  # fmt: skip
 @click.option(
     "--contaminate", is_flag=True, help="With --chat: write evaluated rows too, and mark the run as contaminated."
 )

@@ -5,8 +5,7 @@ from typing import TypedDict, TypeVar
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UnknownName, UsageError
 from assaymark.runs.run_options import declared_option
 
@@ -15,8 +14,7 @@ KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_promp
 
 T = TypeVar("T")
 _ListedEntry = TypedDict(
-    "_ListedEntry",
-    {"name": str, "kind": str, "from": str, "n_tasks": int, "runs_here": bool, "reason": str | None},
+    "_ListedEntry", {"name": str, "kind": str, "from": str, "n_tasks": int, "runs_here": bool, "reason": str | None}
 )
 
 

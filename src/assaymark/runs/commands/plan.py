@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import EvaluationParameters, evaluate_options, model_arguments, run_options
 from assaymark.runs.targets import plan_target, target_of_command, target_options
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
     from assaymark.records import WorkEstimate
     from assaymark.runs.evaluate_options import EvaluateOptions
-    from assaymark.runs.planning import PlannedRun
-    from assaymark.runs.power import PowerLine, WantedPower
+    from assaymark.runs.planning import PlannedRun, PowerLine, WantedPower
 
 # Shares of the prompts and of the tokens; the four choices of one question alone share up to 0.75 of the tokens.
 MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
@@ -26,14 +24,8 @@ MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
 @run_options()
 @target_options()
 @click.option("--mde", type=float, metavar="POINTS", help="Also show the samples needed for this difference.")
-@click.option(
-    "--disagreement",
-    type=float,
-    default=0.2,
-    show_default=True,
-    metavar="SHARE",
-    help="With --mde: expected share of samples on which the two models differ.",
-)
+@click.option("--disagreement", type=float, default=0.2, show_default=True, metavar="SHARE",
+              help="With --mde: expected share of samples on which the two models differ.")  # fmt: skip
 @json_option
 def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Unpack[EvaluationParameters]) -> None:
     """Estimate a run: samples, tokens with and without sharing, memory, time, and prompts that are too long.
@@ -41,8 +33,7 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Un
     Takes the options of `run` and sends nothing to the model. With --mde it also shows which differences the run can
     detect. With --target it shows the calls of an application, and what its judged scorers would ask their judge.
     """
-    from assaymark.runs.planning import plan_run
-    from assaymark.runs.power import WantedPower
+    from assaymark.runs.planning import WantedPower, plan_run
 
     target = target_of_command(parameters)
     if target is not None:

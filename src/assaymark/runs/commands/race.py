@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
@@ -40,14 +39,8 @@ EXAMPLES = examples(
     help="How often a verdict may be wrong about the benchmark.",
 )  # fmt: skip
 @click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
-@click.option(
-    "--until",
-    type=click.Choice(["decided"]),
-    default="decided",
-    show_default=True,
-    expose_value=False,
-    help="When it ends; --budget may end it before.",
-)
+@click.option("--until", type=click.Choice(["decided"]), default="decided", show_default=True, expose_value=False,
+              help="When it ends; --budget may end it before.")  # fmt: skip
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
 @click.option("--macro", is_flag=True, help="Each task counts the same, whatever its number of questions.")
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)

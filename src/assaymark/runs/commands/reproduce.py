@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields

@@ -2,8 +2,7 @@
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.runs.run_options import declared_option
 

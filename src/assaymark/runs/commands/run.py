@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich
+from assaymark.cli.output import Command, details_option, echo, examples, json_option, print_json, print_rich
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError, UsageError, few
 from assaymark.runs.progress import ProgressLine
@@ -138,7 +137,7 @@ EXAMPLES = examples(
 @click.option("--log_samples", "-s", is_flag=True, help="With --output_path: lm-eval's samples files too.")
 @click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
 @click.option("--show_config", is_flag=True, help="Print the run's whole plan at the end.")
-@click.option("--predict_only", "-x", is_flag=True, help="Store outputs and print no scores.")
+@declared_option("predict_only")
 @declared_option("question_blind")
 @declared_option("prompt_style")
 @details_option
@@ -213,13 +212,13 @@ def run(as_json: bool, quiet: bool, **parameters: Unpack[RunParameters]) -> int:
         done = evaluate(model, tasks, **keywords)
     _print_run(done, parameters, as_json=as_json)
     _log_to_wandb(done, wandb)
-    return _exit_code([done])
+    return _exit_code([done], with_scores=not parameters["predict_only"])
 
 
 TASK_FAILED = 6  # exit code of a run in which one task has no answer, or one scorer no score, and others have some
 
 
-def _exit_code(runs: Sequence["Run"]) -> int:
+def _exit_code(runs: Sequence["Run"], *, with_scores: bool = True) -> int:
     """Return the exit code of finished commands, and print why a run stopped early or which tasks failed as a whole."""
     reasons_to_stop = dict.fromkeys(run.stop_reason for run in runs if run.stop_reason)
     echo(*(f"error: incomplete: {reason}" for reason in reasons_to_stop), err=True)
@@ -233,7 +232,7 @@ def _exit_code(runs: Sequence["Run"]) -> int:
         echo(
             f"error: every request of {few(tasks, 3)} failed, so there is no result: {reason or 'see `show`'}", err=True
         )
-    unscored = {name: why for run in runs for name, why in run.unscored.items()}
+    unscored = {name: why for run in runs for name, why in run.unscored.items() if with_scores}
     for name, why in unscored.items():
         echo(f"error: {name}: no answer could be scored, so there is no result: {why}", err=True)
     return TASK_FAILED if reasons or unscored else 0
@@ -252,14 +251,9 @@ def _run_until(
         echo(*(state.sentence for state in states), err=True)
 
     done = evaluate_until(
-        model,
-        parameters["tasks"],
-        parameters["until"],
-        budget=parse_budget(parameters["budget"]),
-        macro=parameters["macro"],
-        observe_goals=None if is_quiet else report,
-        **options,
-    )
+        model, parameters["tasks"], parameters["until"], budget=parse_budget(parameters["budget"]),
+        macro=parameters["macro"], observe_goals=None if is_quiet else report, **options,
+    )  # fmt: skip
     _print_run(done.run, parameters, as_json=as_json, until=done)
     _log_to_wandb(done.run, wandb)
     if done.n_failed or done.spent == "money":

@@ -1,15 +1,25 @@
-"""`assaymark show RUN`: show a run's table, its samples, or its subjects."""
+"""`assaymark show RUN`, its table, samples or subjects, and `assaymark report`, a document of several."""
 
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from assaymark.cli.help import Command, examples
-from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import (
+    Command,
+    details_option,
+    echo,
+    examples,
+    json_option,
+    print_json,
+    print_rich,
+    store_option,
+)
 from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
     from assaymark.runs.run import Run
+from functools import partial
+from pathlib import Path
 
 
 class ShowParameters(TypedDict):
@@ -31,11 +41,8 @@ class ShowParameters(TypedDict):
 @click.argument("run", default="last")
 @click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
 @click.option("--wrong", is_flag=True, help="With --samples: show only those answered wrongly or not at all.")
-@click.option(
-    "--broken",
-    is_flag=True,
-    help="With --samples: show only perturbed copies that score lower than the sample as it is.",
-)
+@click.option("--broken", is_flag=True,
+              help="With --samples: show only perturbed copies that score lower than the sample as it is.")  # fmt: skip
 @click.option("--search", metavar="WORDS", help='With --samples: only those with all WORDS and "phrases".')
 @click.option(
     "--index", is_flag=True, help="With --search: build the run's full-text index first, to search whole texts."
@@ -101,3 +108,35 @@ def _show_run(run: "Run", options: ShowParameters, *, as_json: bool) -> None:
     else:
         print_rich(run.document(by_subject=options["by"] is not None, details=options["details"]))
         echo(*run.remarks(details=options["details"]))
+
+
+@click.command(cls=Command, epilog=examples("report last~1 last -o report.html"))
+@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with suffix .html, .md or .pdf (default: RUN.html). A PDF needs a browser on this machine.",
+)
+@click.option(
+    "--claims",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    help="Values that others state of models, as hollow marks: a list of {model, source, scores: {task: per cent}}.",
+)
+@click.option("--with_sealed", is_flag=True, help="Show rows of sealed tasks among the examples too.")
+@store_option
+def report(
+    runs: tuple[str, ...], output: Path | None, claims: Path | None, with_sealed: bool, store: str | None
+) -> None:
+    """Write a report of stored runs: results, charts, differences, examples, methods and limitations.
+
+    Without RUN it reports the last run. With several runs, each is compared with the first.
+    """
+    from assaymark.runs.reporting import report_stored
+
+    written = report_stored(
+        store, runs or ("last",), output, with_sealed=with_sealed, claims=claims, notify=partial(echo, err=True)
+    )
+    echo(f"wrote {written}")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.help import Command, Group, examples
-from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
 from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError
 

@@ -10,7 +10,7 @@ from assaymark.errors import MalformedSample, UnknownName
 from assaymark.records import Row
 from assaymark.registry import nearest
 from assaymark.scoring.instructions.checks import CHECKS
-from assaymark.scoring.values import ScoreValue
+from assaymark.scoring.metric import ScoreValue
 
 
 def loose_versions(answer: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ CREATE TABLE assaymark_schema (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT assaymark_schema_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "assaymark_schema" VALUES('0016');
+INSERT INTO "assaymark_schema" VALUES('0017');
 CREATE TABLE assignments (
 	id INTEGER NOT NULL, 
 	rater INTEGER NOT NULL, 
@@ -657,7 +657,7 @@ CREATE TABLE trace_rules (
 	made DOUBLE NOT NULL, 
 	begins DOUBLE NOT NULL, 
 	ended_until DOUBLE NOT NULL, 
-	open_until DOUBLE NOT NULL, 
+	open_until DOUBLE NOT NULL, scale VARCHAR(16), 
 	PRIMARY KEY (id)
 );
 CREATE TABLE trace_scores (

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.help import Group, OptionDecorator, examples, with_options
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import (
+    Group,
+    OptionDecorator,
+    echo,
+    examples,
+    json_option,
+    print_json,
+    print_rich,
+    store_option,
+    with_options,
+)
 from assaymark.errors import UsageError
 from assaymark.platforms import not_here
 from assaymark.records.json_values import json_fields
@@ -89,14 +98,8 @@ def swe() -> None:
 
 @swe.command("init", epilog=examples("swe init . -o instances.jsonl --limit 5"))
 @click.argument("repository", type=_PATH, metavar="REPO")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_PATH,
-    metavar="FILE",
-    help="Instances to write: JSON lines, or a list where it ends in .json.",
-)
+@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE",
+              help="Instances to write: JSON lines, or a list where it ends in .json.")  # fmt: skip
 @click.option("--revision", default="HEAD", show_default=True, metavar="REVISION", help="Branch, commit or range.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Instances to make.")
 @click.option("--tried", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Commits to try.")
@@ -119,7 +122,7 @@ def init(
     from assaymark.swe.from_commits import CommitChoice, make_instances
     from assaymark.swe.instances import check_suffix, read_instances, write_rows
 
-    check_suffix(output, "-o")
+    check_suffix(output)
     check_writable(output, "-o")
     if name and (name.count("/") != 1 or not all(name.split("/"))):
         raise UsageError(f"--name is '{name}'; expected owner/name")
@@ -154,31 +157,15 @@ def init(
     ),
 )
 @_instances
-@click.option(
-    "--pins",
-    required=True,
-    type=_PATH,
-    metavar="PATH",
-    help="Folder of OWNER__NAME/NUMBER/environment.yml, as SWE-bench's source has it; or one such file, or a "
-    "requirements.txt, for all.",
-)
-@click.option(
-    "--repo",
-    "repositories",
-    multiple=True,
-    metavar="[owner/name=]FOLDER",
-    help="Where a repository is; without a name: those that are not named.",
-)
+@click.option("--pins", required=True, type=_PATH, metavar="PATH",
+              help="Folder of OWNER__NAME/NUMBER/environment.yml, as SWE-bench's source has it; or one such file, or a "
+              "requirements.txt, for all.")  # fmt: skip
+@click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
+              help="Where a repository is; without a name: those that are not named.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="ID", help="Only this instance.")
 @click.option("--python", metavar="PROGRAM", help="Interpreter (default: of the pins' version, from PATH or pyenv).")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_PATH,
-    metavar="FILE",
-    help="Environments to write, for --environments of the other commands.",
-)
+@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE",
+              help="Environments to write, for --environments of the other commands.")  # fmt: skip
 @json_option
 def prepare_command(
     instances: Path, output: Path, *, as_json: bool, pins: Path, repositories: tuple[str, ...], only: tuple[str, ...],
@@ -215,20 +202,14 @@ def prepare_command(
     "predict",
     epilog=examples(
         "swe predict --model local-chat-completions --model_args model=NAME,base_url=URL --instances instances.jsonl "
-        "--repo . -o predictions.jsonl",
+        "--repo . -o predictions.jsonl"
     ),
 )
 @_instances
 @click.option("--model", required=True, metavar="KIND", help="Kind of model, as in `run`.")
 @click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_PATH,
-    metavar="FILE",
-    help="Predictions to write: JSON lines, or a list where it ends in .json.",
-)
+@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE",
+              help="Predictions to write: JSON lines, or a list where it ends in .json.")  # fmt: skip
 @click.option(
     "--how",
     type=click.Choice(["agent", "oracle", "bm25"]),
@@ -237,30 +218,12 @@ def prepare_command(
     help="An agent with bash; or one answer, with the gold patch's files or those that BM25 finds.",
 )
 @click.option("--name", default="", metavar="NAME", help="Name of the model in predictions (default: its own).")
-@click.option(
-    "--attempt",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of the attempt; another one asks again.",
-)
-@click.option(
-    "--max_tokens",
-    type=click.IntRange(1),
-    default=4096,
-    show_default=True,
-    metavar="N",
-    help="Longest answer of the model.",
-)
-@click.option(
-    "--steps",
-    type=click.IntRange(1),
-    default=250,
-    show_default=True,
-    metavar="N",
-    help="Calls of the model by an agent, for each instance.",
-)
+@click.option("--attempt", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+              help="Number of the attempt; another one asks again.")  # fmt: skip
+@click.option("--max_tokens", type=click.IntRange(1), default=4096, show_default=True, metavar="N",
+              help="Longest answer of the model.")  # fmt: skip
+@click.option("--steps", type=click.IntRange(1), default=250, show_default=True, metavar="N",
+              help="Calls of the model by an agent, for each instance.")  # fmt: skip
 @click.option(
     "--max_cost",
     type=click.FloatRange(0),
@@ -268,14 +231,8 @@ def prepare_command(
     help="Cost of an agent for each instance, above 0: past it the agent ends (default: 3 where the model's price is "
     "known).",
 )
-@click.option(
-    "--agent_time",
-    type=click.FloatRange(1, 604_800),
-    default=3600,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time of an agent for each instance: past it the agent is asked no more.",
-)
+@click.option("--agent_time", type=click.FloatRange(1, 604_800), default=3600, show_default=True, metavar="SECONDS",
+              help="Time of an agent for each instance: past it the agent is asked no more.")  # fmt: skip
 @declared_option("price")
 @declared_option("prices")
 @click.option("--trajectories", type=_PATH, metavar="FOLDER", help="Also write each ID.traj.json there.")
@@ -296,9 +253,9 @@ def predict_command(
     """
     from dataclasses import replace
 
+    from assaymark.models.cost.bill import bill_for
     from assaymark.models.create import create_model
     from assaymark.records import GenerationSettings
-    from assaymark.runs.costs import bill_for
     from assaymark.runs.stored import check_writable
     from assaymark.store import Store
     from assaymark.swe.agent import AgentLimits
@@ -307,7 +264,7 @@ def predict_command(
     from assaymark.swe.instances import check_suffix, read_instances, write_rows
     from assaymark.swe.predicting import PredictOptions, predict, write_trajectories
 
-    check_suffix(output, "-o")
+    check_suffix(output)
     check_writable(output, "-o")
     if max_cost == 0:
         raise UsageError(
@@ -317,15 +274,10 @@ def predict_command(
     known = read_instances(instances)
     agent = AgentLimits(n_steps=steps, seconds=agent_time, command_seconds=timeout)
     chosen = PredictOptions(
-        Repositories(repositories),
-        Environments.read(environments, python, where),
-        how,
-        name,
-        GenerationSettings(max_tokens=max_tokens),
-        agent=agent if max_cost is None else replace(agent, cost=max_cost),
-        limits=_limits(timeout, memory),
-        attempt=attempt,
-    )
+        Repositories(repositories), Environments.read(environments, python, where), how, name,
+        GenerationSettings(max_tokens=max_tokens), agent=agent if max_cost is None else replace(agent, cost=max_cost),
+        limits=_limits(timeout, memory), attempt=attempt,
+    )  # fmt: skip
     asked = create_model(model, model_args)
     try:
         bill = bill_for(asked, price, prices, max_cost)
@@ -376,12 +328,9 @@ def grade_command(
     known, written = read_instances(instances), read_predictions(predictions)
     match_predictions(known, written)
     chosen = GradeOptions(
-        Repositories(repositories),
-        Environments.read(environments, python, where),
-        _limits(timeout, memory),
-        workers,
-        cluster,
-    )
+        Repositories(repositories), Environments.read(environments, python, where), _limits(timeout, memory), workers,
+        cluster
+    )  # fmt: skip
     with Store.open(store) as opened:
         graded = grade(opened, known, written, chosen, _say)
         report = stored_report(opened, known, written)
@@ -411,24 +360,12 @@ def grade_command(
 )
 @click.argument("predictions", nargs=-1, required=True, type=_PATH, metavar="PREDICTIONS...")
 @_instances
-@click.option(
-    "--against",
-    multiple=True,
-    type=_PATH,
-    metavar="PREDICTIONS",
-    help="Also compare with another model's patches; may be repeated, for several attempts.",
-)
-@click.option(
-    "--cutoff",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Also compare the instances from this date on with those before it, as YYYY-MM-DD.",
-)
-@click.option(
-    "--as_run",
-    metavar="TASK",
-    help="Also store the gradings as a run of a task of this name, which pages and boards show.",
-)
+@click.option("--against", multiple=True, type=_PATH, metavar="PREDICTIONS",
+              help="Also compare with another model's patches; may be repeated, for several attempts.")  # fmt: skip
+@click.option("--cutoff", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE",
+              help="Also compare the instances from this date on with those before it, as YYYY-MM-DD.")  # fmt: skip
+@click.option("--as_run", metavar="TASK",
+              help="Also store the gradings as a run of a task of this name, which pages and boards show.")  # fmt: skip
 @click.option(
     "--official",
     type=_PATH,

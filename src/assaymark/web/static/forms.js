@@ -6,9 +6,11 @@ window.addEventListener("submit", (event) => { // after the scripts of pages tha
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "1";
 });
-window.addEventListener("pageshow", () => {
+const maySend = () => {
   for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
-});
+};
+window.addEventListener("pageshow", maySend);
+window.navigation?.addEventListener("navigateerror", maySend); // Stop was pressed before the answer came
 // A filter or an order that could not be loaded into the page is opened as without scripts: the old table is not its.
 for (const kind of ["htmx:sendError", "htmx:responseError"]) {
   document.addEventListener(kind, ({ detail }) => {

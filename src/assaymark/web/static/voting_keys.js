@@ -2,7 +2,7 @@
 "use strict";
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (event.target.closest("input[type=text], textarea, select")) return;
+  if (event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select")) return;
   const found = document.querySelector(`[data-keys] [data-key="${CSS.escape(event.key.toLowerCase())}"]`);
   if (!found) return;
   event.preventDefault();

@@ -12,7 +12,7 @@ import pytest
 
 import assaymark
 from assaymark import settings
-from assaymark.leaderboard.submission.worker.sandbox import job_command
+from assaymark.leaderboard.submission.worker.process import job_command
 from assaymark.leaderboard.submission.worker.work import log_tail
 from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.limits.resources import Resources

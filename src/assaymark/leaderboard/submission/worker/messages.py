@@ -75,9 +75,7 @@ Message = Started | Stage | Failed | Fetched | Evaluated | Checked
 def read_message(line: bytes, step: str) -> Message:
     """Return the message of one line.
 
-    Args:
-        line: without its newline.
-        step: fetch | evaluate | check; each may only end with its own record.
+    line: without its newline. step: fetch | evaluate | check; each may only end with its own record.
 
     Raises: BadMessage for anything else.
     """

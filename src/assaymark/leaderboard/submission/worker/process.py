@@ -2,6 +2,10 @@
 
 The process reads its job from standard input and reports progress on standard output, which `messages` parses. Its
 standard error is the log, the end of which is kept in memory. So process and worker share no file.
+
+In its sandbox there are only the system's programs, this Python with its packages, the model, the data and the board's
+task files, read-only; one folder of the job can be written. There is no network, no home, none of the host's variables
+and no rights. Without bubblewrap the evaluation runs as a plain process, still without the host's variables.
 """
 
 import json
@@ -28,8 +32,7 @@ from assaymark.leaderboard.submission.worker.messages import (
     Started,
     read_message,
 )
-from assaymark.leaderboard.submission.worker.sandbox import job_command, package_folders
-from assaymark.limits.bubblewrap import WorkingBubblewrap
+from assaymark.limits.bubblewrap import LIBRARIES, SYSTEM, OpenedPaths, WorkingBubblewrap
 from assaymark.limits.resources import Cgroup, Resources, Watch
 from assaymark.platforms import end_with_pipes, not_here
 
@@ -39,6 +42,9 @@ if sys.platform == "win32":
 POLL_SECONDS = 0.2
 LONGEST_LOG = 200_000  # bytes of its end
 PIECE = 1 << 16
+_OPENCL = ("OpenCL",)
+_SSL = ("ssl/certs", "ssl/openssl.cnf", "ca-certificates")  # of /etc/ssl no more: it holds private keys
+_DEVICES = ("nvidia*", "dri", "kfd")
 # -I: neither the working directory, nor variables, nor the home's packages decide which modules are imported. This very
 # package is, also where it lies in no folder of installed packages.
 START = (
@@ -79,14 +85,12 @@ def run_step(spec: Mapping[str, object], place: StepPlace, heard: Callable[[Stag
     """Run a step in a process of its own; return how it ended.
 
     Args:
-        spec: of `job_steps`.
-        place: where.
         heard: called several times a second with the latest progress, None if there is nothing new; an error that it
             raises ends the process and is raised again.
     """
     working = place.folder / "cwd"
     package = Path(assaymark.__file__).resolve().parent
-    command = [sys.executable, "-I", "-c", START, str(package.parent), *package_folders()]
+    command = [sys.executable, "-I", "-c", START, str(package.parent), *_package_folders()]
     if place.sandbox is not None:
         command = job_command(place.sandbox, command, place.folder, place.readable, place.environment, place.limits)
     group = Cgroup.create(place.limits)
@@ -202,3 +206,60 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # noqa: S101 - the process was started with pipes
     os.set_blocking(stream.fileno(), False)
     return stream
+
+
+def job_command(
+    sandbox: WorkingBubblewrap,
+    command: Sequence[str],
+    folder: Path,
+    readable: Sequence[Path],
+    environment: Mapping[str, str],
+    limits: Resources,
+) -> list[str]:
+    """Return a command that runs a job's in the sandbox.
+
+    Args:
+        folder: may be written; its folder `cwd` is the working directory.
+        readable: files and folders that may be read, beside Python and the system.
+        environment: all its variables.
+        limits: of what is written into memory.
+    """
+    mounts = ["--ro-bind-try", "/sys", "/sys"]
+    for pattern in _DEVICES:
+        for device in sorted(Path("/dev").glob(pattern)):
+            mounts += ["--dev-bind-try", str(device), str(device)]
+    for path in _without_nested([*_python(), *_libraries(environment), *readable]):
+        mounts += ["--ro-bind-try", str(path), str(path)]
+    mounts += ["--bind", str(folder), str(folder)]
+    opened = OpenedPaths(mounts, (*LIBRARIES, *_OPENCL, *_SSL), scratch_bytes=limits.scratch_size)
+    return sandbox.command(command, opened, environment, str(folder / "cwd"))
+
+
+def _package_folders() -> list[str]:
+    """Return this process's folders of installed packages; its working directory is none of them."""
+    return [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"} and Path(each).is_dir()]
+
+
+def _python() -> list[Path]:
+    """Return the folders of this Python, its packages and this package."""
+    import assaymark
+
+    package = Path(assaymark.__file__).resolve().parent
+    return [*map(Path, (sys.prefix, sys.base_prefix, *_package_folders())), package]
+
+
+def _libraries(environment: Mapping[str, str]) -> list[Path]:
+    """Return the folders of libraries below /opt that the host's own variables name; nothing else of it is shown."""
+    named = [*environment.get("LD_LIBRARY_PATH", "").split(":"), environment.get("CUDA_HOME", "")]
+    places = [Path(each) for each in named if each]
+    return [place for place in places if place.is_relative_to("/opt") and place.is_dir() and place != Path("/opt")]
+
+
+def _without_nested(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths that are neither inside another one nor in a folder of the system, outermost first."""
+    kept: list[Path] = []
+    covered = [Path("/", name) for name in SYSTEM]
+    for path in sorted({each.absolute() for each in paths}, key=lambda each: len(each.parts)):
+        if not any(path.is_relative_to(other) for other in [*covered, *kept]):
+            kept.append(path)
+    return kept

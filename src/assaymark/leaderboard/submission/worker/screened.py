@@ -61,16 +61,11 @@ def _blocks(places: Sequence[Place]) -> Sequence[Sequence[Place]]:
 
 
 def evaluate_screened(
-    tasks: Sequence[str],
-    screening: ScreeningSpec,
-    observe: Callable[[str, int, int], None],
-    options: EvaluateOptions,
+    tasks: Sequence[str], screening: ScreeningSpec, observe: Callable[[str, int, int], None], options: EvaluateOptions
 ) -> tuple[str | None, bool]:
     """Evaluate until the rank set is settled or the benchmark ends, resuming what is stored.
 
     Args:
-        tasks: of the board.
-        screening: where it may stop.
         observe: called after each block with a task, how many questions count and how many there are.
         options: of `evaluate`.
 

@@ -168,6 +168,7 @@ class Worker:
         while not stopped():
             job = self._queue.claim(self._owner.to_text(), self._host.lease_seconds)
             if job is None:
+                self._remove_ended()
                 if once:
                     break
                 time.sleep(IDLE_SECONDS)
@@ -175,6 +176,12 @@ class Worker:
             self.do(job)
             n_done += 1
         return n_done
+
+    def _remove_ended(self) -> None:
+        """Remove the folders of jobs that ended while no worker of this machine had them: given up, or cancelled."""
+        folders = {folder.name: folder for folder in self._host.work.glob("*")}
+        for job in self._queue.ended(list(folders)):
+            _remove(folders[job])
 
     def do(self, job: JobRow) -> None:
         """Run one claimed job. Whatever it does, this worker continues with the next one."""

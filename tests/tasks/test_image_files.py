@@ -12,8 +12,8 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from assaymark.datasets.images import MOST_PIXELS, ImageReader, image_part, is_image_value, sha256_of
 from assaymark.errors import MalformedSample
+from assaymark.tasks.images import MOST_PIXELS, ImageReader, image_part, is_image_value, sha256_of
 from tests.pictures import data_url, digit
 
 

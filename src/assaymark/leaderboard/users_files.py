@@ -1,15 +1,19 @@
-"""Whether the files behind a table changed: a text of their paths, sizes and times, as of half a minute ago at most."""
+"""The files behind a table: whether they changed, as of half a minute ago at most, and the numbers in their cells."""
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+
+from assaymark.errors import DataError
 
 LOOKED_AT_EVERY_S = 30.0
 _Files = Callable[[Path], Iterable[Path]]
 _states: dict[tuple[Path, _Files], tuple[float, int, str]] = {}
 _lock = Lock()
+MISSING = frozenset({"", "na", "n/a", "nan", "-", "–"})
 
 
 def state_of(path: Path, files_of: _Files) -> str:
@@ -38,3 +42,20 @@ def state_of(path: Path, files_of: _Files) -> str:
     with _lock:
         _states[path, files_of] = now, changed, digest.hexdigest()
     return digest.hexdigest()
+
+
+def number_in(path: Path, line: int, record: Mapping[str, str | None], heading: str) -> float | None:
+    """Return the number in a cell, without its percent sign; None for a cell that states that there is none.
+
+    Raises: DataError with file, line and heading for a cell that is not a finite number.
+    """
+    text = (record.get(heading) or "").strip().rstrip("%")
+    if text.lower() in MISSING:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{path}, line {line}: {heading} is {text[:40]!r}; expected a number, or nothing")
+    return value
