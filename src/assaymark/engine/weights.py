@@ -125,9 +125,10 @@ def _from_pretrained(name: str, settings: EngineSettings) -> "PreTrainedModel":
             )
     except pickle.UnpicklingError as error:  # torch's own advice is to load it all the same
         refused = next((line for line in str(error).splitlines() if "GLOBAL" in line or "Unsupported" in line), "")
+        refused = refused.rpartition("WeightsUnpickler error:")[2].strip()
         raise ModelUnavailable(
             f"model {name!r}: its weights are a pickle that contains more than tensors, and unpickling it would run "
-            f"code{': ' if refused else ''}{refused.strip():.160}; save the state dict alone, or as safetensors"
+            f"code{': ' if refused else ''}{refused:.160}; save the state dict alone, or as safetensors"
         ) from error
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,8 @@ def write_distributed(state: State, target: Path, prefix: str = "") -> Path:
     from torch.distributed.checkpoint.state_dict_saver import save
 
     named = {f"{prefix}{name}": tensor for name, tensor in state.items()}
-    save({**named, "optimizer.state.step": torch.ones(3)}, checkpoint_id=target, no_dist=True)
+    alone = {"no_dist": True} if "no_dist" in signature(save).parameters else {}  # a torch before 2.7
+    save({**named, "optimizer.state.step": torch.ones(3)}, checkpoint_id=target, **alone)
     return target
 
 

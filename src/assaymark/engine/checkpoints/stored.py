@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -22,6 +23,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from assaymark.errors import ModelUnavailable
 
+# In a training of several processes each reads for itself; a torch before 2.7 does not offer that.
+_ALONE = {"no_dist": True} if "no_dist" in signature(load).parameters else {}
 INDEX = ".metadata"  # the file that makes a folder a distributed checkpoint
 # Wrappers around modules leave their own names in a checkpoint.
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
@@ -182,7 +185,7 @@ def _sharded(folder: Path, index: Metadata, name: str, described: TensorStorageM
     def read() -> torch.Tensor:
         wanted: dict[str, torch.Tensor] = {name: torch.empty(described.size, dtype=dtype)}
         try:
-            load(wanted, storage_reader=_CheckpointReader(folder, index), no_dist=True)
+            load(wanted, storage_reader=_CheckpointReader(folder, index), **_ALONE)
         except (CheckpointException, Exception) as error:  # torch's is not an Exception
             cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
             first = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
