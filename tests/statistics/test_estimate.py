@@ -187,3 +187,21 @@ def test_per_sample_perplexity_is_lm_evals() -> None:
     assert estimate_ratio([-3.0], [2]).low is None
     with pytest.raises(DataError, match="sum > 0"):
         estimate_ratio([-1.0, 1.0], [0, 0])
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+def test_rounding_is_no_spread(size: int) -> None:
+    """One right answer in each cluster, or 0.3 beside 0.1 + 0.2, makes no interval of 1e-17 around the mean."""
+    labels = [index // size for index in range(10 * size)]
+    clustered = estimate_mean([1.0, *[0.0] * (size - 1)] * 10, clusters=labels)
+    assert clustered.stderr == 0.0
+    for estimate in (clustered, estimate_mean([0.3, 0.1 + 0.2] * 20)):
+        assert estimate.low is not None
+        assert estimate.high is not None
+        assert estimate.high - estimate.low > 0.05
+
+
+def test_equal_ratios_have_no_interval() -> None:
+    """Documents of one perplexity say nothing about how others vary: there is no interval of width 0."""
+    estimate = estimate_ratio([-0.1, -0.2, -0.3], [1, 2, 3], family="perplexity")
+    assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)

@@ -86,3 +86,13 @@ def test_coverage(kind: str) -> None:
         n_covered_plain += plain.low is not None and plain.high is not None and plain.low <= truth <= plain.high
     assert 930 <= n_covered <= 985, n_covered
     assert n_covered_plain < 700
+
+
+def test_rounding_is_no_spread() -> None:
+    """Sessions that all have one mean, at different rates, do not make an interval of 1e-17 around it."""
+    sessions = [index // 3 for index in range(21)]
+    result = estimate_sampled_mean([1, 0, 0] * 7, [0.3, 0.2, 0.3] * 7, sessions)
+    assert result.stderr == 0.0
+    assert result.low is not None
+    assert result.high is not None
+    assert result.high - result.low > 0.1

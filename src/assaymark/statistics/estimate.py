@@ -22,6 +22,7 @@ from assaymark.statistics.intervals import Interval, as_floats, bca, t_interval,
 Family = Literal["perplexity", "bits"]
 
 SKEW_LIMIT = 0.15  # of the mean's distribution, skewness / √n: above it Student's interval misses too often
+ROUNDING = 1e-12  # of the largest value: a spread below it is none
 BCA_FROM = 20  # samples: with fewer the bootstrap represents the tails badly
 
 
@@ -73,7 +74,7 @@ def estimate_mean(
     if is_binary:
         interval = wilson(float(scores.sum()), n, confidence)
         return IntervalEstimate(mean, interval.low, interval.high, stderr_of_mean(scores), "wilson", n, confidence)
-    if n == 1 or scores.min() == scores.max():
+    if n == 1 or float(np.ptp(scores)) <= ROUNDING * float(np.abs(scores).max()):
         return _without_spread(mean, n, n, limits, confidence)
     stderr = stderr_of_mean(scores) or 0.0
     interval, method = _graded(scores, mean, stderr, limits, confidence)
@@ -117,7 +118,13 @@ def cluster_stderr(
     count = len(sums)
     if count < 2:
         raise DataError(f"{len(scores)} samples in {count} cluster; a clustered error needs at least 2 clusters")
-    return math.sqrt(count / (count - 1) * float((sums**2).sum())) / len(scores), count
+    stderr = math.sqrt(count / (count - 1) * float((sums**2).sum())) / len(scores)
+    return without_rounding(stderr, scores), count
+
+
+def without_rounding(stderr: float, values: Floats) -> float:
+    """Return the error, 0 where it is only rounding: 1/3 right in every cluster is no error of 1e-17."""
+    return stderr if stderr > ROUNDING * float(np.abs(values).max()) else 0.0
 
 
 def cluster_sums(values: Floats, clusters: Sequence[Hashable] | NDArray[np.generic]) -> Floats:
@@ -208,8 +215,10 @@ def estimate_ratio(
         value = _transformed(ratio, family)
         return IntervalEstimate(value, None, None, None, "none: one document", n, confidence)
     stderr = math.sqrt(n / (n - 1) * float(((tops - ratio * bottoms) ** 2).sum())) / total
-    interval = t_interval(ratio, stderr, n - 1, confidence)
     value = _transformed(ratio, family)
+    if stderr <= ROUNDING * abs(ratio):
+        return IntervalEstimate(value, None, None, None, "none: all ratios are equal", n, confidence)
+    interval = t_interval(ratio, stderr, n - 1, confidence)
     low, high = sorted((_transformed(interval.low, family), _transformed(interval.high, family)))
     slope = {"perplexity": value, "bits": 1.0 / math.log(2)}.get(family or "", 1.0)
     return IntervalEstimate(value, low, high, slope * stderr, "ratio t", n, confidence, df=n - 1)

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import binomial_sf, t_quantile, two_sided_z
-from assaymark.statistics.estimate import IntervalEstimate, cluster_sums, effective_wilson, estimate_mean
+from assaymark.statistics.estimate import (
+    IntervalEstimate,
+    cluster_sums,
+    effective_wilson,
+    estimate_mean,
+    without_rounding,
+)
 from assaymark.statistics.intervals import as_floats, check_confidence, t_interval, wilson
 
 EXACT_UP_TO = 200  # values: beyond, the normal approximation of the ranks is as good
@@ -72,9 +78,9 @@ def estimate_from_sums(
         return IntervalEstimate(mean, None, None, None, "none: one cluster", n, confidence, n_independent)
     n_effective = float(n_independent) if is_clustered and has_equal_weights else weights**2 / squared_weights
     df = max(n_effective - 1, 1.0)
-    # the difference of large sums may be a little below 0 where all values are equal
-    spread = max(squares - 2 * mean * squared + mean**2 * squared_weights, 0.0)
-    spread = 0.0 if extremes[0] == extremes[1] else spread
+    # the difference of large sums may be a little above or below 0 where all clusters have one mean
+    spread = squares - 2 * mean * squared + mean**2 * squared_weights
+    spread = 0.0 if extremes[0] == extremes[1] or spread <= 1e-13 * squares else spread
     stderr = math.sqrt(n_independent / (n_independent - 1) * spread) / weights if n_independent > 1 else None
     clusters = n_independent if is_clustered else None
     prefix = "clustered " if is_clustered else ""
@@ -210,7 +216,7 @@ def estimate_sampled_mean(
     sums = weights
     if clusters is not None:
         residuals, sums = cluster_sums(residuals, clusters), cluster_sums(weights, clusters)
-    stderr = math.sqrt(n_clusters / (n_clusters - 1) * float((residuals**2).sum())) / total
+    stderr = without_rounding(math.sqrt(n_clusters / (n_clusters - 1) * float((residuals**2).sum())) / total, scores)
     n_effective = total**2 / float((sums**2).sum())
     df = max(n_effective - 1.0, 1.0)
     if (scores.min() >= 0 and scores.max() <= 1) if is_share is None else is_share:
