@@ -5,12 +5,15 @@ Answers are read from the store turn by turn. A failed request has no answer: it
 A judging makes one request for each answer, or two for each pair of answers, one in each order.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, mark_for
 from assaymark.models.model import Model
+from assaymark.models.text.tokenizer import control_texts
 from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
@@ -19,6 +22,7 @@ from assaymark.records import (
     QueryKind,
     Request,
     Sample,
+    TextPart,
     content_hash,
 )
 from assaymark.registry import meant, nearest
@@ -264,9 +268,25 @@ class JudgePromptWriter:
         """Return the text to be continued; None where a server writes it from the messages."""
         if self._model.takes_messages:
             return None
+        messages = [self._as_text(message) for message in messages]
         if self._has_template:
             try:
                 return self._model.render(messages)
             except UsageError:  # a base model: it has no template
                 self._has_template = False
         return "\n\n".join([*(message.text for message in messages), "Judgement:"])
+
+    @cached_property
+    def _control(self) -> re.Pattern[str] | None:
+        texts = control_texts(getattr(self._model, "tokenizer", None))
+        return re.compile("|".join(map(re.escape, texts))) if texts else None
+
+    def _as_text(self, message: Message) -> Message:
+        """Return a message in which no text is a control token: a judged answer could end its turn and speak on.
+
+        A space after the first character leaves such a text legible.
+        """
+        pattern, text = self._control, message.text
+        if pattern is None or pattern.search(text) is None:
+            return message
+        return replace(message, parts=(TextPart(pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)),))

@@ -46,6 +46,11 @@ class LlamaTokenizer:
     def __len__(self) -> int:
         return self._file.n_tokens
 
+    @cached_property
+    def all_special_tokens(self) -> list[str]:
+        """The texts of all control tokens."""
+        return [self._file.pieces([each], special=True).decode("utf-8", "replace") for each in self._file.control_ids]
+
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the tokens of a text, with BOS (and EOS) as the file says unless `add_special_tokens` is False."""
         if not text:

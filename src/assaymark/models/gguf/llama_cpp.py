@@ -126,6 +126,12 @@ class LlamaFile:
         return int(value) if value >= 0 else None
 
     @property
+    def control_ids(self) -> list[int]:
+        """The ids of the tokens that control the model, such as the end of a turn, and stand for no text."""
+        is_control, vocabulary = _library().llama_vocab_is_control, self._model.vocab
+        return [number for number in range(self.n_tokens) if is_control(vocabulary, number)]
+
+    @property
     def n_tokens(self) -> int:
         """The size of the vocabulary."""
         return int(self._model.n_vocab())

@@ -38,6 +38,14 @@ def tokenizer_facts(tokenizer: "PreTrainedTokenizerBase", template_name: str | N
     return facts if template is None else {**facts, "chat_template": str(template)}
 
 
+def control_texts(tokenizer: object) -> tuple[str, ...]:
+    """Return the texts that a tokenizer reads as control tokens, such as the end of a turn; the longest first."""
+    own = set(getattr(tokenizer, "all_special_tokens", ()))
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    own |= {str(token) for token in added if token.special}
+    return tuple(sorted(filter(None, own), key=lambda text: (-len(text), text)))
+
+
 def _padding(tokenizer: "PreTrainedTokenizerBase") -> list[JsonValue]:
     for name in ("pad", "unk", "eos"):
         token = getattr(tokenizer, f"{name}_token", None)
