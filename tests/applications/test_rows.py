@@ -112,7 +112,7 @@ def test_cells_of_a_table_hold_json(tmp_path: Path) -> None:
         (['{"input": "a", "contexts": [1]}'], r"line 1: contexts is \[1\]; expected a list of texts"),
         (['{"input": "a", "tags": [1]}'], r"line 1: tags are \[1\]; expected a list of texts"),
         (['{"input": "a", "id": 1}', '{"input": "b", "id": 1}'], r"line 2: its id '1' is also that of line 1"),
-        (["[1]"], r"row 0 is 1, not an object|line 1 is \[1\]"),
+        (["[1]"], r"row 1 is 1, not an object|line 1 is \[1\]"),
         ([""], "there are no rows; expected at least one"),
         (['{"input": "a"}', "{"], r"line 2"),
     ],
@@ -152,14 +152,14 @@ def nested(depth: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (object(), r"rows, row 1: column expected is <object object at \w+> \(a object\)"),
-        (Silent(), r"rows, row 1: column expected is a Silent \(a Silent\)"),
-        ([1, Silent()], r"rows, row 1: column expected is a list \(a Silent\)"),
-        (nested(101), r"rows, row 1: column expected is \[+ \(nested deeper than 100 levels\)"),
-        ({1, 2}, r"rows, row 1: column expected is \{1, 2\} \(a set\)"),
+        (object(), r"rows, row 2: column expected is <object object at \w+> \(a object\)"),
+        (Silent(), r"rows, row 2: column expected is a Silent \(a Silent\)"),
+        ([1, Silent()], r"rows, row 2: column expected is a list \(a Silent\)"),
+        (nested(101), r"rows, row 2: column expected is \[+ \(nested deeper than 100 levels\)"),
+        ({1, 2}, r"rows, row 2: column expected is \{1, 2\} \(a set\)"),
         (
             nested(20_000),
-            r"rows, row 1: column expected is (a list|\[+) \(nested (too deeply|deeper than 100 levels)\)",
+            r"rows, row 2: column expected is (a list|\[+) \(nested (too deeply|deeper than 100 levels)\)",
         ),
     ],
     ids=["object", "silent", "within a list", "deep", "set", "nested"],
@@ -172,5 +172,14 @@ def test_a_value_that_json_cannot_hold_is_named_by_row_and_column(value: Any, me
         assaymark.evaluate(calls.append, rows, scorers=["exact"])
     assert len(str(raised.value).splitlines()) == 1
     assert calls == []
-    with pytest.raises(DataError, match="row 0 is a Silent; expected a mapping"):
+    with pytest.raises(DataError, match="row 1 is a Silent; expected a mapping"):
         assaymark.evaluate(calls.append, [Silent()], scorers=["exact"])
+
+
+def test_rows_are_counted_from_1_as_lines_are(tmp_path: Path) -> None:
+    """The places of rows in JSON and YAML begin at 1, as those of Parquet files and of lines do."""
+    for name in ("rows.json", "rows.yaml"):
+        path = tmp_path / name
+        path.write_text('{"data": [{"input": "a"}, {"input": "b", "metadata": 3}]}')
+        with pytest.raises(DataError, match="row 2: metadata is 3"):
+            read_rows(path)

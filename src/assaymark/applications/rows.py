@@ -95,7 +95,7 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
                 f"the rows are {shown_value(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
                 "list of mappings"
             )
-        return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source)], in_cells=False)
+        return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source, start=1)], in_cells=False)
     where, raw_rows = placed_rows(source, data_dir)
     return _checked(where, raw_rows, in_cells=_is_table(Path(source)))
 
@@ -146,7 +146,7 @@ def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, 
             f"{name.path}:{name.config or 'default'}:SPLIT"
         )
     rows = loaded.splits[split]
-    return f"{name.path} ({split})", [(f"row {at}", row) for at, row in enumerate(rows)]
+    return f"{name.path} ({split})", [(f"row {at}", row) for at, row in enumerate(rows, start=1)]
 
 
 def _is_table(path: Path) -> bool:
@@ -186,7 +186,7 @@ def _rows_of_document(where: str, content: object) -> list[tuple[str, object]]:
     rows = listed_rows(where, content)
     if rows is None:
         raise DataError(f"{where}: expected a list of rows, or a mapping with one under {', '.join(LISTS)}")
-    return [(f"row {at}", row) for at, row in enumerate(rows)]
+    return [(f"row {at}", row) for at, row in enumerate(rows, start=1)]
 
 
 def _checked(where: str, raw_rows: Sequence[tuple[str, object]], *, in_cells: bool) -> list[Row]:

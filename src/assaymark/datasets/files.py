@@ -194,7 +194,7 @@ def _read_whole(path: Path, text: str, field: str | None) -> list[Row]:
         raise ValueError(f"{type(rows).__name__} instead of rows")  # noqa: TRY004 - the file is wrong
     bad = next((i for i, row in enumerate(rows) if not isinstance(row, dict)), None)
     if bad is not None:
-        raise ValueError(f"row {bad} is {rows[bad]!r:.60}, not an object")
+        raise ValueError(f"row {bad + 1} is {rows[bad]!r:.60}, not an object")
     return rows
 
 
