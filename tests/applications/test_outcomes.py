@@ -235,3 +235,15 @@ def test_five_variants_have_a_correlation(tmp_path: Path) -> None:
     assert exact.low < exact.value
     with pytest.raises(UsageError, match="two runs are of the variant"):
         runs_of_variants("AB", [("A=x", runs[0]), ("A=y", runs[1])])
+
+
+def test_the_interval_of_a_share_ends_at_0_and_1(tmp_path: Path) -> None:
+    """Student's interval of three users reaches beyond; that of other numbers may."""
+    path = tmp_path / "o.csv"
+    for largest, ends in ((1, (0.0, 1.0)), (2, None)):
+        cells = [f"{arm},{arm}{user},{largest if user else 0}" for arm in "ab" for user in range(3)]
+        path.write_text("\n".join(["variant,user,outcome", *cells]))
+        mean = outcome_report(read_outcomes(str(path), OutcomeColumns())).means[0]
+        assert mean is not None
+        assert mean.low is not None
+        assert (mean.low, mean.high) == ends if ends else mean.low < 0

@@ -6,7 +6,7 @@ it is trusted: each cell is checked, and errors name the file and the row. Missi
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,7 @@ class Outcomes:
     n_in_several: int  # users who met more than one variant, who are left out
     n_rows_in_several: int
     n_without_covariate: int  # users, who count with the mean of the others
+    is_share: bool = False  # whether each outcome is 0 or 1
 
     def named(self, name: str) -> Arm:
         """Return a variant. Raises: UsageError."""
@@ -243,7 +244,13 @@ class _Reader:
                 users = ArmUsers(sums[with_outcome], counts[with_outcome], own)
             arms.append(Arm(name, users, int(of_arm.sum())))
         return Outcomes(
-            tuple(arms), len(value), int((~known).sum()), len(self._several), int((~is_single)[user].sum()), n_without
+            tuple(arms),
+            len(value),
+            int((~known).sum()),
+            len(self._several),
+            int((~is_single)[user].sum()),
+            n_without,
+            is_share=bool(np.isin(value[known], (0.0, 1.0)).all()),
         )
 
     def _covariates(self, counted: NDArray[np.bool_]) -> tuple[Floats | None, int]:
@@ -295,7 +302,9 @@ def outcome_report(
     Raises: UsageError; DataError for a variant with fewer than two users.
     """
     first = outcomes.arms[0] if control is None else outcomes.named(control)
-    means = tuple(None if arm.users is None else arm_mean(arm.users, confidence) for arm in outcomes.arms)
+    means = tuple(
+        None if arm.users is None else _mean(arm.users, confidence, is_share=outcomes.is_share) for arm in outcomes.arms
+    )
     ratio = sample_ratio([arm.n_assigned for arm in outcomes.arms], shares)
     if ratio.is_broken:
         return OutcomeReport(outcomes, first.name, means, ratio, None, planned)
@@ -318,3 +327,11 @@ def outcome_report(
     adjusted = holm([estimate.p for _, estimate, _, _ in pairs])
     differences = tuple(ArmAgainstControl(*pair, float(p)) for pair, p in zip(pairs, adjusted, strict=True))
     return OutcomeReport(outcomes, first.name, means, ratio, differences, planned)
+
+
+def _mean(users: ArmUsers, confidence: float, *, is_share: bool) -> ArmMean:
+    """Return a mean; the interval of a share ends at 0 and 1, beyond which Student's reaches for few users."""
+    mean = arm_mean(users, confidence)
+    if not is_share or mean.low is None or mean.high is None:
+        return mean
+    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
