@@ -194,3 +194,8 @@ def few(names: Sequence[str], most: int = 5) -> str:
 def clipped(text: str, longest: int) -> str:
     """Return a text of at most so many characters, the last one an ellipsis where it was longer."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def clipped_line(text: str, longest: int) -> str:
+    """Return the beginning of a text in one line of at most so many characters."""
+    return clipped(" ".join(text[: 2 * longest].split()), longest)

@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from assaymark.errors import UsageError
+from assaymark.records.json_values import dataclass_within
 from assaymark.runs.targets import TargetKind
 
 if TYPE_CHECKING:
@@ -78,13 +80,22 @@ def _plan(target: object, rows: "Source", **keywords: "Unpack[EvaluateKeywords]"
     return plan_application(target, rows, **keywords)
 
 
-def _of_command(options: Mapping[str, Any]) -> tuple[object, object, dict[str, object]] | None:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    target: str | None
+    tasks: tuple[str, ...]
+    scorers: tuple[str, ...]
+    target_header: tuple[str, ...]
+
+
+def _of_command(options: Mapping[str, object]) -> tuple[object, object, dict[str, object]] | None:
     """Return target, rows and keywords of a command with --target; None without it.
 
     Raises: UsageError for options that need --target or that only models have.
     """
     own = {name: options[name] for name in _OWN if options[name] not in (None, (), False)}
-    if options["target"] is None:
+    named = dataclass_within(_Named, options)
+    if named.target is None:
         own = {name: value for name, value in own.items() if name not in _OF_GRADERS}
         if own:
             raise UsageError(f"--{next(iter(own))} is for applications; name one with --target, or omit it")
@@ -95,16 +106,16 @@ def _of_command(options: Mapping[str, Any]) -> tuple[object, object, dict[str, o
         is_default = context.get_parameter_source(name) in (None, click.core.ParameterSource.DEFAULT)
         if not is_default and name not in known:
             raise UsageError(f"--{name} is for models, and --target names an application; omit one of them")
-    if len(options["tasks"]) != 1:
+    if len(named.tasks) != 1:
         raise UsageError(
-            f"--target needs one source of rows, and --tasks names {len(options['tasks'])}; expected a file or a Hub id"
+            f"--target needs one source of rows, and --tasks names {len(named.tasks)}; expected a file or a Hub id"
         )
     keywords = {_OWN[name]: value for name, value in own.items()}
-    if "headers" in keywords:
-        keywords["headers"] = dict(_header(text) for text in keywords["headers"])
-    keywords["scorers"] = ",".join(keywords.get("scorers") or ())
+    if named.target_header:
+        keywords["headers"] = dict(map(_header, named.target_header))
+    keywords["scorers"] = ",".join(named.scorers)
     common = {name: options[parameter] for name, parameter in _COMMON.items() if options.get(parameter) is not None}
-    return options["target"], options["tasks"][0], {**keywords, **common}
+    return named.target, named.tasks[0], {**keywords, **common}
 
 
 def _header(text: str) -> tuple[str, str]:

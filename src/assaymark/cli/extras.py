@@ -1,9 +1,8 @@
 """Parts shared by commands that serve pages: their options, and the check for the extra that they need."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import click
 
@@ -23,7 +22,7 @@ class ServedPart:
     """
 
     options: tuple[OptionDecorator, ...]
-    features: Callable[[Mapping[str, Any], str | None], list[Any]]
+    features: Callable[[Mapping[str, object], str | None], Sequence[object]]
 
 
 _PARTS: Registry[ServedPart] = Registry("served", "part of the server")
@@ -34,7 +33,7 @@ def served_options() -> OptionDecorator:
     return with_options(*(option for name in reversed(list(_PARTS)) for option in _PARTS.load(name).options))
 
 
-def served_features(options: Mapping[str, object], store: str | None) -> list[Any]:
+def served_features(options: Mapping[str, object], store: str | None) -> list[object]:
     """Return the features that the options of registered parts ask for. Raises: UsageError, MissingExtra."""
     return [feature for name in _PARTS for feature in _PARTS.load(name).features(options, store)]
 

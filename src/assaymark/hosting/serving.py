@@ -1,11 +1,12 @@
 """`assaymark serve --endpoint`: the chat with models, as a part of the server."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from assaymark.cli.extras import ServedPart
+from assaymark.records.json_values import dataclass_within
 
 _OPTIONS = (
     click.option(
@@ -15,12 +16,19 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _features(options: Mapping[str, Any], store: str | None) -> list[object]:  # noqa: ARG001 - a chat is not stored
+@dataclass(frozen=True, slots=True)
+class _ChatOptions:
+    endpoint: tuple[str, ...]
+    endpoint_key: tuple[str, ...]
+
+
+def _features(options: Mapping[str, object], store: str | None) -> list[object]:  # noqa: ARG001 - a chat is not stored
     """Return the chat, where there are endpoints. Raises: UsageError for an endpoint that cannot be read."""
     from assaymark.hosting.chat_routes import chat_feature
     from assaymark.hosting.endpoints import read_endpoints
 
-    endpoints = read_endpoints(options["endpoint"], options["endpoint_key"])
+    chosen = dataclass_within(_ChatOptions, options)
+    endpoints = read_endpoints(chosen.endpoint, chosen.endpoint_key)
     return [chat_feature(endpoints)] if endpoints else []
 
 

@@ -182,6 +182,11 @@ def dataclass_of(kind: Callable[..., T], values: Mapping[str, object]) -> T:
     return kind(**values)
 
 
+def dataclass_within(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return `dataclass_of` those values that are fields of the dataclass."""
+    return dataclass_of(kind, {name: value for name, value in values.items() if name in _hints_of(kind)})
+
+
 @cache
 def _hints_of(kind: object) -> Mapping[str, object]:
     return get_type_hints(kind)

@@ -16,7 +16,7 @@ from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
 from assaymark.stopping import raise_if_requested
-from assaymark.swe.attempts import shown_generated, shown_interpreter
+from assaymark.swe.attempts import shown_generated, shown_interpreter, without_middle
 from assaymark.swe.environments import Environment
 from assaymark.swe.instances import LONGEST_PATCH, Instance
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
@@ -163,7 +163,8 @@ def run_agent(
             if first.strip() == SUBMIT and ended.status == 0 and not ended.limit:
                 status, patch = "Submitted", rest[:LONGEST_PATCH]
             code = ended.status
-            observation = f"<returncode>{code}</returncode>\n<output>\n{_without_middle(ended.output)}</output>"
+            shown = without_middle(ended.output, LONGEST_OUTPUT)
+            observation = f"<returncode>{code}</returncode>\n<output>\n{shown}</output>"
             if ended.limit:
                 observation = f"The command was ended: {ended.limit}.\n{observation}"
         messages.append(
@@ -185,10 +186,3 @@ def run_agent(
         "instance_id": instance.instance_id,
     }
     return AgentRun(status, patch, n_calls, cost, trajectory)
-
-
-def _without_middle(output: str) -> str:
-    if len(output) <= LONGEST_OUTPUT:
-        return output
-    half = LONGEST_OUTPUT // 2
-    return f"{output[:half]}\n[{len(output) - LONGEST_OUTPUT:,} characters left out]\n{output[-half:]}"

@@ -123,7 +123,7 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     )  # fmt: skip
     arguments = runner.arguments(present) if runner else pytest_arguments
     ended, run = _run_and_listen(instance, place, environment, limits, runner, arguments)
-    log = _shortened(ended.output)
+    log = without_middle(ended.output, LONGEST_LOG)
     if ended.limit:
         return PatchAttempt(
             "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
@@ -224,8 +224,9 @@ def _last_line(log: str) -> str:
     return lines[-1][:300] if lines else "nothing was printed"
 
 
-def _shortened(log: str) -> str:
-    if len(log) <= LONGEST_LOG:
-        return log
-    half = LONGEST_LOG // 2
-    return f"{log[:half]}\n[... {len(log) - LONGEST_LOG:,} characters left out ...]\n{log[-half:]}"
+def without_middle(text: str, longest: int) -> str:
+    """Return the first and the last half of as many characters of a longer text, and how many are left out."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[{len(text) - longest:,} characters left out]\n{text[-half:]}"

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, Literal
 
@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
 from assaymark.platforms import take_address
-from assaymark.records.json_values import dataclass_of
+from assaymark.records.json_values import dataclass_within
 from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, plain_response
@@ -201,7 +201,7 @@ class Where:
 
         Raises: UsageError for options that cannot be served, before anything is opened.
         """
-        where = dataclass_of(cls, {each.name: options[each.name] for each in fields(cls) if each.name in options})
+        where = dataclass_within(cls, options)
         hosts_for(where.host, where.allow_host)
         if where.metrics is not None:
             metrics_address(where.metrics)

@@ -15,7 +15,7 @@ from assaymark.applications.live.worker import RoundCounts, ScoringWorker
 from assaymark.applications.traces.otlp import traces_request
 from assaymark.applications.traces.receiving import receive_spans
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import StoredScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.store import Store
 from tests.applications.traces.sending import request, span
 
@@ -92,7 +92,7 @@ class Live:
         """Score what is complete a while later."""
         return ScoringWorker(self.store, **keywords).round(time.time() + LATER if at is None else at)
 
-    def scores(self, number: int) -> list[StoredScore]:
+    def scores(self, number: int) -> list[TraceScore]:
         """Return the scores of a trace."""
         return TraceLog(self.store).scores(self.project, bytes.fromhex(trace_id(number)))
 

@@ -14,7 +14,7 @@ from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.rows import read_rows
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.cli.main import main
 from tests.applications.live.live_traces import Live, conversation, trace_id
 from tests.applications.live.serving_live import serving_live
@@ -27,7 +27,7 @@ def correct(live: Live, number: int, correction: str, observed: int = 1) -> None
     trace = bytes.fromhex(trace_id(number))
     digest = f"{number:08d}{observed:08d}".encode()
     result = (trace, None, None, "thumbs", 0.0, None, None, None, observed, "feedback")
-    score = NewScore(digest, *result, correction=correction)
+    score = TraceScore(digest, *result, correction=correction)
     FeedbackLog(live.store).put(live.project, [score], [])
 
 
@@ -77,14 +77,14 @@ def test_a_correction_of_something_else_is_not_expected(live: Live, tmp_path: Pa
         {"session": "s1"}, {"trace_id": trace, "span_id": bytes.fromhex(f"{2:016x}")},
     ]  # fmt: skip
     scores = [
-        NewScore(bytes([at] * 16), name="thumbs", observed=10 + at, source="feedback", correction="else", **place)
+        TraceScore(bytes([at] * 16), name="thumbs", observed=10 + at, source="feedback", correction="else", **place)
         for at, place in enumerate(places)
     ]
     FeedbackLog(live.store).put(live.project, scores, [])
     path = tmp_path / "rows.jsonl"
     assert main(["traces", "to-rows", "--filter", "", "-o", str(path), "--store", live.place]) == 0
     assert [row["expected"] for row in lines_of(path)] == ["Rome"]
-    root = NewScore(bytes([9] * 16), trace, bytes.fromhex(f"{1:016x}"), observed=20, correction="the capital")
+    root = TraceScore(bytes([9] * 16), trace, bytes.fromhex(f"{1:016x}"), observed=20, correction="the capital")
     FeedbackLog(live.store).put(live.project, [root], [])
     path.unlink()
     assert main(["traces", "to-rows", "--filter", "", "-o", str(path), "--store", live.place]) == 0

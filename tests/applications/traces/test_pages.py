@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from tests.applications.traces.sending import NOW, TRACE, Receiver, span
 from tests.applications.traces.test_dialects import GENAI, OPENINFERENCE
 from tests.cli.test_hostile_text import CORPUS
@@ -146,7 +146,7 @@ def test_a_list_shows_what_was_asked_answered_and_scored(shown: Receiver) -> Non
     asked_id, span_id = bytes.fromhex("03" * 16), bytes.fromhex(f"{1:016x}")
     for observed, name, value in ((1, "tone", 0.0), (2, "tone", 0.5), (3, "delay", 1.490161)):
         digest = f"{observed:016d}".encode()
-        score = NewScore(digest, asked_id, span_id, None, name, value, None, "slow", None, observed, "event")
+        score = TraceScore(digest, asked_id, span_id, None, name, value, None, "slow", None, observed, "event")
         TraceLog(shown.store).add_scores(shown.project, [score])
     with shown.client as client:
         content = client.get("/traces.json").json()

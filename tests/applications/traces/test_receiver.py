@@ -24,7 +24,7 @@ from assaymark.applications.traces.message_size import MOST_FIELDS, MOST_OF_ONE,
 from assaymark.applications.traces.otlp import LARGEST_BODY, MOST_SPANS, read_span, traces_request
 from assaymark.applications.traces.receiver import AT_ONCE, _Places, _RefusedRequest
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
+from assaymark.applications.traces.trace_rows import TraceFilter, TraceScore
 from tests.applications.traces.sending import TRACE, Receiver, pairs, receiving, request, span
 
 JSON = {"content-type": "application/json"}
@@ -527,7 +527,7 @@ def test_a_long_text_of_wide_characters_is_cut_for_the_index(url: str) -> None:
     with receiving(url) as receiver:
         attributes = {"session.id": texts[0], "gen_ai.response.id": texts[1]}
         assert receiver.send(span(1, attributes=attributes)).status_code == 200
-        score = NewScore(b"d" * 16, bytes.fromhex(TRACE), None, None, texts[2], 1.0, None, None, None, 1)
+        score = TraceScore(b"d" * 16, bytes.fromhex(TRACE), None, None, texts[2], 1.0, None, None, None, 1)
         TraceLog(receiver.store).add_scores(receiver.project, [score])
         row = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
         assert row.session == texts[0][:600]

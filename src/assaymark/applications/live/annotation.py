@@ -8,7 +8,7 @@ from typing import Literal
 
 from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue, QueueRating
 from assaymark.applications.live.rule_log import RuleLog
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import json_fields
 from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
@@ -64,7 +64,7 @@ def rubric_of(text: str) -> Rubric:
 
 def rating_score(
     queue: AnnotationQueue, trace_id: bytes, choice: str, comment: str | None, correction: str | None
-) -> NewScore:
+) -> TraceScore:
     """Return a rating as a score of the trace; its digest is made where it is stored.
 
     Raises: UsageError for a choice that the rubric does not have.
@@ -75,7 +75,7 @@ def rating_score(
         choices = ", ".join(rubric.names)
         raise UsageError(f"the rating is '{choice[:40]}'; expected one of {choices}")
     label = None if rubric.level == "ordinal" else chosen[0]
-    return NewScore(
+    return TraceScore(
         digest=b"",
         trace_id=trace_id,
         name=queue.name,

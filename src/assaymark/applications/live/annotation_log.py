@@ -15,7 +15,7 @@ from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.live.tables import trace_queue_claims, trace_queue_items, trace_queues
 from assaymark.applications.traces.span_adding import LONGEST_NAME, insert_missing, message_digest, stored_name
 from assaymark.applications.traces.tables import trace_scores, traces
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.leases import clock_of, now
@@ -186,7 +186,7 @@ class AnnotationLog(FeatureLog):
         )
         return list(connection.execute(statement).all())
 
-    def rate(self, queue: AnnotationQueue, rater: str, score: NewScore) -> None:
+    def rate(self, queue: AnnotationQueue, rater: str, score: TraceScore) -> None:
         """Store a rater's rating of an item; it replaces an earlier one.
 
         Raises: UsageError if the item is not in the queue, or others have already given all wanted ratings.

@@ -11,7 +11,7 @@ from assaymark.applications.live.answered_traces import as_value, contexts_of, i
 from assaymark.applications.live.dataset_log import inputs_digest
 from assaymark.applications.traces.steps import Step
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import StoredScore, TraceRow, latest_correction
+from assaymark.applications.traces.trace_rows import TraceRow, TraceScore, latest_correction
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
 from assaymark.store import Store
@@ -42,7 +42,7 @@ class RowCounts:
 def row_of_trace(
     trace: TraceRow,
     steps: Sequence[Step],
-    scores: Sequence[StoredScore],
+    scores: Sequence[TraceScore],
     *,
     accept_output: bool = False,
     correction: str | None = None,

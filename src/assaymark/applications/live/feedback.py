@@ -14,7 +14,7 @@ from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.traces.otlp import id_of
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.span_adding import message_digest
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.errors import DataError
 from assaymark.limits.characters import is_storable
 from assaymark.records import JsonValue, canonical_json
@@ -160,7 +160,7 @@ def store_feedback(
 
     Raises: StoreBusy, StoreError; nothing is stored then.
     """
-    scores: dict[bytes, NewScore] = {}
+    scores: dict[bytes, TraceScore] = {}
     replaced: set[bytes] = set()
     rejected: list[tuple[int, str]] = []
     for at, each in enumerate(sent):
@@ -180,13 +180,13 @@ def store_feedback(
 
 def _scores(
     feedback: Feedback, redaction: Redaction, rater_of: Callable[[str], str]
-) -> tuple[list[NewScore], list[bytes]]:
+) -> tuple[list[TraceScore], list[bytes]]:
     """Return the scores of a feedback, and the digests of all scores that its id may have left before."""
     identity = feedback.id if feedback.id is not None else _content(feedback)
     digests = {part: message_digest(f"feedback {part} {identity}") for part in ("said", COMPLETED)}
     rater = None if feedback.user is None else rater_of(feedback.user)
     score_of = partial(
-        NewScore, trace_id=feedback.trace_id, span_id=feedback.span_id, response_id=feedback.response_id,
+        TraceScore, trace_id=feedback.trace_id, span_id=feedback.span_id, response_id=feedback.response_id,
         session=feedback.session_id, observed=time.time_ns(), source="feedback", rater=rater,
     )  # fmt: skip
     scores = []

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 
 from assaymark.applications.live.score_rows import score_row
 from assaymark.applications.traces.tables import trace_projects, trace_scores, trace_tokens
-from assaymark.applications.traces.trace_rows import NewScore, Token
+from assaymark.applications.traces.trace_rows import Token, TraceScore
 from assaymark.store.feature_tables import FeatureLog
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
@@ -19,7 +19,7 @@ HINT_BYTES = 8  # of a token's digest, by which a link names the token that has 
 class FeedbackLog(FeatureLog):
     """Feedback, and the keys that sign its forms. May be used by several threads and processes."""
 
-    def put(self, project: int, scores: Sequence[NewScore], replaced: Sequence[bytes]) -> int:
+    def put(self, project: int, scores: Sequence[TraceScore], replaced: Sequence[bytes]) -> int:
         """Store feedback, on the disk when this returns; return how many of its ids are new.
 
         Args:

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
+from assaymark.applications.traces.trace_rows import TraceFilter, TraceScore
 
 
 def draw_of(trace_id: bytes, score: str) -> float:
@@ -90,7 +90,7 @@ class ScoringOutcome:
     """The outcome of a drawn trace. reason: why it failed, None if it did not; no scores: it was not scored."""
 
     drawn: DrawnTrace
-    scores: tuple[NewScore, ...] = ()
+    scores: tuple[TraceScore, ...] = ()
     reason: str | None = None
     may_retry: bool = True
 

@@ -1,36 +1,27 @@
 """Rows of scores of traces: of events, rules, feedback and raters."""
 
+from dataclasses import asdict
+
 from sqlalchemy import ColumnElement, and_, select
 
 from assaymark.applications.traces.span_adding import short_text
 from assaymark.applications.traces.tables import spans, trace_scores, traces
-from assaymark.applications.traces.trace_rows import NewScore
+from assaymark.applications.traces.trace_rows import TraceScore
 from assaymark.store.packing import shown_text
 
 
-def score_row(project: int, score: NewScore, received: float) -> dict[str, object]:
+def score_row(project: int, score: TraceScore, received: float) -> dict[str, object]:
     """Return the row of a score."""
     return {
+        **asdict(score),
         "project": project,
-        "digest": score.digest,
-        "trace_id": score.trace_id,
-        "span_id": score.span_id,
-        "response_id": short_text(score.response_id),
-        "name": short_text(score.name) or "",
-        "value": score.value,
-        "label": short_text(score.label),
-        "explanation": None if score.explanation is None else shown_text(score.explanation),
-        "error": short_text(score.error),
-        "observed": score.observed,
         "received": received,
-        "source": score.source,
-        "rule": score.rule,
-        "rule_version": score.rule_version,
-        "rate": score.rate,
-        "stale": None,
-        "session": short_text(score.session),
-        "rater": score.rater,
-        "correction": None if score.correction is None else shown_text(score.correction),
+        "name": short_text(score.name) or "",
+        **{name: short_text(getattr(score, name)) for name in ("response_id", "label", "error", "session")},
+        **{
+            name: None if (text := getattr(score, name)) is None else shown_text(text)
+            for name in ("explanation", "correction")
+        },
     }
 
 

@@ -21,7 +21,7 @@ from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.scorers.named import AnyScorer
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.span_adding import LONGEST_NAME, message_digest
-from assaymark.applications.traces.trace_rows import NewScore, TraceRow
+from assaymark.applications.traces.trace_rows import TraceRow, TraceScore
 from assaymark.errors import AssaymarkError, DataError, HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.judges.judge import open_judge
 from assaymark.models.model import Model
@@ -251,7 +251,7 @@ def _judged_answer(at: int, answered: Answered) -> JudgedAnswer:
 
 def _outcome(ready: _Ready, held: _HeldTraces, results: Sequence[Result]) -> ScoringOutcome:
     """Return a scorer's results as scores. Raises: WrongResult for a name that cannot be stored."""
-    scores: dict[str, NewScore] = {}
+    scores: dict[str, TraceScore] = {}
     for result in results:
         name = result.name.strip()
         if not 0 < len(name) <= LONGEST_NAME:
@@ -272,11 +272,11 @@ def _failed(ready: _Ready, held: _HeldTraces, why: str, *, may_retry: bool = Tru
     return ScoringOutcome(held.drawn, (failed,), reason, may_retry)
 
 
-def _score(ready: _Ready, held: _HeldTraces, name: str) -> NewScore:
+def _score(ready: _Ready, held: _HeldTraces, name: str) -> TraceScore:
     """Return a score of a rule's trace, still without its value."""
     drawn = held.drawn
     identity = f"rule {drawn.rule} {drawn.trace_id.hex()} {name}"
-    return NewScore(
+    return TraceScore(
         digest=message_digest(identity),
         trace_id=drawn.trace_id,
         name=name,

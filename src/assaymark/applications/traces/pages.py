@@ -12,10 +12,10 @@ from assaymark.applications.traces.trace_log import ORDERS, TraceLog
 from assaymark.applications.traces.trace_rows import (
     MOST_COUNTED,
     LightSpan,
-    StoredScore,
     Token,
     TracePage,
     TraceRow,
+    TraceScore,
     TraceSession,
     TreeNode,
     counted_spans,
@@ -23,7 +23,7 @@ from assaymark.applications.traces.trace_rows import (
     seconds_between,
     tree_of,
 )
-from assaymark.errors import UnknownName, UsageError
+from assaymark.errors import UnknownName, UsageError, clipped_line
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 from assaymark.records.json_values import json_fields
@@ -58,7 +58,7 @@ class ListedTrace:
     row: TraceRow
     input: str
     output: str
-    scores: Mapping[str, StoredScore]
+    scores: Mapping[str, TraceScore]
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,7 @@ def _given_and_answered(step: Step) -> tuple[str, str]:
         given = " ".join(part.text for part in step.input_messages[-1].parts)
     if step.output_messages:
         answered = " ".join(part.text for part in step.output_messages[-1].parts)
-    return _beginning(given), _beginning(answered)
-
-
-def _beginning(text: str) -> str:
-    line = " ".join(text[: 2 * LONGEST_LINE].split())
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+    return clipped_line(given, LONGEST_LINE), clipped_line(answered, LONGEST_LINE)
 
 
 @dataclass(frozen=True)
@@ -189,7 +184,7 @@ class StepPage:
     first: int  # position of the first row that is on the page
     n_rows: int
     step: Step | None
-    scores: tuple[StoredScore, ...]
+    scores: tuple[TraceScore, ...]
     form_token: str = ""  # of the form that makes it a row; "" if there is none
     dataset: str = ""  # that was named last
     row_note: str = ""  # what became of the row

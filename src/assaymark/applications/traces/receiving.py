@@ -18,7 +18,7 @@ from assaymark.applications.traces.otlp import Event, attributes_of, is_id, sour
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.span_adding import message_digest
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import NewScore, NewSpan
+from assaymark.applications.traces.trace_rows import NewSpan, TraceScore
 from assaymark.records import JsonValue, canonical_json
 
 LARGEST_SOURCES = 8 << 20  # bytes of a request's resources and scopes, a resource again for each of its scopes
@@ -144,7 +144,7 @@ def receive_logs(
     Raises: StoreBusy, StoreError; nothing is stored then.
     """
     rejections = _Rejections()
-    scores: list[NewScore] = []
+    scores: list[TraceScore] = []
     redaction = redaction.of_request()
     for resource in request.resource_logs:
         for scope in resource.scope_logs:
@@ -160,7 +160,7 @@ def receive_logs(
     return Received(len(scores), rejections.n, rejections.message)
 
 
-def _score(record: LogRecord) -> NewScore | str:
+def _score(record: LogRecord) -> TraceScore | str:
     """Return the result of an evaluation in a log record, or the reason why there is none."""
     attributes = attributes_of(record.attributes)
     event = record.event_name or attributes.get("event.name")
@@ -185,7 +185,7 @@ def _score(record: LogRecord) -> NewScore | str:
         "observed": observed,
         "attributes": {key: part for key, part in sorted(attributes.items()) if key.startswith("gen_ai.evaluation.")},
     }
-    return NewScore(
+    return TraceScore(
         digest=message_digest(canonical_json(identity)),
         trace_id=trace_id,
         span_id=span_id,

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.extras import ServedPart
 from assaymark.cli.output import echo
 from assaymark.errors import AssaymarkError, MissingExtra, UsageError
+from assaymark.records.json_values import dataclass_within
 from assaymark.store import Store
 
 EVERY_SECONDS = 600.0
@@ -88,13 +88,23 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
-    if not options["traces"]:
-        needing = [
-            name for name in ("redact", "redact_key", "feedback_origins", "keep_days", "keep_mib") if options[name]
-        ]
-        if needing:
-            raise UsageError(f"--{needing[0]} is for traces; add --traces")
+@dataclass(frozen=True, slots=True)
+class _TraceOptions:
+    traces: bool
+    redact: tuple[str, ...]
+    redact_key: tuple[str, ...]
+    feedback_origins: tuple[str, ...]
+    watch_alarms: bool
+    keep_days: float | None
+    keep_mib: float | None
+
+
+def _features(options: Mapping[str, object], store: str | None) -> list[object]:
+    chosen = dataclass_within(_TraceOptions, options)
+    if not chosen.traces:
+        for name in ("redact", "redact_key", "feedback_origins", "keep_days", "keep_mib"):
+            if options[name]:
+                raise UsageError(f"--{name} is for traces; add --traces")
         return []
     from importlib.util import find_spec
 
@@ -107,16 +117,16 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
     from assaymark.applications.watch.pages import watch_feature
     from assaymark.applications.watch.rounds import keep_watching
 
-    redaction = redaction_of(options["redact_key"], options["redact"])
-    origins = checked_origins(options["feedback_origins"])
+    redaction = redaction_of(chosen.redact_key, chosen.redact)
+    origins = checked_origins(chosen.feedback_origins)
     opened = Store.open(store, follows=True)
     if not TraceLog(opened).projects():
         token = TraceLog(opened).add_project("default")
         echo(f"made the project 'default'; its token, shown this once: {token}")
-    retention = Retention.of(options["keep_days"], options["keep_mib"])
+    retention = Retention.of(chosen.keep_days, chosen.keep_mib)
     if retention is not None:
         keep_pruning(opened, retention)
-    if options["watch_alarms"]:
+    if chosen.watch_alarms:
         keep_watching(opened)
     return [trace_feature(opened, redaction), live_feature(opened, redaction, origins), watch_feature(opened)]
 

@@ -51,15 +51,14 @@ from assaymark.applications.traces.trace_rows import (
     MOST_COUNTED,
     AddedSpans,
     LightSpan,
-    NewScore,
     NewSpan,
     Project,
     SpanRow,
-    StoredScore,
     Token,
     TraceFilter,
     TracePage,
     TraceRow,
+    TraceScore,
     TraceSession,
 )
 from assaymark.applications.watch.alarm_log import AlarmLog
@@ -98,6 +97,7 @@ ORDERS: dict[str, tuple[ColumnElement[float] | ColumnElement[int], ...]] = {
 }
 """By which traces may be listed, the largest first; what is not known comes last."""
 _TRACE_COLUMNS = [column for column in traces.c if column.name not in {"project", "n_bytes"}]
+_SCORE_COLUMNS = [trace_scores.c[each.name] for each in fields(TraceScore)]
 
 
 def token_digest(token: str) -> bytes:
@@ -200,7 +200,7 @@ class TraceLog(FeatureLog):
             adding = AddingSpans(connection, project, received)
             return adding.add(batch)
 
-    def add_scores(self, project: int, scores: Sequence[NewScore]) -> int:
+    def add_scores(self, project: int, scores: Sequence[TraceScore]) -> int:
         """Store results of evaluations; those that are stored already change nothing. Return how many are new."""
         if not scores:
             return 0
@@ -274,18 +274,18 @@ class TraceLog(FeatureLog):
                 found[trace_id] = self.spans(project, trace_id, span_id)[0]
         return found
 
-    def scores_of_traces(self, project: int, trace_ids: Sequence[bytes]) -> dict[bytes, dict[str, StoredScore]]:
+    def scores_of_traces(self, project: int, trace_ids: Sequence[bytes]) -> dict[bytes, dict[str, TraceScore]]:
         """Return the latest score of each name that some traces have."""
         statement = (
-            select(*(trace_scores.c[each.name] for each in fields(StoredScore)))
+            select(*_SCORE_COLUMNS)
             .where(trace_scores.c.project == project, trace_scores.c.trace_id.in_(trace_ids))
             .order_by(trace_scores.c.observed, trace_scores.c.digest)
         )
-        found: dict[bytes, dict[str, StoredScore]] = {}
+        found: dict[bytes, dict[str, TraceScore]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(statement):
-                score = StoredScore(optional_bytes(row[0]), optional_bytes(row[1]), *row[2:])
-                found.setdefault(bytes(score.trace_id or b""), {})[score.name] = score
+                score = _score(row)
+                found.setdefault(score.trace_id or b"", {})[score.name] = score
         return found
 
     def trace(self, project: int, trace_id: bytes) -> TraceRow:
@@ -355,15 +355,15 @@ class TraceLog(FeatureLog):
             for row in self._rows(statement)
         ]  # fmt: skip
 
-    def scores(self, project: int, trace_id: bytes) -> list[StoredScore]:
+    def scores(self, project: int, trace_id: bytes) -> list[TraceScore]:
         """Return the scores of a trace, its spans, its responses and its session, in the order of their times."""
         statement = (
-            select(*(trace_scores.c[each.name] for each in fields(StoredScore)))
+            select(*_SCORE_COLUMNS)
             .where(trace_scores.c.project == project, or_(*scores_of_trace(project, trace_id)))
             .order_by(trace_scores.c.observed, trace_scores.c.digest)
         )
         rows = self._rows(statement)
-        return [StoredScore(optional_bytes(row[0]), optional_bytes(row[1]), *row[2:]) for row in rows]
+        return [_score(row) for row in rows]
 
     def all_spans(self, project: int) -> Iterator[SpanRow]:
         """Yield every span of a project, trace by trace, the earliest first; a trace added meanwhile may be missed."""
@@ -480,6 +480,11 @@ def _trace_row(row: StoredRow) -> TraceRow:
     values["n_unpriced"] = values["n_unpriced"] or 0
     values["models"] = tuple(name for name in values["models"].split("\n") if name)
     return TraceRow(**values)
+
+
+def _score(row: StoredRow) -> TraceScore:
+    binary = {name: optional_bytes(getattr(row, name)) for name in ("trace_id", "span_id", "rule_version")}
+    return TraceScore(**{**row._asdict(), "digest": bytes(row.digest), **binary})
 
 
 def _span_row(row: StoredRow, sources: dict[bytes, bytes]) -> SpanRow:

@@ -206,8 +206,11 @@ class TraceSession:
 
 
 @dataclass(frozen=True, slots=True)
-class NewScore:
-    """A score of a trace, a span, the response with an id, or a session. observed: nanoseconds since 1970."""
+class TraceScore:
+    """A score of a trace, a span, the response with an id, or a session. observed: nanoseconds since 1970.
+
+    rate: at which a rule drew its trace; stale: when a span of the trace came after it, seconds since 1970.
+    """
 
     digest: bytes
     trace_id: bytes | None = None
@@ -226,27 +229,7 @@ class NewScore:
     rule: int | None = None
     rule_version: bytes | None = None
     rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredScore:
-    """A stored score. rate: at which a rule drew its trace; stale: when a span of the trace came after it, seconds."""
-
-    trace_id: bytes | None
-    span_id: bytes | None
-    response_id: str | None
-    name: str
-    value: float | None
-    label: str | None
-    explanation: str | None
-    error: str | None
-    observed: int
-    source: str
-    session: str | None
-    rater: str | None
-    correction: str | None
-    rate: float | None
-    stale: float | None
+    stale: float | None = None
 
     json_keys = "span_id response_id name value label explanation error source rate is_stale rater correction"
 
@@ -256,7 +239,7 @@ class StoredScore:
         return self.stale is not None
 
 
-def latest_correction(scores: Sequence[StoredScore], root: str) -> str | None:
+def latest_correction(scores: Sequence[TraceScore], root: str) -> str | None:
     """Return the latest correction of a trace's answer; those of other steps, and of a session, are of other answers.
 
     Args:

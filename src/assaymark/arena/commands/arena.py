@@ -2,15 +2,14 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.cli.extras import serving_options
+from assaymark.cli.extras import need_web, serving_options
 from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
-from assaymark.records.json_values import dataclass_of
+from assaymark.records.json_values import dataclass_of, dataclass_within
 
 EXAMPLES = examples(
     "arena serve --demo",
@@ -149,18 +148,20 @@ def rate(
     "--cadence", default=120.0, show_default=True, metavar="CHARACTERS", help="Characters shown per second and side."
 )
 @store_option
-def serve(**options: Any) -> None:
+def serve(store: str | None, **options: object) -> None:
     """Let people compare two models in the browser: live ones with --endpoint or --demo, else stored answers.
 
     The two models' names are shown after the vote. No leaderboard or run is shown beside the arena, since stored
     answers there would tell which model an answer is of. Without --host, only this machine can connect.
     """
-    from assaymark.arena.commands.live_serving import serve_arena, serve_live
+    from assaymark.arena.commands.live_serving import ArenaOptions, serve_arena, serve_live
 
-    if options["endpoint"] or options["demo"]:
-        serve_live(**options)
-    else:
-        serve_arena(**options)
+    need_web("assaymark arena serve")
+    from assaymark.web.serve import Where
+
+    chosen = dataclass_within(ArenaOptions, options)
+    serving = serve_live if chosen.endpoint or chosen.demo else serve_arena
+    serving(chosen, Where.of(options), store)
 
 
 @arena.command(epilog=examples("arena erase 5b8efff7"))

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from assaymark.cli.extras import need_web
 from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra, UsageError
 
@@ -12,35 +13,66 @@ if TYPE_CHECKING:
     from assaymark.arena.ballots import VoteLimits
     from assaymark.arena.live_battles import LiveLimits
     from assaymark.arena.live_turns import Moderation
+    from assaymark.web.serve import Where
 
 
-def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **options: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class ArenaOptions:
+    """Options of `assaymark arena serve`, besides those of its address and its store."""
+
+    answers: tuple[str, ...]
+    task: str | None
+    makers: Path | None
+    cooldown: float
+    votes_per_day: int
+    address_votes_per_day: int
+    batch: int
+    endpoint: tuple[str, ...]
+    endpoint_key: tuple[str, ...]
+    demo: bool
+    moderation: str | None
+    suggest: tuple[str, ...]
+    turns: int
+    max_tokens: int
+    answer_seconds: float
+    cadence: float
+
+    def vote_limits(self) -> "VoteLimits":
+        """Return the limits of voters. Raises: UsageError where nobody could vote."""
+        from assaymark.arena.ballots import VoteLimits
+
+        per_day = self.address_votes_per_day
+        return VoteLimits(self.cooldown, self.votes_per_day, per_day, 3 * per_day)
+
+    def read_makers(self, models: Sequence[str]) -> dict[str, str]:
+        """Return who made the models, as the file of --makers states it. Raises: DataError."""
+        from assaymark.arena.answer_files import read_makers
+
+        return read_makers(self.makers, models) if self.makers else {}
+
+
+def serve_arena(chosen: ArenaOptions, where: "Where", store: str | None) -> None:
     """Serve battles until a signal stops the process.
 
     Raises: as `open_answers`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
     """
-    need_web("assaymark arena serve")
-    if options["endpoint_key"] or options["moderation"] or options["suggest"]:
+    if chosen.endpoint_key or chosen.moderation or chosen.suggest:
         raise UsageError(
             "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
         )
-    from assaymark.arena.answer_files import open_answers, read_makers
-    from assaymark.arena.ballots import Publishing, VoteLimits
+    from assaymark.arena.answer_files import open_answers
+    from assaymark.arena.ballots import Publishing
     from assaymark.arena.battles import Arena
     from assaymark.arena.rating_boards import Ratings
     from assaymark.arena.routes.arena import arena_feature
     from assaymark.store import Store
-    from assaymark.web.serve import Where, serve_features
+    from assaymark.web.serve import serve_features
 
-    where = Where.of(options)
     with Store.open(store, hidden_for="answers of battles", follows=True) as opened:
-        source, notes = open_answers(answers, opened, task, lambda line: echo(line, err=True))
+        source, notes = open_answers(chosen.answers, opened, chosen.task, lambda line: echo(line, err=True))
         echo(*notes, err=True)
-        limits = VoteLimits(options["cooldown"], options["votes_per_day"], options["address_votes_per_day"],
-                            3 * options["address_votes_per_day"])  # fmt: skip
-        arena = Arena(opened, source, limits, Publishing(votes=options["batch"]))
-        makers = read_makers(options["makers"], source.models) if options["makers"] else {}
-        part = arena_feature(arena, Ratings(opened, makers=makers))
+        arena = Arena(opened, source, chosen.vote_limits(), Publishing(votes=chosen.batch))
+        part = arena_feature(arena, Ratings(opened, makers=chosen.read_makers(source.models)))
         description = f"{len(source.models)} models, {source.name}"
         serve_features([part], where, lambda url: echo(f"Arena ({description}) at {url}arena  (stop with Ctrl-C)"))
 
@@ -60,13 +92,11 @@ DEMO_NOTE = (
 )
 
 
-def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None, demo: bool, **options: Any) -> None:
+def serve_live(chosen: ArenaOptions, where: "Where", store: str | None) -> None:
     """Serve live battles until a signal stops the process.
 
     Raises: as `read_endpoints`, `hosts_for` and `listen`; MissingExtra without the extra `web`, or `hf` for the demo.
     """
-    need_web("assaymark arena serve")
-    from assaymark.arena.answer_files import read_makers
     from assaymark.arena.ballots import Publishing
     from assaymark.arena.cadence import Cadence
     from assaymark.arena.live_battles import LiveArena
@@ -75,55 +105,49 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     from assaymark.hosting.endpoints import read_endpoints
     from assaymark.store import Store
     from assaymark.web.secret import server_secret
-    from assaymark.web.serve import Where, serve_features
+    from assaymark.web.serve import serve_features
 
-    if answers or task:
+    if chosen.answers or chosen.task:
         raise UsageError("--answers and --task are for stored answers, --endpoint and --demo for live ones; give one")
-    where = Where.of(options)
-    limits, vote_limits = _limits(demo=demo, **options)
-    moderate = _moderation(options["moderation"])
+    limits, vote_limits = _limits(chosen), chosen.vote_limits()
+    moderate = _moderation(chosen.moderation)
     with ExitStack() as stack:
-        named = list(options["endpoint"])
-        if demo:
+        named = list(chosen.endpoint)
+        if chosen.demo:
             named += stack.enter_context(_demo_hosts())
-        endpoints = read_endpoints(named, options["endpoint_key"])
+        endpoints = read_endpoints(named, chosen.endpoint_key)
         if len(endpoints) < 2:
             raise UsageError(f"a battle needs two models; only '{endpoints[0].name}' is named; add --endpoint NAME=URL")
         names = [endpoint.name for endpoint in endpoints]
-        makers = read_makers(options["makers"], names) if options["makers"] else {}
+        makers = chosen.read_makers(names)
         opened = stack.enter_context(Store.open(store, hidden_for="live battles", follows=True))
         arena = LiveArena(
             opened, names, server_secret(), limits, vote_limits,
-            Publishing(votes=options["batch"]), Cadence.of(options["cadence"]),
+            Publishing(votes=chosen.batch), Cadence.of(chosen.cadence),
             other_names=[endpoint.model for endpoint in endpoints if endpoint.model],
             base_models=frozenset(endpoint.name for endpoint in endpoints if endpoint.is_base),
         )  # fmt: skip
-        suggestions = options["suggest"] or (DEMO_SUGGESTIONS if demo else SUGGESTIONS)
+        suggestions = chosen.suggest or (DEMO_SUGGESTIONS if chosen.demo else SUGGESTIONS)
         part = live_feature(
             arena, endpoints, Ratings(opened, makers=makers), moderate, lambda line: echo(line, err=True), suggestions,
-            DEMO_NOTE if demo else "",
+            DEMO_NOTE if chosen.demo else "",
         )  # fmt: skip
         description = f"{len(endpoints)} live models"
         serve_features([part], where, lambda url: echo(f"Arena ({description}) at {url}arena  (stop with Ctrl-C)"))
 
 
-def _limits(*, demo: bool, **options: Any) -> "tuple[LiveLimits, VoteLimits]":
-    """Return the limits of battles and of voters. Raises: UsageError for a cadence or a time that is none."""
-    from assaymark.arena.ballots import VoteLimits
+def _limits(chosen: ArenaOptions) -> "LiveLimits":
+    """Return the limits of battles. Raises: UsageError for a cadence or a time that is none."""
     from assaymark.arena.live_battles import LiveLimits
 
-    if not 1 <= options["cadence"] <= 100_000:
-        raise UsageError(f"--cadence {options['cadence']:g}; expected 1 to 100,000 characters per second")
-    if options["answer_seconds"] <= 0:
-        raise UsageError(f"--answer_seconds {options['answer_seconds']:g}; expected more than 0")
-    turns, tokens = options["turns"], options["max_tokens"]
-    if demo:
-        turns, tokens = min(turns, DEMO_TURNS), min(tokens, DEMO_TOKENS)
-    per_day = options["address_votes_per_day"]
-    return (
-        LiveLimits(turns, 600 if demo else 4_000, tokens, options["answer_seconds"]),
-        VoteLimits(options["cooldown"], options["votes_per_day"], per_day, 3 * per_day),
-    )
+    if not 1 <= chosen.cadence <= 100_000:
+        raise UsageError(f"--cadence {chosen.cadence:g}; expected 1 to 100,000 characters per second")
+    if chosen.answer_seconds <= 0:
+        raise UsageError(f"--answer_seconds {chosen.answer_seconds:g}; expected more than 0")
+    if not chosen.demo:
+        return LiveLimits(chosen.turns, 4_000, chosen.max_tokens, chosen.answer_seconds)
+    turns, tokens = min(chosen.turns, DEMO_TURNS), min(chosen.max_tokens, DEMO_TOKENS)
+    return LiveLimits(turns, 600, tokens, chosen.answer_seconds)
 
 
 def _moderation(name: str | None) -> "Moderation | None":

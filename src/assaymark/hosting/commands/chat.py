@@ -1,15 +1,30 @@
 """`assaymark chat MODEL`: talk with a model, or with two side by side, in the terminal."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from assaymark.cli.output import Command, echo, examples
 from assaymark.errors import UsageError
+from assaymark.records.json_values import dataclass_of
 
 if TYPE_CHECKING:
     from assaymark.hosting.chat import ChatSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _ChatOptions:
+    system: str | None
+    system_prompt: str | None
+    prompt_preset: str
+    temperature: float
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    seed: int
+    max_tokens: int
+    stop: tuple[str, ...]
 
 
 @click.command(cls=Command, epilog=examples("chat DIR", "chat http://127.0.0.1:8000/v1"))
@@ -35,7 +50,7 @@ def chat(model: str, base_url: str | None, other: str | None, model_args: str | 
     from assaymark.hosting.chat import Conversation, open_chat_model
     from assaymark.hosting.chat_session import ChatSession
 
-    settings = _settings(options)
+    settings = _settings(dataclass_of(_ChatOptions, options))
     first = Conversation(open_chat_model(model, base_url, model_args), settings)
     sides = [first]
     if other is not None:
@@ -51,22 +66,23 @@ def chat(model: str, base_url: str | None, other: str | None, model_args: str | 
             side.model.close()
 
 
-def _settings(options: dict[str, Any]) -> "ChatSettings":
+def _settings(chosen: _ChatOptions) -> "ChatSettings":
     """Return the settings of the conversation. Raises: UsageError."""
     from assaymark.hosting.chat import ChatSettings
     from assaymark.records import GenerationSettings
     from assaymark.tasks.prompt_presets import find_preset, find_system_prompt
 
-    system, named = options["system"], options["system_prompt"]
-    if system is not None and named is not None:
-        raise UsageError("--system and --system_prompt both set the system prompt; omit one")
-    if named is not None:
-        system = find_system_prompt(named)
-    temperature = options["temperature"]
-    generation = GenerationSettings(max_tokens=options["max_tokens"], stop=options["stop"], seed=options["seed"])
-    drawn = {name: options[name] for name in ("top_p", "top_k", "min_p")}
-    if temperature > 0:
-        generation = replace(generation, do_sample=True, temperature=temperature, **drawn)
-    elif set_options := [name for name, value in drawn.items() if value is not None]:
-        raise UsageError(f"--{set_options[0]} needs --temperature above 0: at 0 the most probable token is taken")
-    return ChatSettings(system, find_preset(options["prompt_preset"]), generation)
+    system = chosen.system
+    if chosen.system_prompt is not None:
+        if system is not None:
+            raise UsageError("--system and --system_prompt both set the system prompt; omit one")
+        system = find_system_prompt(chosen.system_prompt)
+    generation = GenerationSettings(max_tokens=chosen.max_tokens, stop=chosen.stop, seed=chosen.seed)
+    if chosen.temperature > 0:
+        generation = replace(generation, do_sample=True, temperature=chosen.temperature,
+                             top_p=chosen.top_p, top_k=chosen.top_k, min_p=chosen.min_p)  # fmt: skip
+    else:
+        for name in ("top_p", "top_k", "min_p"):
+            if getattr(chosen, name) is not None:
+                raise UsageError(f"--{name} needs --temperature above 0: at 0 the most probable token is taken")
+    return ChatSettings(system, find_preset(chosen.prompt_preset), generation)

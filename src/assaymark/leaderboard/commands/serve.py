@@ -4,7 +4,7 @@ Submissions, chats, traces and pages of installed packages are registered by the
 """
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -46,7 +46,7 @@ def serve(boards: tuple[str, ...], store: str | None, *, show_gated: bool, all_r
     from assaymark.web.serve import Where, serve_features
 
     where = Where.of(options)
-    features = served_features({**options, "boards": boards}, store)
+    features = cast("list[Feature]", served_features({**options, "boards": boards}, store))
     site = open_site(boards, store, show_gated=show_gated, all_runs=all_runs)
     serve_features(
         [board_feature(site), *features, *_registered_pages(store, site)],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from assaymark.errors import clipped_line
 from assaymark.leaderboard.pages.run import LONGEST_SEARCH, SamplesPage, filter_of, runs_of
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
@@ -135,28 +136,23 @@ def with_replies(site: Site, page: SamplesPage) -> SamplesPage:
     """Return a list of samples with the answer and the target of each shown one."""
     indices = [line.index for line in page.samples.lines]
     records = runs_of(site).samples(page.run.run_id, page.task, indices)
-    replies = {
-        (record.request.sample_index, record.request.turn): (_line(answer), _line(target))
-        for record in records
-        for answer, target in [_reply(record)]
-    }
+    replies = {(record.request.sample_index, record.request.turn): _reply(record) for record in records}
     return replace(page, replies=replies)
 
 
 def _reply(record: SampleRecord) -> tuple[str, str]:
-    """Return the answer and the target that were compared, each in its extracted form if the score notes one."""
+    """Return the beginnings of the answer and the target as they were compared, extracted if the score notes it."""
     detail = _detail(deciding_score(record))
     extracted = detail.get("extracted") if verdict_of(record) != "unparsed" else None
     reference = detail.get("reference")
-    return (
-        _answer(record) if extracted is None else str(extracted),
-        _target(record) if reference is None else str(reference),
-    )
+    answer = _answer(record) if extracted is None else str(extracted)
+    target = _target(record) if reference is None else str(reference)
+    return clipped_line(answer, LONGEST_LINE), clipped_line(target, LONGEST_LINE)
 
 
 def question_line(record: SampleRecord) -> str:
     """Return the beginning of a sample's question in one line."""
-    return _line(_own_prompt(record))
+    return clipped_line(_own_prompt(record), LONGEST_LINE)
 
 
 def _own_prompt(record: SampleRecord) -> str:
@@ -164,11 +160,6 @@ def _own_prompt(record: SampleRecord) -> str:
     request = record.request
     is_last = len(request.segments) > 1 and request.prompt.endswith(request.segments[-1])
     return request.segments[-1] if is_last else request.prompt
-
-
-def _line(text: str) -> str:
-    line = " ".join(text[: 2 * LONGEST_LINE].split())
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def sample_page(site: Site, name: str, task: str, index: int, parameters: Sequence[tuple[str, str]] = ()) -> SampleView:
