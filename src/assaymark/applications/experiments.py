@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assaymark.documents import ShownAsDocument
 from assaymark.records import JsonValue
 from assaymark.records.json_values import json_fields
 from assaymark.results.comparison.records import Comparison
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(ShownAsDocument):
     """The second and every later run against the first. rows: of each pair, those that got worse first."""
 
     comparison: Comparison
@@ -55,16 +56,6 @@ class Experiment:
 
         pairs = zip(self.rows, self.comparison.pairs, strict=True)
         return document(comparison_document(self.comparison).blocks, *(rows_blocks(rows, pair) for rows, pair in pairs))
-
-    def __str__(self) -> str:
-        """Return the document as text."""
-        return str(self.document())
-
-    def _repr_html_(self) -> str:
-        """Return the document as HTML, which notebooks show."""
-        from assaymark.documents.notebook import notebook_html
-
-        return notebook_html(self.document().blocks)
 
 
 def experiment(first: Run, *others: Run) -> Experiment:

@@ -3,13 +3,13 @@
 The HTML has the notebook's own colours, holds no script, and every text from a model, a task or a file is escaped.
 """
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import Diagnosis
 from assaymark.audit.prompts import PromptAudit
+from assaymark.documents import ShownAsDocument
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Audits(list[T], ABC):
+class Audits(ShownAsDocument, list[T]):
     """Results of one audit, by task. Printing them prints the command's output; a notebook shows them as HTML."""
 
     nothing_to_draw = "no result of this audit is a proportion with an interval"
-
-    @abstractmethod
-    def document(self) -> "Document":
-        """Return the document that the command prints."""
 
     def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the results with their 95% intervals.
@@ -38,16 +34,6 @@ class Audits(list[T], ABC):
 
         imported_altair()  # without it there are no figures in the document
         return notebook_chart(self.document().blocks, self.nothing_to_draw)
-
-    def __str__(self) -> str:
-        """Return the document as text."""
-        return str(self.document())
-
-    def _repr_html_(self) -> str:
-        """Return the document as HTML."""
-        from assaymark.documents.notebook import notebook_html
-
-        return notebook_html(self.document().blocks)
 
 
 class CalibrationAudits(Audits[CalibrationAudit]):

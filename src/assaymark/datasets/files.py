@@ -9,7 +9,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -382,12 +383,11 @@ def folder_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
 
 def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: DataOrigin) -> LoadedDataset:
     options = {key: value for key, value in spec.kwargs if key != "data_files"}
-    readers = {split: _reader(paths, options, spec.skip_bad_rows) for split, paths in by_split.items()}
+    readers = {
+        split: partial(read_files, paths, options, skip_bad_rows=spec.skip_bad_rows)
+        for split, paths in by_split.items()
+    }
     parts = [(f"{split}/{i}", file_digest(path)) for split, paths in by_split.items() for i, path in enumerate(paths)]
     folders = {path.parent for paths in by_split.values() for path in paths}
     folder = folders.pop() if len(folders) == 1 else None
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin, folder=folder)
-
-
-def _reader(paths: Sequence[Path], options: Mapping[str, JsonValue], skip_bad_rows: bool) -> Callable[[], Rows]:
-    return lambda: read_files(paths, options, skip_bad_rows=skip_bad_rows)

@@ -124,13 +124,9 @@ FILTERS: Mapping[str, Callable[..., object]] = {
 }
 
 
-def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
-    return sub(pattern, repl, string, count)
-
-
 def _environment() -> SandboxedEnvironment:
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-    environment.filters["regex_replace"] = _regex_replace
+    environment.filters["regex_replace"] = lambda string, pattern, repl, count=0: sub(pattern, repl, string, count)
     environment.filters |= FILTERS
     return bounded(environment)
 

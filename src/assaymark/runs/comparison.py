@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assaymark.documents import ShownAsDocument
 from assaymark.drafts import write_whole
 from assaymark.errors import UsageError, write_errors
 from assaymark.results.comparison.records import Comparison
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from assaymark.results.evidence.win_rates import WinRates
 
 
-class RunComparison(Comparison):
+class RunComparison(ShownAsDocument, Comparison):
     """The second and every later run against the first. Printing it prints its table; a notebook shows it as HTML."""
 
     __slots__ = ()
@@ -39,16 +40,6 @@ class RunComparison(Comparison):
 
         why_none = "this comparison has no difference of proportions with an interval"
         return notebook_chart(self.document().blocks, why_none)
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.document())
-
-    def _repr_html_(self) -> str:
-        """Return the differences with their intervals drawn to scale as HTML, which notebooks show."""
-        from assaymark.documents.notebook import notebook_html
-
-        return notebook_html(self.document().blocks)
 
 
 def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:

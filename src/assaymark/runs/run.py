@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assaymark.documents import ShownAsDocument
 from assaymark.documents.numbers import counted
 from assaymark.errors import UsageError, few
 from assaymark.records import Estimate, JsonValue
@@ -29,7 +30,7 @@ _UNREMOVED = {  # key of an attempt's summary, with counts by mark -> what is sa
 }
 
 
-class Run:
+class Run(ShownAsDocument):
     """A stored run. Printing it prints its table."""
 
     def __init__(self, store: Store, run_id: str, result: RunResult | None = None, notes: tuple[str, ...] = ()) -> None:
@@ -347,16 +348,6 @@ class Run:
             **({"statistics": self._statistics()} if self._statistics() else {}),
             **({} if self.cost is None else {"cost": dict(self.cost)}),
         }
-
-    def __str__(self) -> str:
-        """Return the document as text."""
-        return str(self.document())
-
-    def _repr_html_(self) -> str:
-        """Return the table with intervals drawn to scale as HTML, which notebooks show."""
-        from assaymark.documents.notebook import notebook_html
-
-        return notebook_html(self.document().blocks)
 
     def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the values with 95% intervals; a bar marks chance.

@@ -129,7 +129,7 @@ class _Verification:
     def check_everything(self) -> None:
         """Check all tables; texts before the requests that refer to them."""
         self.guarded("texts", self._check_texts)
-        self.guarded("runs", self._check_runs)
+        self.guarded("runs", partial(self._check_rows, runs, self._check_run))
         self.guarded("requests", self._check_requests)
         for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
@@ -211,9 +211,6 @@ class _Verification:
                 self.bad_texts[row.id] = f"its SHA-256 is {derived.hex()}, but it is stored under {stored}"
 
     # -------------------------------------------------------------------------------- runs, requests
-
-    def _check_runs(self) -> None:
-        self._check_rows(runs, self._check_run)
 
     def _check_run(self, row: StoredRow) -> None:
         plan = plan_from_json(unpack_text(row.plan))

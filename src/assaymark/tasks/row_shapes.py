@@ -236,7 +236,7 @@ def _in_columns(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shap
     answer, columns = roles.answer, roles.options
     letters = list(LETTERS[: len(columns)])
     counts = counted_answers(zip(rows.values(answer), _beside(rows, columns), strict=True))
-    strip = _unlettered if any(map(have_own_letters, _beside(rows, columns))) else _as_it_is
+    strip = _unlettered if any(map(have_own_letters, _beside(rows, columns))) else (lambda option, _: option)
     pairs = zip(letters, columns, strict=True)
     lines = "\n".join(f"{letter}. {{{{{strip(column, repr(letter))}}}}}" for letter, column in pairs)
     kind, listed = counts.reading(answer, answers), f"[{', '.join(columns)}]"
@@ -256,10 +256,6 @@ def _in_columns(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shap
 
 def _beside(rows: Rows, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
     return zip(*(rows.values(column) for column in columns), strict=True)
-
-
-def _as_it_is(option: str, _letter: str) -> str:
-    return option
 
 
 def _unlettered(option: str, letter: str) -> str:

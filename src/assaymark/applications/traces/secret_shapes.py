@@ -90,12 +90,8 @@ def is_harmless(kind: str, value: str) -> bool:
     if len(text) <= 200 and _PLACEHOLDER.fullmatch(text):
         return True
     if kind == "token":  # pieces of text, as in log-probabilities, and their numbers
-        return len(text) < 6 or _is_number(text)
+        return len(text) < 6 or (len(text) <= 16 and text.replace(".", "", 1).isdigit())
     return kind == "path" and len(text) <= 300 and text.startswith(("/", "~", "C:\\", "D:\\"))
-
-
-def _is_number(text: str) -> bool:
-    return len(text) <= 16 and text.replace(".", "", 1).isdigit()
 
 
 class Shape(NamedTuple):

@@ -178,7 +178,7 @@ def model_page(site: Site, path: str) -> ModelPage:
         next((row.url for row in rows if row.url), ""),
         tuple(boards),
         own,
-        _row_of(tables, base_name) if base_name else None,
+        next((row for _, table in tables for row in table.rows_of(base_name)), None) if base_name else None,
         base_name,
         relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
         tuple(_derived(relatives, tables, name, runs)),
@@ -258,7 +258,3 @@ def _derived(
             by_model.setdefault(row.model, row)
     rows = sorted(by_model.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))[:RELATED]
     return [(row, relatives.compare(own, of_model.get(row.model, []))) for row in rows]
-
-
-def _row_of(tables: Sequence[tuple[Board, BoardTable]], name: str) -> BoardRow | None:
-    return next((row for _, table in tables for row in table.rows_of(name)), None)

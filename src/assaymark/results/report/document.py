@@ -122,16 +122,12 @@ def _write_markdown(path: Path, blocks: list[Block], _title: str) -> None:
     write_whole(path, markdown_text(blocks, FOOT, folder.name))
 
 
-def _write_pdf(path: Path, blocks: list[Block], title: str) -> None:
-    print_pdf(html_page(blocks, title, FOOT), path)
-
-
 _WRITERS: Mapping[str, Callable[[Path, list[Block], str], None]] = {
     ".html": _write_html,
     ".htm": _write_html,
     ".md": _write_markdown,
     ".markdown": _write_markdown,
-    ".pdf": _write_pdf,
+    ".pdf": lambda path, blocks, title: print_pdf(html_page(blocks, title, FOOT), path),
 }
 
 
