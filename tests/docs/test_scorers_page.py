@@ -2,6 +2,7 @@
 
 import re
 
+from assaymark.applications.scorer import ScorerFacts
 from assaymark.applications.scorers import SCORERS
 from tests.conftest import ROOT
 
@@ -21,7 +22,7 @@ def test_every_scorer_is_on_the_page() -> None:
     result = rows()
     for name in SCORERS:
         assert name in result, name
-        facts = SCORERS.load(name).FACTS
+        facts: ScorerFacts = vars(SCORERS.load(name))["FACTS"]
         assert "".join(re.findall(r"; \w+ is better$", result[name][1])) == BETTER[facts.higher_is_better], name
         for need in facts.needs & {"expected", "contexts"}:
             assert need in result[name][2], name

@@ -193,10 +193,7 @@ class _View(SimpleNamespace):
     """A run as other tools show it: by attribute and by key alike."""
 
     def __getitem__(self, name: str) -> object:
-        try:
-            return vars(self)[name]
-        except KeyError:
-            raise KeyError(name) from None
+        return vars(self)[name]
 
     def __contains__(self, name: object) -> bool:
         return name in vars(self)

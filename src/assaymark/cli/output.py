@@ -90,6 +90,16 @@ def print_json(value: object) -> None:
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 
+def print_result(value: object, shown: Callable[[], object], *, as_json: bool) -> None:
+    """Print a value as JSON, or what `shown` returns of it: a text as it is, a document with styles."""
+    if as_json:
+        print_json(value)
+    elif isinstance(result := shown(), str):
+        echo(result)
+    else:
+        print_rich(result)
+
+
 def print_rich(*renderables: object) -> None:
     """Print tables and text, without styles if the output is not a terminal.
 

@@ -7,12 +7,13 @@ replaced by its default; none is ignored silently.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, ORIGINS, canonical
 from assaymark.records import JsonValue
+from assaymark.records.json_values import dataclass_of
 
 PAGE_SIZES = (25, 50, 100)
 LONGEST_PARAMETER = 2000  # characters
@@ -125,7 +126,7 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
             problems.append(f"{name[:40]} has {len(value):,} characters; at most {LONGEST_PARAMETER:,} are read")
         elif value or name == "cols":
             by_name.setdefault(name, []).append(value)
-    known: dict[str, Any] = {}  # each reader returns what its field holds
+    known: dict[str, object] = {}  # each reader returns what its field holds
     for name, values in by_name.items():
         field_name, read = _READERS.get(name, ("", None))
         if read is None:
@@ -138,7 +139,7 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
     ends = known.pop("low", None), known.pop("high", None)
     if ends != (None, None):
         known["params"] = ends
-    return View(**known, problems=tuple(problems))
+    return dataclass_of(View, {**known, "problems": tuple(problems)})
 
 
 Reader = Callable[[Sequence[str], Sequence[str]], JsonValue]

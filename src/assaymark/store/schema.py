@@ -16,27 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Dialect,
-    Double,
-    ForeignKey,
-    Index,
-    Insert,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import Column, Connection, Dialect, ForeignKey, Index, Insert, MetaData, Row, Table, UniqueConstraint
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import BigInteger, Double, Integer, LargeBinary, SmallInteger, String, Text
 
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.settings import FORMER_NAME

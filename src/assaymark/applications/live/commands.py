@@ -12,14 +12,14 @@ from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.live.rule_rows import RuleCounts
 from assaymark.applications.traces.command_parts import (
     need_extra,
+    open_project,
     open_store,
     print_table,
-    project_of,
     project_option,
     trace_id_of,
 )
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
+from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, print_result, store_option
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
 
@@ -75,8 +75,8 @@ def add_rule(
 
     new = new_rule(name, scorer, filter=words, rate=rate,
                    judge=judge, judge_args=judge_args, past_hours=past)  # fmt: skip
-    with open_store(store, writing=True) as opened:
-        made = RuleLog(opened).add(project_of(opened, project), new)
+    with open_project(store, project, writing=True) as (opened, number):
+        made = RuleLog(opened).add(number, new)
     if as_json:
         print_json({**json_fields(made), "traces": RuleCounts()})
         return
@@ -90,8 +90,7 @@ def add_rule(
 @json_option
 def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None:
     """List the rules with what became of the traces that they have drawn."""
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         rules, counts = RuleLog(opened).rules(number), RuleLog(opened).counts(number)
         reasons = {each.id: RuleLog(opened).reasons(number, each.id) for each in rules}
     if as_json:
@@ -123,8 +122,8 @@ def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None
 @store_option
 def pause_rule(name: str, *, resume: bool, project: str | None, store: str | None) -> None:
     """Let a rule draw and score nothing until it is resumed."""
-    with open_store(store, writing=True) as opened:
-        RuleLog(opened).set_state(project_of(opened, project), name, "active" if resume else "paused")
+    with open_project(store, project, writing=True) as (opened, number):
+        RuleLog(opened).set_state(number, name, "active" if resume else "paused")
     echo(f"rule '{name}' {'is active again' if resume else 'is paused; --resume makes it active again'}")
 
 
@@ -134,8 +133,8 @@ def pause_rule(name: str, *, resume: bool, project: str | None, store: str | Non
 @store_option
 def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
     """Remove a rule; the scores that it has given stay."""
-    with open_store(store, writing=True) as opened:
-        RuleLog(opened).set_state(project_of(opened, project), name, "removed")
+    with open_project(store, project, writing=True) as (opened, number):
+        RuleLog(opened).set_state(number, name, "removed")
     echo(f"removed the rule '{name}'; its scores stay")
 
 
@@ -229,8 +228,7 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     from assaymark.applications.live.annotation import number_scores
     from assaymark.applications.live.estimates import estimates_of
 
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         after = None if since is None else int((time.time() - since * 3600) * 1e9)
         weighted = RuleLog(opened).weighted_scores(number, name=name, since=after)
         estimates = estimates_of(weighted, number_scores(opened, number))
@@ -273,17 +271,13 @@ def link(trace: str, *, url: str, days: float, project: str | None, store: str |
     """Print the address of a form on which a person can say how the answer of a trace was."""
     from assaymark.applications.live.links import signed_link
 
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         trace_id = trace_id_of(opened, number, trace)
         key = FeedbackLog(opened).signing_token(number)
     if key is None:
         raise UsageError("the project has no token, which signs links; make one: `assaymark traces project token NAME`")
     address = signed_link(url, trace_id.hex(), key, days)
-    if as_json:
-        print_json({"trace_id": trace_id.hex(), "url": address})
-    else:
-        echo(address)
+    print_result({"trace_id": trace_id.hex(), "url": address}, lambda: address, as_json=as_json)
 
 
 LIVE_COMMANDS = (rule, score, scores, link, queue, to_rows)

@@ -13,9 +13,8 @@ from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.rule_rows import draw_of
 from assaymark.applications.traces.command_parts import (
     need_extra,
-    open_store,
+    open_project,
     print_table,
-    project_of,
     project_option,
     trace_id_of,
 )
@@ -69,8 +68,7 @@ def add_to_queue(
 
     if sample is not None and words is None:
         raise UsageError("--sample draws from the traces that --filter names; add --filter, '' for all")
-    with open_store(store, writing=True) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project, writing=True) as (opened, number):
         known = next((each for each in AnnotationLog(opened).queues(number) if each.name == name), None)
         rubric = rubric or ("thumbs" if known is None else known.rubric)
         n_raters = raters or (1 if known is None else known.n_raters)
@@ -98,8 +96,8 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
     """List the queues with how far their raters agree: Krippendorff's alpha, and Cohen's kappa of two raters."""
     from assaymark.applications.live.annotation import agreement_of
 
-    with open_store(store) as opened:
-        queues = AnnotationLog(opened).queues(project_of(opened, project))
+    with open_project(store, project) as (opened, number):
+        queues = AnnotationLog(opened).queues(number)
         with_agreement = [(each, agreement_of(each, AnnotationLog(opened).ratings(each))) for each in queues]
     if as_json:
         print_json([{**json_fields(each), "agreement": agreement.to_json()} for each, agreement in with_agreement])
@@ -118,8 +116,8 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
 @store_option
 def remove_queue(name: str, *, project: str | None, store: str | None) -> None:
     """Remove a queue; what raters said stays with the traces."""
-    with open_store(store, writing=True) as opened:
-        AnnotationLog(opened).remove_queue(AnnotationLog(opened).queue(project_of(opened, project), name))
+    with open_project(store, project, writing=True) as (opened, number):
+        AnnotationLog(opened).remove_queue(AnnotationLog(opened).queue(number, name))
     echo(f"removed the queue '{name}'; its ratings stay")
 
 
@@ -159,8 +157,7 @@ def to_rows(
     if path.exists() and not append:
         raise UsageError(f"{path} is there already; add --append, which keeps its rows, or name another file")
     counts = RowCounts()
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         known = _digests_in(path) if path.exists() and path.stat().st_size else {}
         earlier = path.read_text(encoding="utf-8") if path.exists() else ""
         contents = [] if dataset is None else _rows_of_dataset(opened, number, dataset, counts, known)

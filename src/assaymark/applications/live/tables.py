@@ -4,18 +4,8 @@ The scores themselves, of rules, feedback and raters, are in `trace_scores`. Tim
 `expires` and `not_before` by the database's clock, all others by ours. `seen` is `received` of a trace's row.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Index,
-    Integer,
-    PrimaryKeyConstraint,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-)
+from sqlalchemy import Column, Index, PrimaryKeyConstraint, Table
+from sqlalchemy.types import BigInteger, Double, Integer, SmallInteger, String, Text
 
 from assaymark.store.schema import Blob, metadata, row_key
 

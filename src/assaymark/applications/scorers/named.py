@@ -3,7 +3,6 @@
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from assaymark.applications.binding import bind_scorer
 from assaymark.applications.functions import is_reference, load_named
@@ -16,7 +15,7 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import Registry, nearest
 
 AnyScorer = Scorer | JudgedScorer
-SCORERS: Registry[Any] = Registry("scorers", "scorer")
+SCORERS: Registry[object] = Registry("scorers", "scorer")
 OF_THE_TARGET = frozenset({"contexts", "latency", "cost", "tokens"})
 """Needs that a target may meet with what it returns, so that rows alone do not decide them."""
 

@@ -1,6 +1,7 @@
 """Parts shared by the commands about traces: finding the store, the project and the trace, and printing tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -43,8 +44,14 @@ def open_store(store: str | None, *, writing: bool = False) -> "Store":
     return Store.open(store) if writing else Store.open_to_read(store)
 
 
-def project_of(store: "Store", name: str | None) -> int:
-    """Return a project's number; without a name, that of the only one. Raises: UnknownName, UsageError."""
+@contextmanager
+def open_project(store: str | None, name: str | None, *, writing: bool = False) -> "Iterator[tuple[Store, int]]":
+    """Open the store that a command names; yield it and the project's number. Raises: UnknownName, UsageError."""
+    with open_store(store, writing=writing) as opened:
+        yield opened, _project_of(opened, name)
+
+
+def _project_of(store: "Store", name: str | None) -> int:
     if name is not None:
         return TraceLog(store).project_id(name)
     known = TraceLog(store).projects()

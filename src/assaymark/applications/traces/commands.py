@@ -12,9 +12,9 @@ import click
 from assaymark.applications.live.commands import LIVE_COMMANDS
 from assaymark.applications.traces.command_parts import (
     need_extra,
+    open_project,
     open_store,
     print_table,
-    project_of,
     project_option,
     trace_id_of,
 )
@@ -25,7 +25,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.records.json_values import json_fields, json_of
 
 if TYPE_CHECKING:
-    from assaymark.applications.traces.trace_rows import SpanRow, TraceRow
+    from assaymark.applications.traces.trace_rows import SpanFacts, SpanRow, TraceRow
 
 EXAMPLES = examples(
     "serve --traces",
@@ -142,8 +142,8 @@ def ls(
         least_seconds=slower, least_cost=dearer, score=None if score is None else score_condition(score), model=model,
         version=version, user=user, session=session, text=text,
     )  # fmt: skip
-    with open_store(store) as opened:
-        page = TraceLog(opened).traces(project_of(opened, project), wanted, limit)
+    with open_project(store, project) as (opened, number):
+        page = TraceLog(opened).traces(number, wanted, limit)
     if as_json:
         print_json(page.traces)
         return
@@ -180,8 +180,8 @@ def _seconds(started: int, ended: int | None) -> str:
     return f"{seconds:.3f}"
 
 
-def _tokens(trace: "TraceRow") -> str:
-    known = [n for n in (trace.n_input, trace.n_output) if n is not None]
+def _tokens(of: "TraceRow | SpanFacts") -> str:
+    known = [n for n in (of.n_input, of.n_output) if n is not None]
     return f"{sum(known):,}" if known else "-"
 
 
@@ -197,8 +197,7 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     from assaymark.applications.traces.steps import step_of
     from assaymark.applications.traces.trace_rows import tree_of
 
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         trace_id = trace_id_of(opened, number, trace)
         rows = TraceLog(opened).spans(number, trace_id)
     if not rows:
@@ -211,9 +210,8 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     table = []
     for node in nodes:
         step, row = steps[node.at], rows[node.at]
-        known = [n for n in (step.n_input, step.n_output) if n is not None]
         table.append((f"{'  ' * min(node.depth, 30)}{row.name[:80]}", step.kind, step.model or "",
-                      _seconds(row.started, row.ended), f"{sum(known):,}" if known else "-",
+                      _seconds(row.started, row.ended), _tokens(step),
                       step.error[:100]))  # fmt: skip
     print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
 
@@ -229,8 +227,8 @@ def export(*, project: str | None, kind: str, output: str, store: str | None) ->
     need_extra()
     from assaymark.drafts import open_whole
 
-    with open_store(store) as opened, open_whole(Path(output)) as file:
-        rows = TraceLog(opened).all_spans(project_of(opened, project))
+    with open_project(store, project) as (opened, number), open_whole(Path(output)) as file:
+        rows = TraceLog(opened).all_spans(number)
         n_written = _write_otlp(rows, file) if kind == "otlp" else _write_lines(rows, file)
     echo(f"{n_written:,} spans in {output}")
 
@@ -271,8 +269,7 @@ def prune(*, project: str | None, older_than: float | None, keep_mib: float | No
     """Remove traces of a project by age, by size or both."""
     if older_than is None and keep_mib is None:
         raise UsageError("nothing says what to remove; add --older_than DAYS or --keep_mib MIB")
-    with open_store(store, writing=True) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project, writing=True) as (opened, number):
         n_removed = TraceLog(opened).prune(
             number,
             older_than=None if older_than is None else older_than * 86_400,

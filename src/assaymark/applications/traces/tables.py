@@ -6,18 +6,8 @@ of traces are computed from those of their spans, and change. Times are nanoseco
 them, except those called `received` and `made`, which are seconds since 1970 by ours.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Index,
-    Integer,
-    PrimaryKeyConstraint,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-)
+from sqlalchemy import Column, Index, PrimaryKeyConstraint, Table
+from sqlalchemy.types import BigInteger, Double, Integer, SmallInteger, String, Text
 
 from assaymark.store.schema import Blob, metadata, parent_key, row_key
 

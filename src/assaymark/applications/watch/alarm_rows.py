@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class NewAlarm:
-    """An alarm to make. metrics: errors, latency, cost or score:NAME, which share its false alarms."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmSettings:
+    """What an alarm promises of each of its metrics, and where it is sent."""
 
     name: str
-    metrics: tuple[str, ...]
     alpha: float
     horizon: int
     bound: float | None
@@ -17,27 +16,25 @@ class NewAlarm:
     lower_is_better: bool
     n_baseline: int
     webhook: str | None
-    signing_key: str | None
     allow_private: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmStream:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAlarm(AlarmSettings):
+    """An alarm to make. metrics: errors, latency, cost or score:NAME, which share its false alarms."""
+
+    metrics: tuple[str, ...]
+    signing_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmStream(AlarmSettings):
     """One metric of an alarm."""
 
     id: int
     project: int
-    name: str
     metric: str
     n_metrics: int
-    alpha: float
-    horizon: int
-    bound: float | None
-    is_two_sided: bool
-    lower_is_better: bool
-    n_baseline: int
-    webhook: str | None
-    allow_private: bool
     made: float
     begins: float
     looked_until: float

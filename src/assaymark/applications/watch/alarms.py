@@ -106,8 +106,9 @@ def new_alarm(
             "--baseline 0 freezes no quantile of latency and cost; state with --bound which value is the largest"
         )
     return NewAlarm(
-        name.strip(), named, alpha, horizon, bound, two_sided, lower_is_better, n_baseline, webhook, secret,
-        allow_private,
+        name=name.strip(), metrics=named, alpha=alpha, horizon=horizon, bound=bound, is_two_sided=two_sided,
+        lower_is_better=lower_is_better, n_baseline=n_baseline, webhook=webhook, signing_key=secret,
+        allow_private=allow_private,
     )  # fmt: skip
 
 

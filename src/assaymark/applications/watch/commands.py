@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
+from assaymark.applications.traces.command_parts import open_project, open_store, print_table, project_option
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.cli.output import Command, Group, echo, examples, json_option, print_json, store_option
@@ -32,8 +32,7 @@ def quality(
     from assaymark.applications.watch.quality import QualityQuery, quality_of, window_of
 
     query = QualityQuery(f"{days:g}", bucket or "", by or "all")
-    with open_store(store) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project) as (opened, number):
         results = quality_of(opened, window_of(opened, number, query))
     if as_json:
         print_json(results)
@@ -119,8 +118,7 @@ def add_alarm(
         lower_is_better=lower_is_better, n_baseline=baseline, webhook=webhook, secret=secret,
         allow_private=allow_private,
     )  # fmt: skip
-    with open_store(store, writing=True) as opened:
-        number = project_of(opened, project)
+    with open_project(store, project, writing=True) as (opened, number):
         AlarmLog(opened).add(number, made)
         promise = guarantee(AlarmLog(opened).named(number, name)[0])
     if as_json:
@@ -140,8 +138,8 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
     """List the alarms of a project, what they promise, and which were raised."""
     from assaymark.applications.watch.board import alarm_board
 
-    with open_store(store) as opened:
-        board = alarm_board(opened, project_of(opened, project))
+    with open_project(store, project) as (opened, number):
+        board = alarm_board(opened, number)
     if as_json:
         print_json(board)
         return
@@ -164,8 +162,8 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
 @store_option
 def remove_alarm(name: str, *, project: str | None, store: str | None) -> None:
     """Remove an alarm with all that it counted."""
-    with open_store(store, writing=True) as opened:
-        AlarmLog(opened).remove(project_of(opened, project), name)
+    with open_project(store, project, writing=True) as (opened, number):
+        AlarmLog(opened).remove(number, name)
     echo(f"removed the alarm '{name}'")
 
 
@@ -178,8 +176,8 @@ def reset_alarm(name: str, *, new_baseline: bool, project: str | None, store: st
     """Let an alarm watch again, with the next trace as its first."""
     from assaymark.applications.watch.alarms import reset
 
-    with open_store(store, writing=True) as opened:
-        reset(opened, project_of(opened, project), name, new_baseline=new_baseline)
+    with open_project(store, project, writing=True) as (opened, number):
+        reset(opened, number, name, new_baseline=new_baseline)
     echo(f"the alarm '{name}' watches again" + (", and gathers another baseline" if new_baseline else ""))
 
 

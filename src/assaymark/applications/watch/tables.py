@@ -5,18 +5,8 @@ that not all of them are read again, is written in the transaction that adds som
 1970 by our clock, except those called `at` and `since`, which are nanoseconds as lists of traces have them.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Index,
-    Integer,
-    PrimaryKeyConstraint,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-)
+from sqlalchemy import Column, Index, PrimaryKeyConstraint, Table
+from sqlalchemy.types import BigInteger, Double, Integer, SmallInteger, String, Text
 
 from assaymark.applications.traces.tables import trace_scores
 from assaymark.store.schema import Blob, metadata, row_key

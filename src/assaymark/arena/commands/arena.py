@@ -7,7 +7,7 @@ import click
 
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.extras import need_web, serving_options
-from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_result, print_rich, store_option
 from assaymark.errors import DataError, UsageError
 from assaymark.records.json_values import dataclass_of, dataclass_within
 
@@ -191,10 +191,8 @@ def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_
     with Store.open_to_read(store) as opened:
         tell = partial(echo, err=True)
         head = export_votes(opened, path, texts=texts, live_texts=live_texts, tell=tell)
-    if as_json:
-        print_json({"file": str(path), "head": head})
-    else:
-        echo(f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}")
+    said = f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}"
+    print_result({"file": str(path), "head": head}, lambda: said, as_json=as_json)
 
 
 @arena.command(epilog=examples("arena verify votes.jsonl"))

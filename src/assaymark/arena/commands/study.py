@@ -8,7 +8,7 @@ import click
 
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.cli.extras import need_web, serving_options
-from assaymark.cli.output import Group, echo, examples, json_option, print_json, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_result, store_option
 from assaymark.errors import ModelError
 
 
@@ -168,13 +168,9 @@ def serve(file: str, *, store: str | None, **options: object) -> None:
 def results(name: str, *, store: str | None, as_json: bool) -> None:
     """Show which models were preferred, with intervals, and how far the raters agree."""
     from assaymark.arena.studies.results import results_document, results_of
-    from assaymark.cli.output import print_rich
 
     study_results = results_of(name, store)
-    if as_json:
-        print_json(study_results)
-    else:
-        print_rich(results_document(study_results))
+    print_result(study_results, lambda: results_document(study_results), as_json=as_json)
 
 
 @study.command(epilog=examples("study export tone -o votes.jsonl"))

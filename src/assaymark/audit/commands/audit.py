@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option, with_options
+from assaymark.cli.output import (
+    Group,
+    echo,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_rich,
+    store_option,
+    with_options,
+)
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -207,10 +217,7 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
 
     opened = open_run(store, run)
     audits = audit_bias(opened.store, opened.id, tasks)
-    if as_json:
-        print_json(audits)
-    else:
-        print_rich(bias_document(audits))
+    print_result(audits, lambda: bias_document(audits), as_json=as_json)
 
 
 @audit.command(epilog=examples("audit toxicity last --scorer profanity"))
@@ -249,10 +256,7 @@ def toxicity(
         classifier = TextClassifier(Path(scorer).expanduser(), label)
         name = f"{Path(scorer).name} {classifier.label} {classifier.digest}"
         audits = audit_toxicity(opened.store, opened.id, tasks, classifier.probabilities, name)
-    if as_json:
-        print_json(audits)
-    else:
-        print_rich(toxicity_document(audits))
+    print_result(audits, lambda: toxicity_document(audits), as_json=as_json)
 
 
 @audit.command(epilog=examples("audit efficiency DIR --lengths 16,128 --answers 1,16"))
@@ -368,7 +372,4 @@ def diagnose(
     )  # fmt: skip
     if output is not None:
         echo(f"wrote {write_json(output, diagnoses)}", err=True)
-    if as_json:
-        print_json(diagnoses)
-    else:
-        print_rich(diagnosis_document(diagnoses))
+    print_result(diagnoses, lambda: diagnosis_document(diagnoses), as_json=as_json)

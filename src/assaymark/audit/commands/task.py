@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from assaymark.cli.output import F, Group, echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import F, Group, echo, examples, json_option, print_json, print_result, store_option
 from assaymark.records.json_values import dataclass_of
 from assaymark.runs.run_options import declared_option
 
@@ -66,10 +66,7 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
     from assaymark.audit.questions import question_document, questions_of
 
     answered = questions_of(store, name)
-    if as_json:
-        print_json(answered)
-    else:
-        print_rich(question_document(answered))
+    print_result(answered, lambda: question_document(answered), as_json=as_json)
 
 
 @task.command(epilog=examples("task init questions.csv --like arc_easy"))
@@ -96,10 +93,7 @@ def init(source: str, *, as_json: bool, **options: object) -> None:
     from assaymark.runs.task_init import InitOptions, init_task
 
     written = init_task(source, dataclass_of(InitOptions, options))
-    if as_json:
-        print_json(written)
-    else:
-        echo(*written.lines())
+    print_result(written, lambda: "\n".join(written.lines()), as_json=as_json)
 
 
 _output_folder = click.option(
@@ -138,10 +132,7 @@ def export_task(name: str, *, form: str, as_json: bool, **options: object) -> No
 
     del form  # there is one
     written = export_benchmark(name, dataclass_of(TaskExportOptions, options))
-    if as_json:
-        print_json(written)
-    else:
-        echo(*written.lines())
+    print_result(written, lambda: "\n".join(written.lines()), as_json=as_json)
 
 
 @task.command(epilog=examples("task seal exam.yaml --public_fraction 0.1 --valid_until 2027-06-30"))

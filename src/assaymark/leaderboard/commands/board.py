@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assaymark.cli.extras import need_web
-from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import Group, echo, examples, json_option, print_json, print_result, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.leaderboard.commands.serve import gated_option
 
@@ -89,10 +89,7 @@ def exposure(path: str, store: str | None, *, as_json: bool) -> int:
 
     site = _site(path, store)
     rows = exposures(site.table(next(iter(site.boards.values()))), site.runs)
-    if as_json:
-        print_json(rows)
-    else:
-        print_rich(exposure_document(rows))
+    print_result(rows, lambda: exposure_document(rows), as_json=as_json)
     return 3 if any(each.is_alarm for each in rows) else 0
 
 

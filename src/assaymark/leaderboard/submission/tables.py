@@ -4,21 +4,8 @@ Ids are random texts, so that no process waits for another to get one. Times are
 since 1970. Rows change, so they have no checksum; the log of moderation, which only grows, is a chain of hashes.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Dialect,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-)
+from sqlalchemy import Column, Dialect, ForeignKey, Index, Table, UniqueConstraint
+from sqlalchemy.types import BigInteger, Double, Integer, SmallInteger, String, Text, TypeDecorator
 
 from assaymark.store.schema import metadata
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import Command, echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import (
+    Command,
+    echo,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_rich,
+    store_option,
+)
 from assaymark.records.json_values import json_fields
 
 if TYPE_CHECKING:
@@ -103,10 +112,7 @@ def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[s
     if len(runs) != 1:
         raise UsageError(f"--published takes one run, not {len(runs)}")
     results = compare_published(store, runs[0], published)
-    if as_json:
-        print_json(claims_to_json(results))
-    else:
-        echo("\n".join(claim_lines(results)))
+    print_result(claims_to_json(results), lambda: "\n".join(claim_lines(results)), as_json=as_json)
     return 0
 
 
@@ -126,10 +132,7 @@ def diff_prompts(first: str, second: str, tasks: tuple[str, ...], limit: int, st
     from assaymark.runs.stored import open_run
 
     diff = prompt_diff.diff_prompts(open_run(store, first), open_run(store, second), tasks)
-    if as_json:
-        print_json(prompt_diff.diff_to_json(diff))
-    else:
-        print_rich(prompt_diff.diff_document(diff, limit))
+    print_result(prompt_diff.diff_to_json(diff), lambda: prompt_diff.diff_document(diff, limit), as_json=as_json)
     return 1 if diff.n_differing else 0
 
 

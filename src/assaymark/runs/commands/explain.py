@@ -2,7 +2,7 @@
 
 import click
 
-from assaymark.cli.output import Command, examples, json_option, print_json, print_rich
+from assaymark.cli.output import Command, examples, json_option, print_result
 from assaymark.errors import UnknownName
 from assaymark.runs.run_options import declared_option
 
@@ -32,12 +32,6 @@ def explain(
         metric = explain_metric(task.strip())
         if metric is None:
             raise
-        if as_json:
-            print_json(metric)
-        else:
-            print_rich(metric_document(metric))
+        print_result(metric, lambda: metric_document(metric), as_json=as_json)
         return
-    if as_json:
-        print_json(explanation)
-    else:
-        print_rich(explanation_document(explanation))
+    print_result(explanation, lambda: explanation_document(explanation), as_json=as_json)

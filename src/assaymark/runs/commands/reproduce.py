@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assaymark.cli.output import Command, echo, examples, json_option, print_json, store_option
+from assaymark.cli.output import Command, examples, json_option, print_result, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.records.json_values import json_fields
@@ -60,10 +60,8 @@ def reproduce(
     if model is not None or model_args:
         raise UsageError("--model and --model_args are for runs that only report; this one has its model in its plan")
     reproduction = api.reproduce(stored, tasks, data_dir=data_dir, include_path=list(include_path))
-    if as_json:
-        print_json(json_fields(reproduction, "is_reproduced", "verdict"))
-    else:
-        echo("\n".join(api.lines_of(reproduction)))
+    content = json_fields(reproduction, "is_reproduced", "verdict")
+    print_result(content, lambda: "\n".join(api.lines_of(reproduction)), as_json=as_json)
     return 0 if reproduction.is_reproduced else DIFFERS
 
 
@@ -77,8 +75,5 @@ def _measure(
     with ProgressLine(quiet=as_json) as progress:
         options["observe"] = progress
         claims = measure_reported(run, tasks, model, **options)
-    if as_json:
-        print_json(claims)
-    else:
-        echo("\n".join(measured_lines(claims)))
+    print_result(claims, lambda: "\n".join(measured_lines(claims)), as_json=as_json)
     return DIFFERS if any(each.is_reproduced is False for each in claims) else 0

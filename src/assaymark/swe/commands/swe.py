@@ -16,6 +16,7 @@ from assaymark.cli.output import (
     examples,
     json_option,
     print_json,
+    print_result,
     print_rich,
     store_option,
     with_options,
@@ -144,10 +145,8 @@ def init(
             f"no commit of {repository} changes code and tests so that a test fails before and passes after; name "
             "others with --revision, or the interpreter that has its packages with --python"
         )
-    if as_json:
-        print_json({"file": str(output), "instances": list(made)})
-    else:
-        echo(f"{len(made)} instances in {output}")
+    content = {"file": str(output), "instances": list(made)}
+    print_result(content, lambda: f"{len(made)} instances in {output}", as_json=as_json)
 
 
 @swe.command(
@@ -191,10 +190,9 @@ def prepare_command(
     )  # fmt: skip
     write_environments(output, prepared)
     failures = {each.instance_id: each.problem for each in prepared if each.problem}
-    if as_json:
-        print_json({"file": str(output), "environments": len(prepared) - len(failures), "failures": failures})
-    else:
-        echo(f"{len(prepared) - len(failures)} environments in {output}; {len(failures)} instances without one")
+    n_made = len(prepared) - len(failures)
+    said = f"{n_made} environments in {output}; {len(failures)} instances without one"
+    print_result({"file": str(output), "environments": n_made, "failures": failures}, lambda: said, as_json=as_json)
     return 5 if failures else 0
 
 
@@ -289,10 +287,8 @@ def predict_command(
     finally:
         asked.close()
     write_rows(output, map(asdict, made))
-    if as_json:
-        print_json({"file": str(output), "predictions": len(made), "failures": failures})
-    else:
-        echo(f"{len(made)} predictions in {output}; {len(failures)} instances without one")
+    said = f"{len(made)} predictions in {output}; {len(failures)} instances without one"
+    print_result({"file": str(output), "predictions": len(made), "failures": failures}, lambda: said, as_json=as_json)
     return 5 if failures else 0
 
 
