@@ -17,17 +17,27 @@ from assaymark.records import Row
 Resolve = Callable[[Row], Any]  # what a user's function or row gives is not known before it is checked
 
 
-def resolve_text(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
-    """Return the function for `doc_to_text`: usually a text; an index if the choices are contexts."""
+def _without_template(
+    key: str, field: object, columns: Collection[str], constants: tuple[type, ...], kinds: str
+) -> Resolve | None:
+    """Return the function of a key's value that is no template; None for a template.
+
+    Raises: DataError for a value that is neither of the constants' types nor a text or a function.
+    """
     if callable(field):
         return _called(field)
-    if isinstance(field, int):
+    if isinstance(field, constants):
         return lambda _: field
     if not isinstance(field, str):
-        raise DataError(f"doc_to_text is {field!r}; expected a column, a template, a number or a function")
-    if field in columns:
-        return _column(field)
-    render = compile_template(field, "doc_to_text")
+        raise DataError(f"{key} is {field!r}; expected a column, a template, {kinds} or a function")
+    return _column(field) if field in columns else None
+
+
+def resolve_text(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
+    """Return the function for `doc_to_text`: usually a text; an index if the choices are contexts."""
+    if (plain := _without_template("doc_to_text", field, columns, (int,), "a number")) is not None:
+        return plain
+    render = compile_template(str(field), "doc_to_text")
     if not has_choices:
         return render
 
@@ -40,15 +50,9 @@ def resolve_text(field: object, columns: Collection[str], *, has_choices: bool) 
 
 def resolve_target(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
     """Return the function for `doc_to_target`: a text, an index into the choices, or a list of either."""
-    if callable(field):
-        return _called(field)
-    if isinstance(field, (int, list)):
-        return lambda _: field
-    if not isinstance(field, str):
-        raise DataError(f"doc_to_target is {field!r}; expected a column, a template, a number, a list or a function")
-    if field in columns:
-        return _column(field)
-    render = compile_template(field, "doc_to_target")
+    if (plain := _without_template("doc_to_target", field, columns, (int, list), "a number, a list")) is not None:
+        return plain
+    render = compile_template(str(field), "doc_to_target")
 
     def target(row: Row) -> object:
         text = render(row)
@@ -73,18 +77,11 @@ def resolve_one_target(field: object, columns: Collection[str]) -> Resolve:
 
 def resolve_choices(field: object, columns: Collection[str]) -> Resolve:
     """Return the function for `doc_to_choice`: a list of texts."""
-    if callable(field):
-        return _called(field)
-    if isinstance(field, list):
-        return lambda _: field
     if isinstance(field, dict):
-        values = list(field.values())
-        return lambda _: values
-    if not isinstance(field, str):
-        raise DataError(f"doc_to_choice is {field!r}; expected a column, a template, a list, a mapping or a function")
-    if field in columns:
-        return _column(field)
-    render = compile_template(field, "doc_to_choice")
+        field = list(field.values())
+    if (plain := _without_template("doc_to_choice", field, columns, (list,), "a list, a mapping")) is not None:
+        return plain
+    render = compile_template(str(field), "doc_to_choice")
 
     def choices(row: Row) -> object:
         text = render(row)
