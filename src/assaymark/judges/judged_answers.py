@@ -286,7 +286,13 @@ class JudgePromptWriter:
 
         A space after the first character leaves such a text legible.
         """
-        pattern, text = self._control, message.text
-        if pattern is None or pattern.search(text) is None:
+        pattern = self._control
+        if pattern is None or pattern.search(message.text) is None:
             return message
-        return replace(message, parts=(TextPart(pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)),))
+        parts = (
+            TextPart(pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", part.text))
+            if isinstance(part, TextPart)
+            else part
+            for part in message.parts
+        )
+        return replace(message, parts=tuple(parts))
