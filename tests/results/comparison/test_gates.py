@@ -114,7 +114,8 @@ def test_a_lower_perplexity_is_a_gain() -> None:
     """For a metric for which lower is better, a decrease passes a gate above zero and an increase does not."""
 
     def run(label: str, nats: float) -> RunEvidence:
-        rows = [ScoreRow("w", i, f"s{i}", "word_perplexity", None, parts=(nats - i % 3, 20)) for i in range(30)]
+        by_row = [nats - i % 3 + (i % 2 - 0.5) * (label == "new") for i in range(30)]  # not the same change in each
+        rows = [ScoreRow("w", i, f"s{i}", "word_perplexity", None, parts=(own, 20)) for i, own in enumerate(by_row)]
         return RunEvidence(label, label, tuple(rows), (task_of("w", PERPLEXITY),))
 
     better, worse = (compare_runs([run("old", -100.0), run("new", nats)]) for nats in (-90.0, -110.0))
