@@ -77,3 +77,13 @@ def test_a_published_claim_is_compared_as_independent() -> None:
     assert result.p > 0.3
     with pytest.raises(DataError, match="not percent"):
         compare_with_claim(ours, 32.8, 1172)
+
+
+def test_dependent_answers_count_less_beside_a_claim() -> None:
+    """Ten passages, all ten questions of each right or wrong: no more evidence than some ten answers."""
+    answers, passages = [1] * 40 + [0] * 60, np.repeat(np.arange(10), 10)
+    alone, dependent = (estimate_mean(answers, clusters=each) for each in (None, passages))
+    assert compare_with_claim(alone, 0.6, 10_000).p < 0.001
+    result = compare_with_claim(dependent, 0.6, 10_000)
+    assert result.p > 0.1
+    assert result.low < 0 < result.high

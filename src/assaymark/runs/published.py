@@ -169,7 +169,8 @@ def _against(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_whole: i
     n_claimed = claim.n or n_whole
     if n_claimed is None:
         raise UsageError(f"the number of samples of the claim about {claim.task} is unknown; add n=, e.g. {EXAMPLE}")
-    ours = IntervalEstimate(value, estimate.low, estimate.high, estimate.stderr, estimate.method, estimate.n)
+    low, high = estimate.low, estimate.high
+    ours = IntervalEstimate(value, low, high, estimate.stderr, estimate.method, estimate.n, estimate.confidence)
     try:
         compared = compare_with_claim(ours, claim.value, n_claimed)
     except DataError as error:

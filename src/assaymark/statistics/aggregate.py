@@ -4,13 +4,12 @@ An item is the contribution of one sample: a number, or a tuple such as (gold, p
 
 The intervals of F1 and Matthews' correlation are computed from the confusion table of (gold, predicted) pairs. A
 resample of the pairs is a multinomial draw of the table's cells, and omitting one pair changes one cell, so the cost of
-the bootstrap does not depend on the number of samples.
+the bootstrap depends on how many different pairs there are, not on the number of samples.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -24,6 +23,8 @@ from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.intervals import bca_ends
 
 Label = int | float | str
+Indices = NDArray[np.int64]
+NUMBERS_AT_ONCE = 1 << 22  # of resampled tables: 32 MB
 
 
 def estimate_label_metric(
@@ -44,37 +45,84 @@ def estimate_label_metric(
         raise DataError(f"{name} of no pairs; expected at least one (gold, predicted) pair")
     if name == "f1":
         check_two_classes(pairs)
-    labels = sorted({label for pair in pairs for label in pair} | ({0, 1} if name == "f1" else set()))
-    index_of = {label: index for index, label in enumerate(labels)}
-    k, n = len(labels), len(pairs)
-    counts = np.bincount([index_of[g] * k + index_of[p] for g, p in pairs], minlength=k * k).astype(np.float64)
-    statistic = partial(_statistic, name, index_of.get(1, 0), k)
-    value = float(statistic(counts[None])[0])
-    drawn = generator_for("label metric", name, n).multinomial(n, counts / n, size=draws).astype(np.float64)
-    replicates = statistic(drawn)
+    table, n = LabelPairs.of(pairs), len(pairs)
+    statistic = table.f1 if name == "f1" else table.mcc
+    value = float(statistic(table.counts[None])[0])
+    size = len(table.counts)
+    step = max(1, NUMBERS_AT_ONCE // (size + table.n_labels))
+    generator, shares = generator_for("label metric", name, n), table.shares()
+    replicates = np.concatenate([
+        statistic(generator.multinomial(n, shares, size=min(step, draws - at))[:, :size].astype(np.float64))
+        for at in range(0, draws, step)
+    ])  # fmt: skip
     if n < 2 or replicates.min() == replicates.max():
         return IntervalEstimate(value, None, None, None, "none: all resamples are equal", n, confidence)
-    seen = np.flatnonzero(counts)
-    jackknifed = np.repeat(statistic(counts[None] - np.eye(k * k)[seen]), counts[seen].astype(np.int64))
+    without_one = [
+        statistic(table.counts - np.eye(min(step, size - at), size, k=at)) for at in range(0, size, step)
+    ]  # fmt: skip
+    jackknifed = np.repeat(np.concatenate(without_one), table.counts.astype(np.int64))
     interval = bca_ends(value, replicates, jackknifed, confidence)
     stderr = float(replicates.std(ddof=1))
     return IntervalEstimate(value, interval.low, interval.high, stderr, "bca", n, confidence)
 
 
-def _statistic(name: str, positive: int, k: int, cells: Floats) -> Floats:
-    """Return the metric of tables of gold by predicted; `positive` is class 1's index.
+@dataclass(frozen=True, slots=True)
+class LabelPairs:
+    """The cells of a confusion table that occur; of free texts as labels nearly all are empty.
 
-    Shapes: cells [tables, k * k].
+    Shapes: gold, predicted, counts [cells]; cell_of [pairs], the cell of each pair.
     """
-    tables = cells.reshape(-1, k, k)
-    if name != "f1":
-        return mcc_of_tables(tables)
-    hits, predicted, gold = (
-        tables[:, positive, positive],
-        tables[:, :, positive].sum(axis=1),
-        tables[:, positive, :].sum(axis=1),
-    )
-    return np.asarray(f1_of_counts(hits, predicted, gold))
+
+    gold: Indices  # of labels, whose order is ascending, numbers before texts
+    predicted: Indices
+    counts: Floats
+    cell_of: Indices
+    n_labels: int
+    positive: int  # the index of class 1; -1 where it does not occur
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Label, Label]]) -> "LabelPairs":
+        """Return the cells of (gold, predicted) pairs, in the order of the whole table."""
+        labels = sorted({label for pair in pairs for label in pair}, key=lambda label: (isinstance(label, str), label))
+        index_of = {label: index for index, label in enumerate(labels)}
+        codes, cell_of, counts = np.unique(
+            [index_of[g] * len(labels) + index_of[p] for g, p in pairs], return_inverse=True, return_counts=True
+        )
+        positive = index_of.get(1, -1)
+        return cls(*np.divmod(codes, len(labels)), counts.astype(np.float64), cell_of, len(labels), positive)
+
+    def shares(self) -> Floats:
+        """Return the share of each cell, and of the whole table's last one: by them resamples are drawn as of it."""
+        shares = self.counts / len(self.cell_of)
+        is_last_empty = self.gold[-1] + self.predicted[-1] < 2 * (self.n_labels - 1)
+        return np.append(shares, 0.0) if is_last_empty else shares
+
+    def f1(self, counts: Floats) -> Floats:
+        """Return the F1 of class 1 of each table. Shapes: counts [tables, cells]; result [tables]."""
+        gold, predicted = self.gold == self.positive, self.predicted == self.positive
+        hits, of_predicted, of_gold = (counts[:, which].sum(axis=1) for which in (gold & predicted, predicted, gold))
+        return f1_of_counts(hits, of_predicted, of_gold)
+
+    def mcc(self, counts: Floats) -> Floats:
+        """Return Matthews' correlation of each table, 0 if it is 0/0. Shapes: counts [tables, cells]; result [tables].
+
+        Source: Gorodkin 2004, equation 8; scikit-learn's matthews_corrcoef, which lm-eval calls.
+        """
+        gold, predicted = self._by_label(counts, self.gold), self._by_label(counts, self.predicted)
+        right, total = counts[:, self.gold == self.predicted].sum(axis=1), counts.sum(axis=1)
+        covariance = right * total - (gold * predicted).sum(axis=1)
+        spread = (total**2 - (predicted**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1))
+        result: Floats = np.zeros_like(covariance)
+        np.divide(covariance, np.sqrt(spread), out=result, where=spread > 0)
+        return result
+
+    def _by_label(self, counts: Floats, labels: Indices) -> Floats:
+        """Return the sums of the cells of each label. Shapes: counts [tables, cells]; result [tables, labels]."""
+        order = np.argsort(labels, kind="stable")
+        present, starts = np.unique(labels[order], return_index=True)
+        sums = np.zeros((len(counts), self.n_labels))
+        sums[:, present] = np.add.reduceat(counts[:, order], starts, axis=1)
+        return sums
 
 
 Items = Sequence[Any]
@@ -160,34 +208,13 @@ def check_two_classes(items: Items) -> None:
     """Raise DataError if there are more than two labels in all, or two of which none is 1."""
     labels = {label for pair in items for label in pair}
     if len(labels) > 2 or (len(labels) == 2 and 1 not in labels):
-        raise DataError(f"f1 is defined for two classes, one of them 1; found labels {sorted(labels)}")
+        raise DataError(f"f1 is defined for two classes, one of them 1; found labels {sorted(labels, key=str)}")
 
 
 def matthews_corrcoef(items: Items) -> float:
-    """Return Matthews' correlation of (gold, predicted) pairs for any number of classes; 0 if it is 0/0.
-
-    Source: Gorodkin 2004, equation 8; scikit-learn's matthews_corrcoef, which lm-eval calls.
-    """
-    labels = sorted({label for pair in items for label in pair})
-    index_of = {label: index for index, label in enumerate(labels)}
-    table = np.zeros((len(labels), len(labels)))
-    for gold, predicted in items:
-        table[index_of[gold], index_of[predicted]] += 1
-    return float(mcc_of_tables(table[None])[0])
-
-
-def mcc_of_tables(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Matthews' correlation of each confusion table.
-
-    Shapes: tables [n, classes, classes], gold by predicted; result [n].
-    """
-    gold, predicted = tables.sum(axis=2), tables.sum(axis=1)  # [n, classes]
-    right, total = np.trace(tables, axis1=1, axis2=2), tables.sum(axis=(1, 2))  # [n]
-    covariance = right * total - (gold * predicted).sum(axis=1)
-    spread = (total**2 - (predicted**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1))
-    result: NDArray[np.float64] = np.zeros_like(covariance)
-    np.divide(covariance, np.sqrt(spread), out=result, where=spread > 0)
-    return result
+    """Return Matthews' correlation of (gold, predicted) pairs for any number of classes; as `LabelPairs.mcc`."""
+    pairs = LabelPairs.of(items)
+    return float(pairs.mcc(pairs.counts[None])[0])
 
 
 def bypass(items: Items) -> float:

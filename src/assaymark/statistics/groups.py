@@ -80,7 +80,8 @@ def compare_with_claim(
     """Compare our estimate of a share with a published one; the difference is ours minus the published value.
 
     The published answers are not known, so `round(claimed · n)` of n are assumed correct, and the results independent.
-    If both are on the same questions, the true uncertainty is smaller, so this test is conservative.
+    If both are on the same questions, the true uncertainty is smaller, so this test is conservative. Ours counts as
+    many answers as its interval is wide for, which are fewer where answers depend on one another.
 
     Raises: DataError if the estimate or the published value is not a share.
     """
@@ -88,8 +89,8 @@ def compare_with_claim(
         raise DataError(
             f"claimed {claimed} of n = {claimed_n} against {estimate.value}; expected shares from 0 to 1, not percent"
         )
-    ours = round(estimate.value * estimate.n)
-    return compare_shares(round(claimed * claimed_n), claimed_n, ours, estimate.n, confidence=confidence)
+    n = min(estimate.n, max(1, round(_size(estimate))))
+    return compare_shares(round(claimed * claimed_n), claimed_n, round(estimate.value * n), n, confidence=confidence)
 
 
 Parts = Sequence[IntervalEstimate]

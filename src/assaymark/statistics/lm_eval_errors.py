@@ -129,11 +129,8 @@ def _f1(items: aggregate.Items) -> Statistic:
 
 
 def _mcc(items: aggregate.Items) -> Statistic:
-    labels = sorted({label for pair in items for label in pair})
-    index_of = {label: index for index, label in enumerate(labels)}
-    k = len(labels)
-    codes = np.array([index_of[g] * k + index_of[p] for g, p in items], dtype=np.int64)
-    return lambda index: aggregate.mcc_of_tables(_counts(codes[index], k * k).reshape(-1, k, k))
+    pairs = aggregate.LabelPairs.of(items)
+    return lambda index: pairs.mcc(_counts(pairs.cell_of[index], len(pairs.counts)))
 
 
 def _counts(codes: Indices, n_codes: int) -> Floats:
