@@ -56,7 +56,11 @@ def read_records(folder: Path) -> Records:
 
 def folder_state(folder: Path) -> str:
     """Return a text that changes with the records of a folder; it is looked at every half minute at most."""
-    return state_of(folder, lambda place: record_files(place)[0])
+    return state_of(folder, _files_in)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return record_files(folder)[0]
 
 
 def result_names(records: Iterable[EvalRecord]) -> dict[str, str]:

@@ -98,10 +98,12 @@ class LabelPairs:
         return np.append(shares, 0.0) if is_last_empty else shares
 
     def f1(self, counts: Floats) -> Floats:
-        """Return the F1 of class 1 of each table. Shapes: counts [tables, cells]; result [tables]."""
+        """Return the F1 of class 1 of each table, 0 if it does not occur. Shapes: counts [tables, cells]; result [tables]."""
         gold, predicted = self.gold == self.positive, self.predicted == self.positive
         hits, of_predicted, of_gold = (counts[:, which].sum(axis=1) for which in (gold & predicted, predicted, gold))
-        return f1_of_counts(hits, of_predicted, of_gold)
+        positives, result = of_predicted + of_gold, np.zeros(len(counts))
+        np.divide(2.0 * hits, positives, out=result, where=positives > 0)
+        return result
 
     def mcc(self, counts: Floats) -> Floats:
         """Return Matthews' correlation of each table, 0 if it is 0/0. Shapes: counts [tables, cells]; result [tables].
@@ -188,20 +190,9 @@ def f1(items: Items) -> float:
     Raises: DataError unless the labels are two classes, one of them 1.
     Source: van Rijsbergen 1979; scikit-learn's f1_score(average="binary", zero_division=0), which lm-eval calls.
     """
-    return float(f1_of_counts(*f1_counts(items)))
-
-
-def f1_counts(items: Items) -> tuple[float, float, float]:
-    """Return true positives, predicted positives and gold positives of class 1."""
     check_two_classes(items)
-    both = sum(1 for gold, predicted in items if gold == 1 == predicted)
-    return both, sum(1 for _, predicted in items if predicted == 1), sum(1 for gold, _ in items if gold == 1)
-
-
-def f1_of_counts(hits: float | Floats, predicted: float | Floats, gold: float | Floats) -> Floats:
-    """Return 2 hits / (predicted + gold), 0 where the denominator is 0; numbers or arrays."""
-    positives = np.asarray(predicted + gold, dtype=np.float64)
-    return np.divide(2.0 * hits, positives, out=np.zeros_like(positives), where=positives > 0)
+    pairs = LabelPairs.of(items)
+    return float(pairs.f1(pairs.counts[None])[0])
 
 
 def check_two_classes(items: Items) -> None:

@@ -84,10 +84,8 @@ def _statistic(aggregation: str, items: aggregate.Items) -> Statistic:
             return _median(np.asarray(items, dtype=np.float64))
         case "nanmean":
             return _nanmean(np.asarray(items, dtype=np.float64))
-        case "f1":
-            return _f1(items)
-        case "matthews_corrcoef" | "mcc":
-            return _mcc(items)
+        case "f1" | "matthews_corrcoef" | "mcc":
+            return _of_labels(items, is_f1=aggregation == "f1")
         case _:
             function = aggregate.AGGREGATIONS[aggregation].function
             return lambda index: np.array([function([items[i] for i in row]) for row in index.tolist()])
@@ -113,24 +111,12 @@ def _nanmean(values: Floats) -> Statistic:
     return statistic
 
 
-def _f1(items: aggregate.Items) -> Statistic:
-    aggregate.check_two_classes(items)
-    gold = np.array([g == 1 for g, _ in items])
-    predicted = np.array([p == 1 for _, p in items])
-    codes = (gold * 2 + predicted).astype(np.int64)
-
-    def statistic(index: Indices) -> Floats:
-        counts = _counts(codes[index], 4)
-        return np.asarray(
-            aggregate.f1_of_counts(counts[:, 3], counts[:, 1] + counts[:, 3], counts[:, 2] + counts[:, 3])
-        )
-
-    return statistic
-
-
-def _mcc(items: aggregate.Items) -> Statistic:
+def _of_labels(items: aggregate.Items, *, is_f1: bool) -> Statistic:
+    if is_f1:
+        aggregate.check_two_classes(items)
     pairs = aggregate.LabelPairs.of(items)
-    return lambda index: pairs.mcc(_counts(pairs.cell_of[index], len(pairs.counts)))
+    of_tables = pairs.f1 if is_f1 else pairs.mcc
+    return lambda index: of_tables(_counts(pairs.cell_of[index], len(pairs.counts)))
 
 
 def _counts(codes: Indices, n_codes: int) -> Floats:
