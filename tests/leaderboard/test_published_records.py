@@ -5,13 +5,14 @@ import json
 import os
 import uuid
 from pathlib import Path
-from unittest.mock import Mock
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError
+from assaymark.interop.every_eval_records import record_files
 from assaymark.leaderboard import published_records, users_files
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.pages.board import about_page
@@ -154,7 +155,7 @@ def test_a_new_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_is_looked_through_once_in_half_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request of a page asks for its state, and a folder may hold thousands of records."""
     add(tmp_path, 1, record_of())
-    looks = Mock(wraps=published_records.record_files)
+    looks = Mock(wraps=record_files)
     monkeypatch.setattr(published_records, "record_files", looks)
     assert len({published_records.folder_state(tmp_path) for _ in range(3)}) == 1
     looks.assert_called_once_with(tmp_path)

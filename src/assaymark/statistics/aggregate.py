@@ -98,7 +98,7 @@ class LabelPairs:
         return np.append(shares, 0.0) if is_last_empty else shares
 
     def f1(self, counts: Floats) -> Floats:
-        """Return the F1 of class 1 of each table, 0 if it does not occur. Shapes: counts [tables, cells]; result [tables]."""
+        """Return the F1 of class 1 of each table, 0 without it. Shapes: counts [tables, cells]; result [tables]."""
         gold, predicted = self.gold == self.positive, self.predicted == self.positive
         hits, of_predicted, of_gold = (counts[:, which].sum(axis=1) for which in (gold & predicted, predicted, gold))
         positives, result = of_predicted + of_gold, np.zeros(len(counts))
