@@ -126,8 +126,8 @@ TELLING = [
 def test_all_checks_but_sentences_equal_the_reference(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On every second row, for random answers of relevant lines, every check agrees with the reference.
 
-    Excluded: sentences, where the reference needs a Punkt model and ours has its own rule, and the two prompts with
-    a "letter" such as #, for which the reference draws a random letter; ours counts the given one.
+    Excluded: sentences, for which the reference downloads Punkt's parameters (`test_punkt.py` has them), and the two
+    prompts with a "letter" such as #, for which the reference draws a random letter; ours counts the given one.
     """
     pytest.importorskip("lm_eval")
     langdetect = pytest.importorskip("langdetect")

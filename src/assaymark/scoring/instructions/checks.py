@@ -11,12 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assaymark.errors import MalformedSample
-from assaymark.scoring.instructions.text_units import (
-    count_capital_tokens,
-    count_sentences,
-    count_words,
-    detect_language,
-)
+from assaymark.scoring.instructions.punkt import count_sentences
+from assaymark.scoring.instructions.text_units import count_capital_tokens, count_words, detect_language
 
 Arguments = Mapping[str, Any]
 Check = Callable[[str, Arguments], bool]
