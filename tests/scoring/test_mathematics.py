@@ -29,6 +29,8 @@ def test_the_final_answer_follows_minervas_sentence() -> None:
     """The answer in Minerva's sentence is extracted; without the sentence it is invalid."""
     assert minerva_answer("... Final Answer: The final answer is $24$. I hope it is correct.") == "$24$"
     assert minerva_answer("It is 24.") == INVALID_ANSWER
+    cut = "Final Answer: The final answer is $24$. I hope it is correct"
+    assert minerva_answer(cut) == "$24$"
 
 
 ANSWERS = [

@@ -14,7 +14,7 @@ from assaymark.errors import MissingExtra
 from assaymark.scoring.metric import ScoreValue
 
 INVALID_ANSWER = "[invalidanswer]"
-_FINAL = re.compile(r"Final Answer: The final answer is(.*?). I hope it is correct\.")
+_FINAL = re.compile(r"Final Answer: The final answer is(.*?). I hope it is correct.")  # as published: any characters
 
 # Lewkowycz et al. 2022 (arXiv 2206.14858), appendix D: replacements, then removals
 _REPLACED = (

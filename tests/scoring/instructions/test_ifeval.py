@@ -11,6 +11,7 @@ import pytest
 from assaymark.errors import MalformedSample, UnknownName
 from assaymark.scoring.instructions.checks import CHECKS
 from assaymark.scoring.instructions.ifeval import follows, loose_versions, score_ifeval
+from assaymark.scoring.instructions.punkt import split_sentences
 
 EXAMPLES: list[tuple[str, dict[str, Any], str, str]] = [
     ("keywords:existence", {"keywords": ["Fox", "run"]}, "foxes RUN", "foxes walk"),
@@ -134,7 +135,9 @@ def test_all_checks_but_sentences_equal_the_reference(shared_dir: Path, monkeypa
     nltk = pytest.importorskip("nltk")
     tokenizer = pytest.importorskip("nltk.tokenize.destructive").NLTKWordTokenizer()
     monkeypatch.setattr(nltk.data, "find", lambda name: name)  # the reference would download Punkt on import
-    monkeypatch.setattr(nltk, "word_tokenize", tokenizer.tokenize)  # without its first step, sentences by Punkt
+    monkeypatch.setattr(
+        nltk, "word_tokenize", lambda text: [found for s in split_sentences(text) for found in tokenizer.tokenize(s)]
+    )
     stand_in: Any = types.ModuleType("immutabledict")  # a package its module imports for one constant
     stand_in.immutabledict = dict
     monkeypatch.setitem(sys.modules, "immutabledict", stand_in)

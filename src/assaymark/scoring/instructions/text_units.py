@@ -7,6 +7,7 @@ follow the same published Penn Treebank conventions where they affect whether a 
 import re
 
 from assaymark.errors import MissingExtra
+from assaymark.scoring.instructions.punkt import split_sentences
 
 _WORD = re.compile(r"\w+")
 
@@ -16,24 +17,37 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-_CLITICS = re.compile(r"(?<=[^' ])('S|'M|'D|'LL|'RE|'VE|N'T|')(?= )")
+_CLITICS = (
+    re.compile(r"(?<=[^' ])('[sSmMdD]|')(?= )"),
+    re.compile(r"(?<=[^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T)(?= )"),
+)
 _SEPARATE = re.compile(r"[;@#$%&?!*\[\](){}<>«»“”‘’„`\"]|\.{2,}|--|[\u2012-\u2015]|''")
 _COLON_OR_COMMA = re.compile(r"[:,](?!\d)")
+_OPENING_QUOTES = re.compile(r"^\"|(?<=[ (\[{<])(?:\"|'')")
 _OPENING_QUOTE = re.compile(r"(?i)(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)")
-_JOINED = re.compile(r"\b(CAN)(NOT)\b|\b(GIM|LEM)(ME)\b|\b(GON|WAN)(NA)\b|\b(GOT)(TA)\b")
+_LAST_STOP = re.compile(r"(?<=[^.])\.(?=[\])}>\"'»”’ ]*+\s*$)")
+_JOINED = re.compile(r"(?i)\b(?:(can)(not)|(gim|lem)(me)|(gon|wan)(na)|(got)(ta)|(d)('ye)|(more)('n))\b")
 
 
 def count_capital_tokens(text: str) -> int:
     """Return how many tokens have letters, all of them capital.
 
     Tokens are those of the Penn Treebank as far as it matters: punctuation and clitics are separate (DON'T is two
-    tokens in capitals: DO, N'T), hyphens and slashes join.
+    tokens in capitals, DO and N'T, and I'm one, I), hyphens and slashes join.
     """
-    spaced = _SEPARATE.sub(lambda match: f" {match.group(0)} ", _OPENING_QUOTE.sub("' ", text))
+    return sum(token.isupper() for sentence in split_sentences(text) for token in _tokens(sentence))
+
+
+def _tokens(sentence: str) -> list[str]:
+    spaced = _OPENING_QUOTE.sub("' ", _OPENING_QUOTES.sub(" `` ", sentence))
+    spaced = _LAST_STOP.sub(" . ", spaced)
+    spaced = _SEPARATE.sub(lambda match: f" {match.group(0)} ", spaced)
     spaced = _COLON_OR_COMMA.sub(lambda match: f" {match.group(0)} ", spaced)
-    spaced = _CLITICS.sub(r" \1", " " + re.sub(r"\s+", " ", spaced) + " ")
+    spaced = " " + re.sub(r"\s+", " ", spaced) + " "
+    for clitics in _CLITICS:
+        spaced = clitics.sub(r" \1", spaced)
     spaced = _JOINED.sub(lambda match: " ".join(group for group in match.groups() if group), spaced)
-    return sum(token.isupper() for token in spaced.split())
+    return spaced.split()
 
 
 def language_probabilities(text: str) -> dict[str, float]:
