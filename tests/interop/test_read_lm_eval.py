@@ -115,6 +115,7 @@ def test_what_a_function_of_the_task_file_aggregates_is_as_reported(tmp_path: Pa
         run = imported_run(folder)
         assert [(each.metric, each.value) for each in run.estimates] == [("acc", value)]
         assert len([note for note in run.notes if "a function of the task file aggregates it" in note]) == n_notes
+        assert (run.estimates[0].low is None) == bool(n_notes)
     content["configs"] = {"t": {**content["configs"]["t"], "metric_list": []}, "other": content["configs"]["t"]}
     content["results"]["t"]["acc,none"] = 0.0
     file.write_text(json.dumps(content))

@@ -356,6 +356,8 @@ def _aggregated_by_functions(results: Mapping[str, JsonValue]) -> dict[str, set[
 
 def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
     """Yield the values of the results file."""
+    by_functions = _aggregated_by_functions(results)
+    everywhere = set[str]().union(*by_functions.values())
     for name, cells in {**object_at(results, "results"), **object_at(results, "groups")}.items():
         entry = object_of(cells, name)
         for key, value in entry.items():
@@ -364,13 +366,15 @@ def _reported(results: Mapping[str, JsonValue]) -> Iterator[ReportedValue]:
             if metric.endswith("_stderr") or not (name_of_filter or is_plain_number):
                 continue  # a number without a filter, as in files that were merged by hand, is of no filter
             error = entry.get(f"{metric}_stderr{comma}{name_of_filter}")
+            is_mean = metric not in by_functions.get(name, everywhere) or metric in _MEANS_BY_FUNCTIONS
             yield ReportedValue(
                 name, metric, float(value) if isinstance(value, int | float) else None,
                 float(error) if isinstance(error, int | float) else None, n_effective(results, name),
-                name_of_filter or "none"
+                name_of_filter or "none", is_mean=is_mean
             )  # fmt: skip
 
 
+_MEANS_BY_FUNCTIONS = frozenset({"inst_level_strict_acc", "inst_level_loose_acc"})  # IFEval's, over all instructions
 NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count", "samples"})
 SETTINGS = {
     "profile": "lm_eval_version",

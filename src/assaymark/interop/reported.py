@@ -48,6 +48,7 @@ class ReportedValue:
     shots: int | None = None  # None: as its task's
     facts: ReportedFacts | None = None  # who reported it
     interval: StatedInterval | None = None  # None: it is computed from the standard error or the number of samples
+    is_mean: bool = True  # False: a function of the task's file made it, so a number of samples gives no interval
 
 
 def reported_estimates(
@@ -137,10 +138,11 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
 
 def _estimate(reported: ReportedValue, details: EstimateDetails, is_share: bool, higher_is_better: bool) -> Estimate:
     is_binary = details["kind"] == "group" or is_right_or_wrong(reported.metric)
+    n = reported.n if reported.is_mean else 0
     computed = (
         None
         if reported.value is None
-        else estimate_reported(reported.value, reported.stderr, reported.n, is_proportion=is_share, is_binary=is_binary)
+        else estimate_reported(reported.value, reported.stderr, n, is_proportion=is_share, is_binary=is_binary)
     )
     interval = computed if reported.interval is None or computed is None else reported.interval
     return Estimate(
