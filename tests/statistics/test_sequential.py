@@ -124,6 +124,9 @@ def test_impossible_arguments_are_refused() -> None:
     """More values than there are questions, a margin beyond 1, no level."""
     with pytest.raises(UsageError, match="3 values of 2"):
         BettingSequence(2).add(np.zeros(3))
+    for value in (math.nan, 1.5):
+        with pytest.raises(UsageError, match="expected a bounded score"):
+            BettingSequence(2).add(np.array([value]))
     with pytest.raises(UsageError, match="the margin is 5"):
         PairedRace(10, margin=5)
     with pytest.raises(UsageError, match="0 < alpha < 1"):

@@ -77,8 +77,10 @@ class BettingSequence:
         """What was seen adds to the mean of all, and the weight that is left. Shapes: [orders]."""
 
     def add(self, values: Floats) -> None:
-        """Add the next values. Shapes: [t], or [orders, t]."""
+        """Add the next values, each in [-1, 1]. Shapes: [t], or [orders, t]."""
         block = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        if not (np.abs(block) <= 1.0 + ROUNDING).all():  # nor is NaN
+            raise UsageError(f"values from {block.min():g} to {block.max():g}; expected a bounded score of each")
         if self.n_seen + block.shape[1] > self.n:
             raise UsageError(f"{self.n_seen + block.shape[1]} values of {self.n}")
         for value in block.T:

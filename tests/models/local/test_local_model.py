@@ -1,5 +1,6 @@
 """Local models: log-likelihoods equal to lm-evaluation-harness's on real rows, and the features that a run needs."""
 
+import json
 import random
 import shutil
 import subprocess
@@ -347,6 +348,20 @@ def test_an_adapters_scores_equal_lm_evals(tmp_path: Path) -> None:
     ours = answers(model, sent)["task/0/0", 0].total_nats
     assert ours == pytest.approx(theirs, abs=1e-4, rel=1e-6)
     assert abs((answers(opened("stories260K"), sent)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_adapter_of_weights_with_another_name_is_noted(tmp_path: Path) -> None:
+    """Whatever has its shapes, an adapter is applied to; nothing but the name that it states tells one from another."""
+    peft = pytest.importorskip("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path)
+    model = create_model("hf", {"pretrained": folder("stories260K"), "peft": str(tmp_path)}, device="cpu")
+    assert "notes" not in model.describe()
+    config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = "org/other"
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert "trained from 'org/other', and the model here is" in str(model.describe()["notes"])
 
 
 @pytest.mark.filterwarnings("ignore")

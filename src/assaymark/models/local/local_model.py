@@ -434,9 +434,18 @@ class LocalModel:
         return {**known, "notes": notes} if notes else known
 
     def _notes_of_adapter(self) -> Iterator[str]:
-        """Yield a note if an adapter was trained with tokens that the tokenizer in use does not have."""
-        folder = self._folders.adapter if not self._loaded and self.arguments.tokenizer is None else None
-        if folder is None or not (folder / "tokenizer.json").is_file():
+        """Yield notes on an adapter of weights with another name, and of one with tokens that the tokenizer lacks."""
+        folder = None if self._loaded else self._folders.adapter
+        if folder is None:
+            return
+        trained_from = str(files.read_json(folder / "adapter_config.json").get("base_model_name_or_path") or "")
+        places = (self.arguments.pretrained, self._folders.model, self._folders.config.get("_name_or_path"))
+        if trained_from and Path(trained_from).name not in {Path(str(place)).name for place in places}:
+            yield (
+                f"the adapter was trained from {trained_from[:200]!r}, and the model here is "
+                f"{self.arguments.pretrained!r}: on other weights its numbers mean nothing"
+            )
+        if self.arguments.tokenizer is not None or not (folder / "tokenizer.json").is_file():
             return
         parts = parse_json((folder / "tokenizer.json").read_text(encoding="utf-8"))
         added = parts.get("added_tokens") if isinstance(parts, dict) else None
