@@ -247,3 +247,19 @@ def test_the_interval_of_a_share_ends_at_0_and_1(tmp_path: Path) -> None:
         assert mean is not None
         assert mean.low is not None
         assert (mean.low, mean.high) == ends if ends else mean.low < 0
+
+
+def test_users_who_are_all_alike_leave_no_difference_to_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten who all succeeded are 72.2% to 100% by Wilson's interval; against ten who all failed there is no p."""
+    lines = [f"{variant},{variant}{user},{int(variant == 'B')}" for variant in "AB" for user in range(10)]
+    file = written(tmp_path, "variant,user,outcome\n" + "\n".join(lines) + "\n")
+    report = outcome_report(read_outcomes(file, OutcomeColumns()))
+    ends = [(mean.low, mean.high) for mean in report.means if mean is not None]
+    assert ends == [(0.0, pytest.approx(0.2775, abs=1e-4)), (pytest.approx(0.7225, abs=1e-4), 1.0)]
+    (against,) = report.differences or ()
+    assert (against.estimate.difference, against.low, against.p_adjusted, against.direction) == (1.0, None, None, 0)
+    for options in ([], ["--anytime", "20"]):
+        assert main(["outcomes", file, *options]) == 0
+        assert "nan" not in capsys.readouterr().out.lower()

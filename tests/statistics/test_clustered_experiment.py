@@ -179,6 +179,9 @@ def test_bad_input() -> None:
 
 
 def test_outcomes_that_do_not_vary() -> None:
-    """Where no user differs there is no error to compute, and nothing is called significant."""
-    result = arms_difference(ArmUsers(np.ones(5), np.ones(5)), ArmUsers(np.ones(5), np.ones(5)))
-    assert (result.difference, result.stderr, result.p) == (0.0, 0.0, 1.0)
+    """Where users do not differ, or only by rounding, there is no error to compute, so neither interval nor p."""
+    tenths = ArmUsers(np.array([0.1, 0.2, 0.3, 0.7]), np.array([1.0, 2.0, 3.0, 7.0]))
+    for arm in (ArmUsers(np.ones(5), np.ones(5)), tenths):
+        result = arms_difference(arm, ArmUsers(np.ones(5), np.ones(5)))
+        assert (result.low, result.high, result.stderr, result.p) == (None, None, 0.0, None)
+        assert (arm_mean(arm).low, arm_mean(arm).stderr) == (None, 0.0)

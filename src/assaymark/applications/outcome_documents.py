@@ -51,7 +51,8 @@ def _difference_blocks(report: OutcomeReport) -> list[Block]:
         rows.append([
             each.name,
             shown_difference(estimate.difference, proportion=False),
-            f"{shown_difference(each.low, proportion=False)} to {shown_difference(each.high, proportion=False)}",
+            NOTHING if each.low is None or each.high is None
+            else f"{shown_difference(each.low, proportion=False)} to {shown_difference(each.high, proportion=False)}",
             *(ps if is_one_look else [NOTHING] * len(ps)),
             NOTHING if estimate.theta is None else f"{100 * estimate.variance_left:.0f}%",
         ])  # fmt: skip

@@ -27,6 +27,7 @@ from assaymark.statistics.clustered_experiment import (
     arms_difference,
     sample_ratio,
 )
+from assaymark.statistics.intervals import wilson
 from assaymark.statistics.multiplicity import holm
 
 MOST_VARIANTS = 50
@@ -78,14 +79,14 @@ class ArmAgainstControl:
 
     name: str
     estimate: ArmsDifference
-    low: float
-    high: float
-    p_adjusted: float  # Holm over the variants; for one look
+    low: float | None
+    high: float | None
+    p_adjusted: float | None  # Holm over the variants; for one look
 
     @property
     def direction(self) -> int:
-        """1: the interval is above 0; -1: below; 0: it has 0 in it."""
-        return int(self.low > 0) - int(self.high < 0)
+        """1: the interval is above 0; -1: below; 0: it has 0 in it, or there is none."""
+        return 0 if self.low is None or self.high is None else int(self.low > 0) - int(self.high < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,18 +321,22 @@ def outcome_report(
         except DataError as error:
             raise DataError(f"'{first.name:.40}' and '{arm.name:.40}': {error}") from None
         low, high = estimate.low, estimate.high
-        if planned is not None:
+        if planned is not None and low is not None:
             interval = anytime_interval(estimate, len(first.users.sums) + len(arm.users.sums), planned)
             low, high = interval.low, interval.high
         pairs.append((arm.name, estimate, low, high))
-    adjusted = holm([estimate.p for _, estimate, _, _ in pairs])
-    differences = tuple(ArmAgainstControl(*pair, float(p)) for pair, p in zip(pairs, adjusted, strict=True))
+    ps = {name: estimate.p for name, estimate, _, _ in pairs if estimate.p is not None}
+    adjusted = dict(zip(ps, map(float, holm(list(ps.values()))), strict=True)) if ps else {}
+    differences = tuple(ArmAgainstControl(*pair, adjusted.get(pair[0])) for pair in pairs)
     return OutcomeReport(outcomes, first.name, means, ratio, differences, planned)
 
 
 def _mean(users: ArmUsers, confidence: float, *, is_share: bool) -> ArmMean:
-    """Return a mean; the interval of a share ends at 0 and 1, beyond which Student's reaches for few users."""
+    """Return a mean; the interval of a share ends at 0 and 1, and is Wilson's where all users succeeded, or none."""
     mean = arm_mean(users, confidence)
+    if is_share and mean.stderr == 0.0 and mean.mean in (0.0, 1.0):
+        ends = wilson(mean.mean * mean.n_users, mean.n_users, confidence)
+        return replace(mean, low=ends.low, high=ends.high)
     if not is_share or mean.low is None or mean.high is None:
         return mean
     return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))

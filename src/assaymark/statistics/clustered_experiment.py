@@ -19,6 +19,7 @@ import numpy as np
 from assaymark.errors import DataError, UsageError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import chi_square_sf, t_cdf, t_quantile
+from assaymark.statistics.estimate import without_rounding
 from assaymark.statistics.intervals import Interval, check_confidence, t_interval
 
 SAMPLE_RATIO_P = 0.001  # below it the assignment is broken, and no difference means anything
@@ -43,7 +44,7 @@ class ArmUsers:
 
 @dataclass(frozen=True, slots=True)
 class ArmMean:
-    """A variant's mean over rows. low, high, stderr: None for a single user, of whom nothing can be known."""
+    """A variant's mean over rows. low, high: None for a single user, or users who are all alike; stderr: for one."""
 
     mean: float
     low: float | None
@@ -55,14 +56,14 @@ class ArmMean:
 
 @dataclass(frozen=True, slots=True)
 class ArmsDifference:
-    """The second variant's mean minus the first's."""
+    """The second variant's mean minus the first's. low, high, p: None where no user differs from another."""
 
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     stderr: float
     df: float
-    p: float  # two-sided, of no difference, for one look
+    p: float | None  # two-sided, of no difference, for one look
     theta: float | None  # by which the covariate was taken into account; None: without one
     variance_left: float  # share of the variance that the covariate left; 1 without one
     confidence: float = 0.95
@@ -94,7 +95,9 @@ def arm_mean(arm: ArmUsers, confidence: float = 0.95) -> ArmMean:
     n_rows = round(float(arm.counts.sum()))
     if k < 2:
         return ArmMean(mean, None, None, None, k, n_rows)
-    stderr = math.sqrt(float(_linearised(arm).var(ddof=1)) / k)
+    stderr = without_rounding(math.sqrt(float(_linearised(arm).var(ddof=1)) / k), np.array([mean]))
+    if not stderr:
+        return ArmMean(mean, None, None, 0.0, k, n_rows)
     interval = t_interval(mean, stderr, k - 1, confidence)
     return ArmMean(mean, interval.low, interval.high, stderr, k, n_rows)
 
@@ -113,19 +116,21 @@ def arms_difference(first: ArmUsers, second: ArmUsers, *, confidence: float = 0.
     if min(sizes) < 2:
         raise DataError(f"the variants have {sizes[0]} and {sizes[1]} users; expected at least 2 in each")
     errors = [_linearised(arm) for arm in arms]
-    difference = float(second.sums.sum() / second.counts.sum() - first.sums.sum() / first.counts.sum())
+    means = np.array([arm.sums.sum() / arm.counts.sum() for arm in arms])
+    difference = float(means[1] - means[0])
     plain = [float(error.var(ddof=1)) / k for error, k in zip(errors, sizes, strict=True)]
     theta = None
     if first.covariate is not None and second.covariate is not None:
         theta, errors, shift = _without_covariate(errors, first.covariate, second.covariate)
         difference -= shift
     parts = [float(error.var(ddof=1)) / k for error, k in zip(errors, sizes, strict=True)]
-    stderr = math.sqrt(sum(parts))
-    # outcomes that do not vary leave no error to compute; then nothing is significant
-    df = sum(parts) ** 2 / sum(part**2 / (k - 1) for part, k in zip(parts, sizes, strict=True)) if stderr else 1.0
+    stderr = without_rounding(math.sqrt(sum(parts)), means)
+    if not stderr:
+        return ArmsDifference(difference, None, None, 0.0, 1.0, None, theta, 1.0, confidence)
+    df = sum(parts) ** 2 / sum(part**2 / (k - 1) for part, k in zip(parts, sizes, strict=True))
     half = t_quantile(0.5 + confidence / 2, df) * stderr
-    p = 2 * t_cdf(-abs(difference) / stderr, df) if stderr else 1.0
-    left = sum(parts) / sum(plain) if sum(plain) > 0 else 1.0
+    p = 2 * t_cdf(-abs(difference) / stderr, df)
+    left = sum(parts) / sum(plain)
     return ArmsDifference(difference, difference - half, difference + half, stderr, df, p, theta, left, confidence)
 
 
