@@ -133,8 +133,8 @@ def test_several_variants_are_corrected(tmp_path: Path) -> None:
     report = outcome_report(read_outcomes(written(tmp_path, as_csv(rows)), OutcomeColumns()), control="B")
     assert report.differences is not None
     assert [each.name for each in report.differences] == ["A", "C"]
-    p = sorted(each.estimate.p for each in report.differences)
-    adjusted = sorted(each.p_adjusted for each in report.differences)
+    p = sorted(each.estimate.p or 0.0 for each in report.differences)
+    adjusted = sorted(each.p_adjusted or 0.0 for each in report.differences)
     assert adjusted[0] == pytest.approx(min(2 * p[0], 1))
 
 
