@@ -124,7 +124,7 @@ def _plain(name: str) -> str:
 
 
 def _early_sample(task: str, index: int, row: Mapping[str, object], file: Path) -> ForeignSample:
-    values = {key: _value(row.get(key), f"{file}, row {index}, {key}") for key in
+    values = {key: _value(row.get(key), f"{file}, row {index + 1}, {key}") for key in
               ("choices", "gold_index", "predictions", "metrics", "num_effective_few_shots")}  # fmt: skip
     gold = _gold(row.get("gold"))
     texts = [str(choice) for choice in list_at(values, "choices")]

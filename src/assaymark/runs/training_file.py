@@ -282,7 +282,7 @@ class _Maker:
                     continue
                 example = chat_example(pool.bound, sample)
             except MalformedSample as error:
-                raise DataError(f"row {sample.index} for task {subject.task}: {error}") from error
+                raise DataError(f"sample {sample.index} for task {subject.task}: {error}") from error
             if example is None:
                 self.n_without_answer += 1
                 continue

@@ -140,7 +140,7 @@ def _declared_rows(
             try:
                 content_hash(row)
             except (TypeError, ValueError) as error:
-                where = f"{file}: row {index} of split {name} of task {task.name}"
+                where = f"{file}: row {index + 1} of split {name} of task {task.name}"
                 raise DataError(f"{where} cannot be stored: {error}; expected JSON's values") from error
     readers = {name: partial(Rows.of, rows) for name, rows in splits.items()}
     return LoadedDataset(Splits(task.name, readers), content_hash(splits), "memory")
