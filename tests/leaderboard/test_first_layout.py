@@ -161,7 +161,7 @@ def test_a_text_that_is_no_value_is_named(tmp_path: Path, bad: Mapping[str, Any]
     """With file, row and column; nothing in it is executed."""
     file = tmp_path / "details_harness|x|0_2023-07-19T15-58-12.parquet"
     pq.write_table(pa.Table.from_pylist([{**AS_TEXT, **bad}]), file)
-    with pytest.raises(Exception, match=rf"row 0, {next(iter(bad))} is .*not a Python value"):
+    with pytest.raises(Exception, match=rf"row 1, {next(iter(bad))} is .*not a Python value"):
         read_imported(file)
 
 
