@@ -90,13 +90,14 @@ def store_location(explicit: str | None = None) -> str:
     if value and "://" in value:
         return value
     path = Path(value).expanduser() if value else home_folder() / STORE_FILE
-    if not value and not read("ASSAYMARK_HOME") and not path.exists():
-        from platformdirs import user_data_path
+    with suppress(PermissionError):  # of a home that may not be looked into: whoever opens the store says so
+        if not value and not read("ASSAYMARK_HOME") and not path.exists():
+            from platformdirs import user_data_path
 
-        former = user_data_path(FORMER_NAME, appauthor=False) / STORE_FILE
-        if former.is_file():
-            _say_former_store(former, path)
-            return str(former.absolute())
+            former = user_data_path(FORMER_NAME, appauthor=False) / STORE_FILE
+            if former.is_file():
+                _say_former_store(former, path)
+                return str(former.absolute())
     return str(path.absolute())
 
 

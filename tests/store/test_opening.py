@@ -306,3 +306,17 @@ def test_a_lock_is_known_by_its_code_and_not_by_its_message(path: Path) -> None:
     assert is_locked(OperationalError("BEGIN", {}, locked.value))
     assert not is_locked(no_table.value)
     assert not is_locked(OSError("database is locked"))
+
+
+def test_a_home_that_may_not_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user who runs with another one's HOME: what, where and the remedy."""
+
+    def refuse(path: Path, *, follow_symlinks: bool = True) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(StoreError, match=r"Permission denied: .*store\.sqlite.*; check the path and its permissions"):
+        Store.exists(str(tmp_path / "store.sqlite"))
+    monkeypatch.delenv("ASSAYMARK_HOME", raising=False)
+    monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
+    assert settings.store_location().endswith("store.sqlite")

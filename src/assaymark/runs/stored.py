@@ -135,7 +135,8 @@ def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
 def _listed_store(store: str | None) -> Store | None:
     """Return the store to list; None where the default one has not been created yet. Raises: as `existing_store`."""
     is_named = bool(store or read("ASSAYMARK_STORE"))
-    return existing_store(store) if is_named or Path(store_location()).exists() else None
+    is_there = is_named or Store.exists() or Path(store_location()).exists()  # an empty file is no store, and is named
+    return existing_store(store) if is_there else None
 
 
 def open_run(store: str | None, name: str) -> Run:

@@ -143,9 +143,12 @@ class Database:
         parsed = parsed_url(url)
         if parsed.get_backend_name() == "sqlite":
             path = Path(parsed.database or "")
-            if path.is_dir():
-                raise _is_folder(path)
-            return path.is_file() and path.stat().st_size > 0
+            try:
+                if path.is_dir():
+                    raise _is_folder(path)
+                return path.is_file() and path.stat().st_size > 0
+            except PermissionError as error:
+                raise explain(error, str(path)) from error
         database = cls(parsed, read_only=True)
         try:
             with database.reading() as connection:
